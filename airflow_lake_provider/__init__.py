@@ -1,0 +1,4 @@
+"""Airflow provider that upserts into lake tables, keeps them small and tells downstream DAGs what changed."""
+
+# Both sides of the process border import this file, so it imports nothing itself.
+__version__ = "0.1.0"

@@ -1,0 +1,96 @@
+"""Every way an operation can fail, and whether trying again is safe and of use.
+
+LakeProviderError
+├── InvalidSpecError         an argument of the author is refused before Spark starts
+├── InvalidConnectionError   the connection cannot describe a catalog
+├── BadInputError            the data cannot be applied as it is: NULL keys, unparsable rows, missing columns
+├── MissingTableError        the table is not in the catalog
+├── UnsupportedError         the table or the engine cannot do what was asked
+├── RolledBackError          the table was rolled back behind a position it says it consumed
+├── ForgottenRunError        it can no longer be told whether this run was applied
+├── RangeUnavailableError    the start of a range of changes is gone
+├── CommitConflictError      another writer won every attempt; nothing changed
+├── UnknownOutcomeError      a commit was sent and its answer was lost; the retry finds out
+├── CatalogUnavailableError  the catalog did not answer
+└── JobFailedError           the Spark job ended in a way that nothing above describes
+"""
+
+from __future__ import annotations
+
+
+class LakeProviderError(Exception):
+    """Root of all errors of this package.
+
+    ``retry_is_safe``: repeating the task cannot apply anything twice.
+    ``retry_may_help``: repeating it unchanged can succeed. Where it cannot, the task fails without a retry.
+    """
+
+    retry_is_safe: bool = True
+    retry_may_help: bool = False
+
+
+class InvalidSpecError(LakeProviderError, ValueError):
+    """An argument is malformed or contradicts another one; found before Spark starts."""
+
+
+class InvalidConnectionError(LakeProviderError, ValueError):
+    """The connection is missing, or its properties are unknown, incomplete or contradictory."""
+
+
+class BadInputError(LakeProviderError):
+    """The batch cannot be applied as it is, and nothing of it was."""
+
+
+class MissingTableError(LakeProviderError):
+    """The table does not exist; a retry helps once somebody has created it."""
+
+    retry_may_help = True
+
+
+class UnsupportedError(LakeProviderError):
+    """The table's format, version or the installed engine cannot do what was asked."""
+
+
+class RolledBackError(LakeProviderError):
+    """The newest snapshot that names a source says less than the table's position of that source."""
+
+
+class ForgottenRunError(LakeProviderError):
+    """A retry whose run key is older than the oldest the table remembers; applying it might apply it twice."""
+
+
+class RangeUnavailableError(LakeProviderError):
+    """The snapshot a range of changes starts from was expired, so the range cannot be told."""
+
+
+class CommitConflictError(LakeProviderError):
+    """Other writers committed first, each time; this commit was refused and nothing changed."""
+
+    retry_may_help = True
+
+
+class UnknownOutcomeError(LakeProviderError):
+    """It is not known whether a commit landed. A retry is safe: it looks for the run key first."""
+
+    retry_may_help = True
+
+
+class CatalogUnavailableError(LakeProviderError):
+    """The catalog could not be reached or did not answer in time."""
+
+    retry_may_help = True
+
+
+class JobFailedError(LakeProviderError):
+    """The Spark job failed for a reason of its own: code, memory, cluster."""
+
+    retry_may_help = True
+
+
+def error_class(name: str) -> type[LakeProviderError]:
+    """Return the class that a report names; a name this version does not know is a JobFailedError.
+
+    :param name: class name as written by the driver.
+    """
+    known = {cls.__name__: cls for cls in LakeProviderError.__subclasses__()}
+    return known.get(name, JobFailedError)

@@ -1,0 +1,186 @@
+"""What a driver answers: what really happened, read back from the table, or which failure it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+from airflow_lake_provider.contracts.errors import LakeProviderError, error_class
+from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
+
+
+class Outcome(str, Enum):
+    """How an operation ended when it did not fail."""
+
+    APPLIED = "applied"
+    ALREADY_APPLIED = "already-applied"
+    NOTHING_NEW = "nothing-new"
+    EMPTY_BATCH = "empty-batch"
+    DONE = "done"
+    NOTHING_DUE = "nothing-due"
+    CONFLICT = "conflict"
+    PLANNED = "planned"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A table's metadata at one moment.
+
+    :param snapshot: head of main, as text; None for a table without snapshots.
+    """
+
+    snapshot: str | None = None
+    rows: int = 0
+    data_files: int = 0
+    data_bytes: int = 0
+    delete_files: int = 0
+    deleted_rows: int = 0
+    manifests: int = 0
+    snapshots: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobReport:
+    """What all actions answer.
+
+    :param reason: one sentence: why it acted, or why not.
+    :param run_key: identity of the commit; None for actions that need none.
+    :param before: table before; None when it did not exist.
+    :param after: table after, read back.
+    :param committed: ids of the snapshots this action made on main or its branch, oldest first, as text.
+    :param seconds: wall seconds by phase.
+    """
+
+    action: ClassVar[str] = ""
+    table: str
+    outcome: Outcome
+    reason: str
+    run_key: str | None = None
+    before: TableState | None = None
+    after: TableState | None = None
+    committed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpsertReport(JobReport):
+    """What an upsert did.
+
+    :param batch_rows: rows or events read.
+    :param batch_keys: different keys among them.
+    :param rows_inserted: from the snapshot's summary; likewise updated and deleted.
+    :param strategy: how it was applied, and in ``strategy_reason`` why so.
+    """
+
+    action: ClassVar[str] = "upsert"
+    batch_files: int = 0
+    batch_rows: int = 0
+    batch_keys: int = 0
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    strategy: str | None = None
+    strategy_reason: str | None = None
+    schema_changes: tuple[str, ...] = ()
+    source_position: str | None = None
+    attempts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionReport(JobReport):
+    """What a compaction did, or in a dry run would do.
+
+    :param level: the level that was carried out.
+    :param failed_groups: file groups that were planned and not rewritten.
+    """
+
+    action: ClassVar[str] = "compaction"
+    level: str | None = None
+    files_rewritten: int = 0
+    files_added: int = 0
+    bytes_rewritten: int = 0
+    delete_files_removed: int = 0
+    groups_rewritten: int = 0
+    failed_groups: int = 0
+    failures: tuple[str, ...] = ()
+    attempts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpiryReport(JobReport):
+    """What an expiry did, or in a dry run would do.
+
+    :param snapshots_expired: ids, as text.
+    :param kept_by_refs: snapshot ids past the age that a branch or tag keeps, with the ref's name.
+    """
+
+    action: ClassVar[str] = "snapshot-expiry"
+    snapshots_expired: tuple[str, ...] = ()
+    kept_by_refs: dict[str, str] = field(default_factory=dict)
+    data_files_deleted: int = 0
+    delete_files_deleted: int = 0
+    manifests_deleted: int = 0
+    manifest_lists_deleted: int = 0
+    statistics_deleted: int = 0
+    stage_branches_removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncrementalReport(JobReport):
+    """What an incremental run read and wrote.
+
+    :param from_snapshot: exclusive start of the range; None for a full read.
+    :param to_snapshot: inclusive end.
+    :param upserts_read: rows new or changed in the source in the range; likewise deletes.
+    """
+
+    action: ClassVar[str] = "incremental"
+    source: str = ""
+    from_snapshot: str | None = None
+    to_snapshot: str | None = None
+    upserts_read: int = 0
+    deletes_read: int = 0
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    attempts: int = 0
+
+
+REPORTS: dict[str, type[JobReport]] = {
+    report.action: report for report in (UpsertReport, CompactionReport, ExpiryReport, IncrementalReport)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailure:
+    """A failure that the driver could still report.
+
+    :param error: class name in ``contracts.errors``.
+    :param traceback: Python traceback of the driver.
+    """
+
+    error: str
+    message: str
+    traceback: str
+
+    def to_error(self) -> LakeProviderError:
+        """Build the error again on this side of the border."""
+        return error_class(self.error)(self.message)
+
+
+def answer_to_json(answer: JobReport | JobFailure) -> str:
+    """Write a report or a failure."""
+    if isinstance(answer, JobFailure):
+        return to_json({"failure": to_plain(answer)})
+    return to_json({"action": answer.action, "report": to_plain(answer)})
+
+
+def answer_from_plain(plain: dict[str, Any]) -> JobReport | JobFailure:
+    """Read what :func:`answer_to_json` wrote."""
+    if "failure" in plain:
+        failure: JobFailure = from_plain(JobFailure, plain["failure"])
+        return failure
+    report: JobReport = from_plain(REPORTS[plain["action"]], plain["report"])
+    return report

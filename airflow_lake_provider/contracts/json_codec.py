@@ -1,0 +1,80 @@
+"""Frozen dataclasses to JSON and back, by their type hints. Standard library only: the driver may have no pydantic."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """Turn dataclasses, enums, times and tuples into what ``json`` can write.
+
+    :raises InvalidSpecError: for a time without a zone.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidSpecError(f"times must carry a time zone, got {value!r}")
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def to_json(value: Any) -> str:
+    """Return canonical JSON: sorted keys, no spaces, so that equal values have equal text and equal digests."""
+    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
+
+
+def from_json(cls: type[T], text: str) -> T:
+    """Build ``cls`` from JSON written by :func:`to_json`.
+
+    :raises InvalidSpecError: when a field is unknown or missing: the two sides are of different versions.
+    """
+    return from_plain(cls, json.loads(text))
+
+
+def from_plain(hint: Any, value: Any) -> Any:
+    """Build a value of the type ``hint`` from plain JSON data."""
+    if value is None or hint is Any:
+        return value
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return from_plain(next(a for a in typing.get_args(hint) if a is not type(None)), value)
+    if origin is tuple:
+        return tuple(from_plain(typing.get_args(hint)[0], item) for item in value)
+    if origin is dict:
+        return {key: from_plain(typing.get_args(hint)[1], item) for key, item in value.items()}
+    if dataclasses.is_dataclass(hint):
+        return _dataclass_from_plain(typing.cast("type", hint), value)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(value)
+    return datetime.fromisoformat(value) if hint is datetime else value
+
+
+def _dataclass_from_plain(cls: type, value: dict[str, Any]) -> Any:
+    hints = _hints(cls)
+    unknown = value.keys() - {field.name for field in dataclasses.fields(cls)}
+    if unknown:
+        raise InvalidSpecError(f"{cls.__name__} has no field {sorted(unknown)}; driver and worker differ in version")
+    return cls(**{name: from_plain(hints[name], item) for name, item in value.items()})
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)

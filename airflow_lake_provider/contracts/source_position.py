@@ -1,0 +1,144 @@
+"""How far a table has consumed a source: files by identity, tables by snapshot.
+
+A position is one JSON text in the table property ``lake.position.<source id>``, set in the same transaction as the
+rows. Its generation counts the commits that moved it; the snapshot summary carries ``<source id>=<generation>``, so a
+table that was rolled back behind its own position is recognised.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from airflow_lake_provider.contracts.errors import RolledBackError
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX
+
+# 8 bytes of digest per file: 280 of them are 2,988 characters of base64, below the 3,500 of a property.
+MAX_INLINE_FILES = 280
+_DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True, order=True)
+class InputFile:
+    """One file of a batch.
+
+    :param path: full path with scheme.
+    :param size: bytes.
+    :param version: modification time in epoch milliseconds, or an ETag.
+    """
+
+    path: str
+    size: int
+    version: str
+
+    @property
+    def identity(self) -> str:
+        """Path, size and version in one text; a corrected file under the same name has another identity."""
+        return f"{self.path}\x1f{self.size}\x1f{self.version}"
+
+    @property
+    def digest(self) -> bytes:
+        """First 8 bytes of the SHA-256 of the identity."""
+        return hashlib.sha256(self.identity.encode()).digest()[:_DIGEST_BYTES]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcePosition:
+    """What a table has consumed of one source.
+
+    :param generation: how many commits moved this position; 0 for a source never consumed.
+    :param files: digests of the consumed files that still exist in the source; None when ``side_file`` has them.
+    :param side_file: path of a file of concatenated digests, for more than 280 files.
+    :param snapshot: consumed snapshot id of a source table, as text.
+    """
+
+    generation: int = 0
+    files: frozenset[bytes] | None = None
+    side_file: str | None = None
+    snapshot: str | None = None
+
+    @classmethod
+    def read(cls, properties: Mapping[str, str], source_id: str) -> SourcePosition:
+        """Read the position of a source from a table's properties; absent means nothing was consumed."""
+        text = properties.get(POSITION_PREFIX + source_id)
+        if text is None:
+            return cls()
+        plain = json.loads(text)
+        files = unpack_digests(base64.b64decode(plain["files"])) if "files" in plain else None
+        return cls(
+            generation=plain["generation"],
+            files=files,
+            side_file=plain.get("side_file"),
+            snapshot=plain.get("snapshot"),
+        )
+
+    def next_files(self, files: Iterable[InputFile]) -> SourcePosition:
+        """Return the position after consuming ``files``, the whole present listing of the source."""
+        digests = frozenset(file.digest for file in files)
+        return SourcePosition(generation=self.generation + 1, files=digests)
+
+    def next_snapshot(self, snapshot_id: str) -> SourcePosition:
+        """Return the position after consuming a source table up to ``snapshot_id``."""
+        return SourcePosition(generation=self.generation + 1, snapshot=snapshot_id)
+
+    def with_side_file(self, path: str) -> SourcePosition:
+        """Move the digests to a side file; the caller has written :attr:`packed_files` there."""
+        return replace(self, files=None, side_file=path)
+
+    @property
+    def needs_side_file(self) -> bool:
+        """Whether the digests do not fit in a property."""
+        return self.files is not None and len(self.files) > MAX_INLINE_FILES
+
+    @property
+    def packed_files(self) -> bytes:
+        """Digests one after another, sorted."""
+        return b"".join(sorted(self.files or ()))
+
+    def to_property(self, source_id: str) -> dict[str, str]:
+        """Return the table property to set."""
+        plain: dict[str, object] = {"generation": self.generation}
+        if self.files is not None:
+            plain["files"] = base64.b64encode(self.packed_files).decode()
+        if self.side_file is not None:
+            plain["side_file"] = self.side_file
+        if self.snapshot is not None:
+            plain["snapshot"] = self.snapshot
+        return {POSITION_PREFIX + source_id: json.dumps(plain, sort_keys=True, separators=(",", ":"))}
+
+    def to_summary(self, source_id: str) -> str:
+        """Return the value of ``lake.source-position`` in a snapshot summary."""
+        return f"{source_id}={self.generation}"
+
+    def refuse_rolled_back(self, newest_summary: str | None, source_id: str, table: str) -> None:
+        """Refuse to go on when the table was rolled back behind this position.
+
+        :param newest_summary: ``lake.source-position`` of the newest unexpired ancestor of main that names this
+            source; None when there is none, which proves nothing.
+        :raises RolledBackError: the summary says less than the property.
+        """
+        if newest_summary is None:
+            return
+        generation = int(newest_summary.removeprefix(f"{source_id}="))
+        if generation < self.generation:
+            raise RolledBackError(
+                f"{table}: its property says that commit {self.generation} of source {source_id} was applied, but the "
+                f"newest snapshot that names this source says {generation}: the table was rolled back. "
+                "Use on_repeat='apply' to apply the input again, or full_refresh=True where the operator has it."
+            )
+
+
+def unpack_digests(packed: bytes) -> frozenset[bytes]:
+    """Split concatenated 8-byte digests."""
+    return frozenset(packed[i : i + _DIGEST_BYTES] for i in range(0, len(packed), _DIGEST_BYTES))
+
+
+def source_id(*parts: str) -> str:
+    """Return the id of a source, at most 64 characters: a digest of what names it.
+
+    :param parts: for files the path pattern and what selects rows in it; for a table its UUID and the consumer.
+    """
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]

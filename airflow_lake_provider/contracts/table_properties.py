@@ -1,0 +1,17 @@
+"""The names this package writes on tables. They are fixed: other versions and other teams read them."""
+
+from __future__ import annotations
+
+ACTION = "lake.action"
+RUN_KEY = "lake.run-key"
+SOURCE_POSITION = "lake.source-position"
+
+RECENT_RUN_KEYS = "lake.recent-run-keys"
+RUN_KEYS_DROPPED_BEFORE = "lake.run-keys-dropped-before"
+POSITION_PREFIX = "lake.position."
+TRANSFORM_PREFIX = "lake.transform."
+CONSUMER_PREFIX = "lake.consumer."
+STAGE_BRANCH_PREFIX = "lake_stage_"
+
+# A Hive metastore keeps a parameter in 4,000 characters; the rest of its row needs some of them.
+MAX_VALUE_CHARACTERS = 3_500
