@@ -1,0 +1,1 @@
+"""Apache Iceberg through Spark and its Java API."""

@@ -1,0 +1,121 @@
+"""One Iceberg table as a driver sees it: its Java handle, its heads and what its metadata says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.table_name import TableName
+
+MAIN = "main"
+
+
+@dataclass
+class IcebergTable:
+    """A table of the session's catalog; the Java handle is loaded once and refreshed on demand.
+
+    :param catalog: name of the Spark catalog.
+    """
+
+    spark: SparkSession
+    catalog: str
+    name: TableName
+    _java: Any = field(default=None, init=False, repr=False)
+
+    @property
+    def sql_name(self) -> str:
+        """Catalog, namespace and table in backticks."""
+        return self.name.quoted(self.catalog)
+
+    def exists(self) -> bool:
+        """Whether the catalog has the table now."""
+        return bool(self.spark.catalog.tableExists(self.sql_name))
+
+    @property
+    def java(self) -> Any:
+        """``org.apache.iceberg.Table``, from the session's own catalog so that Spark sees every commit made with it.
+
+        :raises MissingTableError: the catalog does not have it.
+        """
+        if self._java is None:
+            self._java = self._load()
+        return self._java
+
+    def _load(self) -> Any:
+        spark3_util = self.spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]  # JVM attribute
+        try:
+            return spark3_util.loadIcebergTable(self.spark._jsparkSession, self.sql_name)
+        except Py4JJavaError as error:
+            missing = ("NoSuchTableException", "NoSuchNamespaceException")
+            if error.java_exception.getClass().getSimpleName() in missing:
+                raise MissingTableError(f"{self.name}: no such table in catalog {self.catalog}") from error
+            raise
+
+    def refresh(self) -> IcebergTable:
+        """Read the newest metadata from the catalog."""
+        self.java.refresh()
+        return self
+
+    def properties(self) -> dict[str, str]:
+        """Return the table properties, the reserved ones of the metadata left out."""
+        return dict(self.java.properties())
+
+    @property
+    def format_version(self) -> int:
+        """1, 2 or 3."""
+        return int(self.java.operations().current().formatVersion())
+
+    @property
+    def uuid(self) -> str:
+        """Identity of the table; a table dropped and made again has another."""
+        return str(self.java.uuid())
+
+    def head(self, branch: str = MAIN) -> int | None:
+        """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots."""
+        reference = self.java.refs().get(branch)
+        return int(reference.snapshotId()) if reference is not None else None
+
+    def ancestors(self, branch: str = MAIN) -> Iterator[Any]:
+        """Yield the snapshots (Java objects) of a branch, newest first, as far back as they are not expired."""
+        snapshot_id = self.head(branch)
+        while snapshot_id is not None:
+            snapshot = self.java.snapshot(snapshot_id)
+            if snapshot is None:
+                return
+            yield snapshot
+            parent = snapshot.parentId()
+            snapshot_id = int(parent) if parent is not None else None
+
+    def summaries(self, branch: str = MAIN) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield (snapshot id as text, summary) of a branch, newest first."""
+        for snapshot in self.ancestors(branch):
+            yield str(snapshot.snapshotId()), dict(snapshot.summary())
+
+    def state(self, branch: str = MAIN) -> TableState:
+        """Read counts from the head's summary and the metadata.
+
+        Rows are live rows: Iceberg's ``total-records`` counts records of data files before deletes.
+        """
+        head = self.head(branch)
+        snapshots = sum(1 for _ in self.java.snapshots())
+        if head is None:
+            return TableState(snapshots=snapshots)
+        snapshot = self.java.snapshot(head)
+        total = dict(snapshot.summary())
+        deleted = int(total.get("total-position-deletes", 0))
+        return TableState(
+            snapshot=str(head),
+            rows=int(total.get("total-records", 0)) - deleted,
+            data_files=int(total.get("total-data-files", 0)),
+            data_bytes=int(total.get("total-files-size", 0)),
+            delete_files=int(total.get("total-delete-files", 0)),
+            deleted_rows=deleted,
+            manifests=int(snapshot.allManifests(self.java.io()).size()),
+            snapshots=snapshots,
+        )

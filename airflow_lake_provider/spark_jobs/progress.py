@@ -1,0 +1,47 @@
+"""Lines in the task log while a job runs, and the seconds of each phase for its report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+PREFIX = "[lake]"
+
+
+@dataclass
+class Progress:
+    """Collects the seconds by phase and prints one line per phase, ``[lake] resolve: 12 files, 1.2 s``."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[dict[str, object]]:
+        """Time a phase.
+
+        :param name: word that names the phase; a phase entered again adds to its seconds.
+        :return: a dict; what the phase puts into it is printed with its seconds when it ends.
+        """
+        facts: dict[str, object] = {}
+        self.say(f"{name} ...")
+        started = time.monotonic()
+        try:
+            yield facts
+        finally:
+            took = time.monotonic() - started
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
+            said = ", ".join([*(_words(key, value) for key, value in facts.items()), f"{took:.1f} s"])
+            self.say(f"{name}: {said}")
+
+    def say(self, text: str) -> None:
+        """Print one line at once."""
+        # The task that reads this pipe may have been killed; the commit must not die of a line nobody reads.
+        with suppress(OSError):
+            sys.stdout.write(f"{PREFIX} {text}\n")
+            sys.stdout.flush()
+
+
+def _words(key: str, value: object) -> str:
+    return f"{value:,} {key}" if isinstance(value, int) else f"{key} {value}"
