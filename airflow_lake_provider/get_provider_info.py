@@ -1,0 +1,59 @@
+"""What Airflow registers when the package is installed: operators, sensors, triggers, hooks and ``[lake]`` settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+INTEGRATION = "Lake tables"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider description that Airflow reads through the entry point ``apache_airflow_provider``."""
+    return {
+        "package-name": "airflow-lake-provider",
+        "name": "Lake",
+        "description": "Upserts into lake tables with PySpark, their maintenance, and DAGs that run on new snapshots.",
+        "integrations": [{"integration-name": INTEGRATION, "tags": ["software"]}],
+        "operators": [_modules("operators", "upsert", "compaction", "snapshot_expiry", "incremental")],
+        "sensors": [_modules("sensors", "lake_snapshot")],
+        "triggers": [_modules("triggers", "lake_snapshot")],
+        "hooks": [_modules("hooks", "lake_catalog")],
+        "config": {"lake": {"description": "Settings of lake tables and of the jobs on them.", "options": _options()}},
+    }
+
+
+def _modules(folder: str, *names: str) -> dict[str, Any]:
+    modules = [f"airflow_lake_provider.{folder}.{name}" for name in names]
+    return {"integration-name": INTEGRATION, "python-modules": modules}
+
+
+def _options() -> dict[str, dict[str, Any]]:
+    return {
+        "snapshot_poll_interval": _option(
+            "Seconds between two looks at a table's head by sensors and triggers.", kind="float", default="60"
+        ),
+        "spark_jars": _option(
+            "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "
+            "comma-separated paths, or one folder. Empty: Maven coordinates are passed to Spark as packages.",
+            example="/opt/lake/jars",
+        ),
+        "report_location": _option(
+            "Folder where a driver in cluster mode leaves its report; any path that fsspec and the driver both reach.",
+            example="s3://lake-reports/airflow",
+        ),
+        "job_directory": _option(
+            "Folder on the worker for the spec, the report and the settings file (mode 0600) of an attempt. "
+            "Empty: a folder below the system's temporary directory.",
+            example="/var/lib/airflow/lake-jobs",
+        ),
+    }
+
+
+def _option(description: str, *, kind: str = "string", default: str = "", example: str | None = None) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": "0.1.0",
+        "type": kind,
+        "example": example,
+        "default": default,
+    }

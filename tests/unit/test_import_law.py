@@ -1,0 +1,150 @@
+"""Each side of the package imports only what it may: the table of docs/architecture.md, held by the syntax trees.
+
+Function bodies, ``TYPE_CHECKING`` blocks and literal ``import_module`` calls count: none is a way around the law.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PACKAGE = REPOSITORY / "airflow_lake_provider"
+OURS = PACKAGE.name
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+PLAIN_SIDES = {"contracts", "catalogs", "submission"}
+METADATA_SIDES = {"snapshots", "planning"}
+SPARK_SIDE = "spark_jobs"
+
+# py4j is pyspark's own bridge to the JVM and comes with it.
+SPARK_LIBRARIES = {"pyspark", "py4j", "pyarrow", "numpy"}
+# PyIceberg's filter parser answers a bad text with an exception of pyparsing.
+METADATA_LIBRARIES = {"pyiceberg", "pyparsing", "pyarrow", "fsspec"}
+# SQLAlchemy is under Airflow and PyIceberg's SqlCatalog alike; its errors have to be caught by name.
+AIRFLOW_LIBRARIES = METADATA_LIBRARIES | {"airflow", "pendulum", "tenacity", "rich", "sqlalchemy"}
+
+
+def side_of(module: str) -> str:
+    """Return the folder of ours that a dotted name or a relative path lies in; empty for the package's own files."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def dotted(source: Path) -> str:
+    """Return the module name of a file."""
+    parts = source.relative_to(REPOSITORY).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def side_of_file(source: Path) -> str:
+    """Return the folder of ours that a file lies in; empty for files directly in the package."""
+    parts = source.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def may_import(side: str) -> tuple[set[str], set[str] | None]:
+    """Return the outside libraries and our own folders that a side may import; None: all folders but ``spark_jobs``."""
+    if side in PLAIN_SIDES:
+        return set(), {"contracts", side}
+    if side in METADATA_SIDES:
+        return METADATA_LIBRARIES, {"contracts", *METADATA_SIDES}
+    if side == SPARK_SIDE:
+        return SPARK_LIBRARIES, {"contracts", SPARK_SIDE}
+    return AIRFLOW_LIBRARIES, None
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted name of everything a tree imports, wherever in the tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from imported_from(node)
+        elif isinstance(node, ast.Call) and called_name(node) in {"import_module", "__import__"}:
+            yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
+
+
+def imported_from(node: ast.ImportFrom) -> Iterator[str]:
+    """Yield what a ``from`` import names; ``from airflow_lake_provider import x`` names the folder x."""
+    assert node.level == 0, "a relative import hides which side it reaches"
+    assert node.module is not None
+    if node.module == OURS:
+        yield from (f"{OURS}.{alias.name}" for alias in node.names)
+    else:
+        yield node.module
+
+
+def called_name(node: ast.Call) -> str:
+    """Return the last name of what a call calls."""
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
+def offences(side: str, imported: Iterator[str]) -> list[str]:
+    """Return the imports that a side may not make."""
+    libraries, folders = may_import(side)
+    found = []
+    for name in imported:
+        root = name.split(".")[0]
+        if root == OURS:
+            target = side_of(name)
+            allowed = target != SPARK_SIDE if folders is None else target in folders or target == "__version__"
+        else:
+            allowed = root in libraries or root in sys.stdlib_module_names
+        if not allowed:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("source", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_its_side_may(source: Path) -> None:
+    assert offences(side_of_file(source), imported_modules(ast.parse(source.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    ("side", "code", "offence"),
+    [
+        ("contracts", "import pyarrow", "pyarrow"),
+        ("submission", "from airflow.sdk import conf", "airflow.sdk"),
+        ("catalogs", f"from {OURS}.hooks.lake_catalog import LakeCatalogHook", f"{OURS}.hooks.lake_catalog"),
+        ("spark_jobs", "import airflow", "airflow"),
+        ("spark_jobs", f"from {OURS} import submission", f"{OURS}.submission"),
+        ("snapshots", "import airflow.sdk", "airflow.sdk"),
+        ("operators", "def late():\n    import pyspark.sql", "pyspark.sql"),
+        ("operators", f"if TYPE_CHECKING:\n    from {OURS}.spark_jobs import session", f"{OURS}.spark_jobs"),
+        ("hooks", "importlib.import_module('pyspark')", "pyspark"),
+        ("triggers", "import pandas", "pandas"),
+        ("", "import pyspark", "pyspark"),
+    ],
+)
+def test_the_law_sees_an_offence_wherever_it_hides(side: str, code: str, offence: str) -> None:
+    assert offences(side, imported_modules(ast.parse(code))) == [offence]
+
+
+def test_all_modules_outside_spark_jobs_import_where_there_is_no_pyspark(tmp_path: Path) -> None:
+    modules = [dotted(source) for source in MODULES if side_of_file(source) != SPARK_SIDE]
+    assert_imports_without(["pyspark", "py4j"], modules, tmp_path)
+
+
+def test_the_drivers_side_imports_where_there_is_no_airflow(tmp_path: Path) -> None:
+    modules = [dotted(source) for source in MODULES if side_of_file(source) in {*PLAIN_SIDES, SPARK_SIDE}]
+    assert_imports_without(["airflow", "pyiceberg", "fsspec", "tenacity", "rich"], modules, tmp_path)
+
+
+def assert_imports_without(missing: list[str], modules: list[str], airflow_home: Path) -> None:
+    """Import ``modules`` in an interpreter where each of ``missing`` is an ImportError."""
+    code = (
+        "import importlib, sys\n"
+        f"sys.modules.update(dict.fromkeys({missing!r}))\n"
+        f"for module in {modules!r}:\n"
+        "    importlib.import_module(module)\n"
+    )
+    environment = {**os.environ, "AIRFLOW_HOME": str(airflow_home), "PYTHONPATH": str(REPOSITORY)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
