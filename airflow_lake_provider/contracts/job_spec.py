@@ -198,7 +198,7 @@ class UpsertSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: key columns {lost} cannot be excluded")
         if self.source.envelope and (self.order_by or self.delete_when):
             raise InvalidSpecError(
-                f"{self.table}: a debezium envelope brings its own order and deletes; leave order_by and delete_when out"
+                f"{self.table}: a debezium envelope brings its own order and deletes; leave out order_by, delete_when"
             )
         if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
@@ -247,7 +247,7 @@ class CompactionSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: sort_by needs strategy 'sort' or 'zorder', not 'binpack'")
         if not 0 < self.delete_ratio_threshold <= 1:
             raise InvalidSpecError(
-                f"{self.table}: delete_ratio_threshold is a share above 0 and up to 1, got {self.delete_ratio_threshold}"
+                f"{self.table}: delete_ratio_threshold is a share in (0, 1], not {self.delete_ratio_threshold}"
             )
         counts = {"max_commits": 1, "min_input_files": 1, "max_attempts": 1, "delete_file_threshold": 0}
         for name, least in counts.items():
@@ -259,7 +259,7 @@ class CompactionSpec(JobSpec):
 class ExpirySpec(JobSpec):
     """Forget snapshots and delete the files that only they reach.
 
-    :param older_than: snapshots committed before this moment may go; fixed in the worker, so a slow queue cannot move it.
+    :param older_than: snapshots committed before this moment may go; fixed in the worker, so a queue cannot move it.
     :param keep_last: newest ancestors of each branch that stay in any case.
     :param stage_branches_older_than: left-over stage branches whose head was committed before this moment go too.
     """
@@ -293,7 +293,7 @@ class IncrementalSpec(JobSpec):
     :param to_snapshot: head of the source that the worker saw; the range ends there.
     :param full_refresh: rebuild the target from the whole source.
     :param on_gap: ``fail`` or ``full`` when the start of the range is gone.
-    :param on_transform_change: ``fail``, ``full`` or ``continue`` when the transform is not the one that filled the target.
+    :param on_transform_change: ``fail``, ``full`` or ``continue`` when another transform filled the target.
     :param protect_source: tag the source so that expiry keeps what this consumer still needs.
     """
 

@@ -46,7 +46,8 @@ def from_json(cls: type[T], text: str) -> T:
 
     :raises InvalidSpecError: when a field is unknown or missing: the two sides are of different versions.
     """
-    return from_plain(cls, json.loads(text))
+    value: T = from_plain(cls, json.loads(text))
+    return value
 
 
 def from_plain(hint: Any, value: Any) -> Any:

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from airflow_lake_provider.contracts.errors import RolledBackError
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX
 
-# 8 bytes of digest per file: 280 of them are 2,988 characters of base64, below the 3,500 of a property.
-MAX_INLINE_FILES = 280
-_DIGEST_BYTES = 8
+# 10 bytes of digest per file: 250 of them are 3,336 characters of base64, below the 3,500 of a property.
+MAX_INLINE_FILES = 250
+_PATH_BYTES = 3
+_DIGEST_BYTES = 10
 
 
 @dataclass(frozen=True, order=True)
@@ -41,8 +42,14 @@ class InputFile:
 
     @property
     def digest(self) -> bytes:
-        """First 8 bytes of the SHA-256 of the identity."""
-        return hashlib.sha256(self.identity.encode()).digest()[:_DIGEST_BYTES]
+        """10 bytes: 3 of the path's SHA-256, so that a corrected file is told from a new one, 7 of the identity's."""
+        identity = hashlib.sha256(self.identity.encode()).digest()
+        return self.path_digest + identity[: _DIGEST_BYTES - _PATH_BYTES]
+
+    @property
+    def path_digest(self) -> bytes:
+        """First 3 bytes of the path's SHA-256; for wording only, never for a decision."""
+        return hashlib.sha256(self.path.encode()).digest()[:_PATH_BYTES]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +58,7 @@ class SourcePosition:
 
     :param generation: how many commits moved this position; 0 for a source never consumed.
     :param files: digests of the consumed files that still exist in the source; None when ``side_file`` has them.
-    :param side_file: path of a file of concatenated digests, for more than 280 files.
+    :param side_file: path of a file of concatenated digests, for more than 250 files.
     :param snapshot: consumed snapshot id of a source table, as text.
     """
 
@@ -74,6 +81,16 @@ class SourcePosition:
             side_file=plain.get("side_file"),
             snapshot=plain.get("snapshot"),
         )
+
+    def unconsumed(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
+        """Return the files that this position has not consumed, in their order."""
+        consumed = self.files or frozenset()
+        return tuple(file for file in files if file.digest not in consumed)
+
+    def corrected(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
+        """Return the unconsumed files of which an earlier version was consumed under the same path."""
+        paths = {digest[:_PATH_BYTES] for digest in self.files or ()}
+        return tuple(file for file in self.unconsumed(files) if file.path_digest in paths)
 
     def next_files(self, files: Iterable[InputFile]) -> SourcePosition:
         """Return the position after consuming ``files``, the whole present listing of the source."""
@@ -132,7 +149,7 @@ class SourcePosition:
 
 
 def unpack_digests(packed: bytes) -> frozenset[bytes]:
-    """Split concatenated 8-byte digests."""
+    """Split concatenated 10-byte digests."""
     return frozenset(packed[i : i + _DIGEST_BYTES] for i in range(0, len(packed), _DIGEST_BYTES))
 
 

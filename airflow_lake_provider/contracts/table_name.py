@@ -27,7 +27,7 @@ class TableName:
         :param text: dotted name without a catalog: the connection names the catalog.
         :raises InvalidSpecError: when a level is missing or has characters other than letters, digits, ``_``, ``-``.
         """
-        levels = tuple(text.split(".")) if isinstance(text, str) else ()
+        levels = tuple(str(text).split("."))
         if len(levels) < 2 or not all(_LEVEL.fullmatch(level) for level in levels):
             raise InvalidSpecError(
                 f"table name {text!r} is not of the form namespace.table, with letters, digits, '_' and '-' in each "
