@@ -1,0 +1,113 @@
+"""The files of one attempt: the spec that goes in, the report that comes back, settings nobody else may read."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_SETTINGS = "spark.properties"
+_OWNER = "owner.pid"
+# A finished attempt is removed by its own task; what a killed one left is kept this long for a look at it.
+_KEEP_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """A folder (mode 0700) that belongs to one attempt of one task.
+
+    :param folder: removed by :meth:`close`.
+    """
+
+    folder: Path
+
+    @classmethod
+    def open(cls, base: Path, label: str) -> JobFiles:
+        """Make the folder of a new attempt, after sweeping what killed attempts left.
+
+        :param base: job directory of this worker.
+        :param label: start of the folder's name, for people.
+        """
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(base)
+        folder = base / f"attempt-{label}-{secrets.token_hex(4)}"
+        folder.mkdir(mode=0o700)
+        (folder / _OWNER).write_text(str(os.getpid()))
+        return cls(folder)
+
+    @property
+    def spec(self) -> Path:
+        """Where the spec is."""
+        return self.folder / "spec.json"
+
+    @property
+    def report(self) -> Path:
+        """Where a driver on this machine leaves its report."""
+        return self.folder / "report.json"
+
+    @property
+    def settings(self) -> Path:
+        """Spark properties with secrets, mode 0600."""
+        return self.folder / _SETTINGS
+
+    def write_spec(self, text: str) -> None:
+        """Write the spec, readable by this user only."""
+        _write_private(self.spec, text)
+
+    def write_settings(self, settings: Mapping[str, str], author_file: str | None = None) -> None:
+        """Write Spark properties.
+
+        :param settings: our settings; the author's file comes after them and wins.
+        :param author_file: path of the author's own properties file, taken over as it is.
+        """
+        text = "".join(f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in sorted(settings.items()))
+        if author_file is not None:
+            text += Path(author_file).read_text(encoding="utf-8")
+        _write_private(self.settings, text)
+
+    def close(self) -> None:
+        """Remove the folder with everything in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def sweep(base: Path) -> None:
+    """Remove the secrets of attempts whose task is gone, and their whole folder after a day."""
+    for folder in base.glob("attempt-*"):
+        if _owner_lives(folder):
+            continue
+        # A driver that outlived its task has read its settings long ago, but may still leave its report here.
+        (folder / _SETTINGS).unlink(missing_ok=True)
+        if time.time() - folder.stat().st_mtime > _KEEP_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _owner_lives(folder: Path) -> bool:
+    try:
+        pid = int((folder / _OWNER).read_text())
+        os.kill(pid, 0)
+    except (FileNotFoundError, ValueError):
+        # Being made right now, or broken: young ones are left to their owner.
+        return folder.exists() and time.time() - folder.stat().st_mtime < 60
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _write_private(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _escape(text: str, *, key: bool = False) -> str:
+    """Escape for ``java.util.Properties``, which Spark reads as UTF-8."""
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    if key:
+        for sign in (" ", "=", ":", "#", "!"):
+            escaped = escaped.replace(sign, "\\" + sign)
+    return "\\" + escaped if escaped.startswith(" ") else escaped
