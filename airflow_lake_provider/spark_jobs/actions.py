@@ -1,0 +1,36 @@
+"""Which function carries out which spec."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.job_report import JobReport
+from airflow_lake_provider.contracts.job_spec import CompactionSpec, ExpirySpec, IncrementalSpec, JobSpec, UpsertSpec
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+def run_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
+    """Carry out a spec.
+
+    :raises UnsupportedError: for a spec that no action here knows.
+    """
+    # Each action is imported alone: a driver pays only for what it runs.
+    match spec:
+        case UpsertSpec():
+            from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
+
+            return upsert_batch(spark, spec, progress)
+        case IncrementalSpec():
+            from airflow_lake_provider.spark_jobs.apply_changes import apply_changes
+
+            return apply_changes(spark, spec, progress)
+        case CompactionSpec():
+            from airflow_lake_provider.spark_jobs.compact_table import compact_table
+
+            return compact_table(spark, spec, progress)
+        case ExpirySpec():
+            from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+
+            return expire_snapshots(spark, spec, progress)
+    raise UnsupportedError(f"no action of this driver carries out {type(spec).__name__}")

@@ -1,0 +1,36 @@
+"""Leave the driver's answer where the worker looks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+
+def write_answer(spark: SparkSession, path: str, text: str) -> None:
+    """Write ``text`` to ``path``.
+
+    :param path: a path of this machine, or a URL of a file system that Hadoop knows (``s3a://``, ``hdfs://``).
+    """
+    if "://" not in path:
+        _write_local(path, text)
+        return
+    jvm = spark._jvm
+    if jvm is None:
+        raise RuntimeError("the session has no JVM; it was stopped")
+    # fsspec says s3:// where Hadoop's connector listens to s3a://.
+    target = jvm.org.apache.hadoop.fs.Path(path.replace("s3://", "s3a://", 1))
+    stream = target.getFileSystem(spark._jsc.hadoopConfiguration()).create(target, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
+
+
+def _write_local(path: str, text: str) -> None:
+    # The worker must never read half an answer.
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(target)

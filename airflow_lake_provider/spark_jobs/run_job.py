@@ -1,0 +1,81 @@
+"""The application that spark-submit runs: ``run_job.py --spec spec.json [--report report.json]``.
+
+It needs no Airflow. The answer, a report or a failure, is written to ``--report`` (a path of this machine or of any
+file system that Hadoop knows) and the exit code says which it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __name__ == "__main__":
+    # Spark puts this file's folder first on the path; its neighbours are modules of a package, not of the top level.
+    sys.path = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
+
+from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_to_json
+from airflow_lake_provider.contracts.job_spec import JobSpec, spec_from_plain
+from airflow_lake_provider.spark_jobs.actions import run_action
+from airflow_lake_provider.spark_jobs.answer_file import write_answer
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one job.
+
+    :param arguments: command line; None takes the process's own.
+    :return: 0 when a report was written, 1 for a failure.
+    """
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="path of the spec, or its name when shipped with --files")
+    parser.add_argument("--report", help="where to leave the answer")
+    options = parser.parse_args(arguments)
+    progress = Progress()
+    with progress.phase("session"):
+        spark = open_session()
+    try:
+        answer = _answer(spark, options.spec, progress)
+        if options.report:
+            write_answer(spark, options.report, answer_to_json(answer))
+    finally:
+        # A session that a dead JVM took along cannot be stopped, and what it committed stays committed.
+        with suppress(Exception):
+            spark.stop()
+    return 1 if isinstance(answer, JobFailure) else 0
+
+
+def _answer(spark: SparkSession, spec_path: str, progress: Progress) -> JobReport | JobFailure:
+    try:
+        return run_action(spark, _read_spec(spec_path), progress)
+    # The worker must learn of every failure in a form that it can read.
+    except Exception as error:  # noqa: BLE001
+        text = "".join(traceback.format_exception(error))
+        sys.stderr.write(text)
+        if isinstance(error, LakeProviderError):
+            return JobFailure(error=type(error).__name__, message=str(error), traceback=text)
+        first_line = str(error).strip().partition("\n")[0]
+        message = f"the Spark job failed with {type(error).__name__}: {first_line}"
+        return JobFailure(error=JobFailedError.__name__, message=message, traceback=text)
+
+
+def _read_spec(path: str) -> JobSpec:
+    file = Path(path)
+    if not file.exists():
+        from pyspark import SparkFiles
+
+        file = Path(SparkFiles.get(file.name))
+    return spec_from_plain(json.loads(file.read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
