@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import TableState
@@ -75,6 +75,10 @@ class IcebergTable:
     def uuid(self) -> str:
         """Identity of the table; a table dropped and made again has another."""
         return str(self.java.uuid())
+
+    def rows_at(self, snapshot_id: int) -> DataFrame:
+        """Return the live rows of a snapshot."""
+        return self.spark.read.option("versionAsOf", str(snapshot_id)).table(self.sql_name)
 
     def head(self, branch: str = MAIN) -> int | None:
         """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots."""

@@ -1,0 +1,137 @@
+"""The seam between actions and table formats: what an action may ask of a table, whatever its format.
+
+An action reads a :class:`TableMemory`, decides, and hands a :class:`KeyedCommit` to :meth:`KeyedTable.apply`. How rows
+are merged (``MERGE INTO`` on a stage branch, resolved positions, a Paimon write) is the format's own affair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.job_spec import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMemory:
+    """What a table says it has applied, all read from one version of its metadata.
+
+    :param base: head of the branch, as text; None for a table without snapshots.
+    :param run_keys: recent run keys of main; for another branch those in the summaries of its snapshots.
+    :param position: of one source; the empty position for a branch other than main.
+    :param newest_summary: ``lake.source-position`` of the newest snapshot of main that names the source.
+    """
+
+    base: str | None = None
+    run_keys: RecentRunKeys = field(default_factory=RecentRunKeys)
+    position: SourcePosition = field(default_factory=SourcePosition)
+    newest_summary: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedCommit:
+    """One atomic commit of the last change per key.
+
+    :param rows: columns of the table and the boolean ``_lake_deleted``; one row per key, no NULL in a key.
+    :param base: head that the decision was taken on; the commit is refused when the branch has moved.
+    :param branch: None for main, which also sets position, run keys and ``properties``.
+    :param properties: table properties to set in the same commit.
+    :param missing_columns: what columns of the table become that ``rows`` lacks.
+    """
+
+    action: str
+    rows: DataFrame
+    keys: tuple[str, ...]
+    run_key: str
+    base: str | None
+    source_id: str
+    position: SourcePosition
+    branch: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    missing_columns: MissingColumns = MissingColumns.NULL
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppliedCommit:
+    """What a commit did, from the summary of its snapshot."""
+
+    snapshot: str
+    strategy: str
+    strategy_reason: str
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+
+
+class KeyedTable(Protocol):
+    """A table that rows are applied to by key."""
+
+    def exists(self) -> bool:
+        """Whether the catalog has it now."""
+
+    def state(self, branch: str | None = None) -> TableState:
+        """Counts of the newest metadata."""
+
+    def memory(self, source_id: str, branch: str | None = None) -> TableMemory:
+        """Read the newest metadata and what it remembers of a source."""
+
+    def properties(self) -> dict[str, str]:
+        """Table properties; empty for a missing table."""
+
+    def schema(self) -> StructType | None:
+        """Columns and types; None for a missing table."""
+
+    def rows(self, base: str | None) -> DataFrame | None:
+        """Live rows at a snapshot; None where there are none."""
+
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
+        """Create the table unless another job has just done so."""
+
+    def fit_schema(self, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns) -> tuple[str, ...]:
+        """Add and widen columns so that ``columns`` fit.
+
+        :return: sentences on what was changed.
+        :raises BadInputError: a column does not fit and evolution may not or cannot make it.
+        """
+
+    def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+        """Commit once.
+
+        :raises CommitConflictError: the branch moved past ``commit.base``; nothing changed.
+        :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
+        """
+
+
+class SourceTable(Protocol):
+    """A table whose changes are read."""
+
+    def exists(self) -> bool:
+        """Whether the catalog has it now."""
+
+    def identity(self) -> str:
+        """Something that a table dropped and made again under the same name does not share."""
+
+    def rows(self, snapshot: str) -> DataFrame:
+        """Live rows at a snapshot."""
+
+    def has_passed(self, position: str, snapshot: str) -> bool:
+        """Whether ``snapshot`` is an ancestor of ``position``, and that one of the head: not rolled back."""
+
+    def changes(self, start: str | None, end: str, keys: tuple[str, ...] | None) -> DataFrame:
+        """Rows that differ between two snapshots, with ``_change_type``; from the beginning when ``start`` is None.
+
+        :raises RangeUnavailableError: a snapshot is gone.
+        """
+
+    def pin(self, consumer: str, snapshot: str) -> None:
+        """Keep a snapshot from expiry while it is read."""
+
+    def advance(self, consumer: str, snapshot: str, *, owner: str, target: str, mode: str) -> None:
+        """Note that a consumer has reached a snapshot, and keep that one from expiry."""

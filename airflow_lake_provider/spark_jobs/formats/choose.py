@@ -1,0 +1,38 @@
+"""From the name of a table format to its implementation."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, SourceTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.keyed_table import IcebergKeyedTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.source_table import IcebergSourceTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+KNOWN_FORMATS = ("iceberg",)
+
+
+def keyed_table(spark: SparkSession, spec: JobSpec, name: TableName | None = None) -> KeyedTable:
+    """Return a table of the spec's catalog for writing by key.
+
+    :param name: another table than the spec's own.
+    :raises UnsupportedError: for a format this version does not know.
+    """
+    _refuse_unknown(spec)
+    return IcebergKeyedTable(IcebergTable(spark, spec.catalog, name or spec.name))
+
+
+def source_table(spark: SparkSession, spec: JobSpec, name: TableName) -> SourceTable:
+    """Return a table of the spec's catalog for reading its changes."""
+    _refuse_unknown(spec)
+    return IcebergSourceTable(IcebergTable(spark, spec.catalog, name))
+
+
+def _refuse_unknown(spec: JobSpec) -> None:
+    if spec.table_format not in KNOWN_FORMATS:
+        raise UnsupportedError(
+            f"table format {spec.table_format!r} is not known; this version knows {', '.join(KNOWN_FORMATS)}"
+        )

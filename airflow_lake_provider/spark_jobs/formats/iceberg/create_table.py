@@ -1,0 +1,74 @@
+"""Create a merge-on-read table of format version 3."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.job_spec import TableLayout
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+_PROPERTIES = {
+    "format-version": "3",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.delete.isolation-level": "serializable",
+    "write.update.isolation-level": "serializable",
+    "write.merge.isolation-level": "serializable",
+}
+
+
+def create_table(table: IcebergTable, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
+    """Create the table and its namespace where they are missing.
+
+    Key columns are required and become the identifier fields, so that readers of changes know them.
+
+    :raises BadInputError: a key has a type that Iceberg does not take as an identifier.
+    """
+    spark = table.spark
+    _refuse_unfit_keys(table, columns, keys)
+    namespace = ".".join(f"`{level}`" for level in (table.catalog, *table.name.namespace))
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    partitioned = f"PARTITIONED BY ({', '.join(layout.partition_by)})" if layout.partition_by else ""
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {table.sql_name} ({_column_list(columns, keys)}) USING iceberg {partitioned} "
+        f"TBLPROPERTIES ({_property_list(layout)})"
+    )
+    quoted_keys = ", ".join(f"`{key}`" for key in keys)
+    spark.sql(f"ALTER TABLE {table.sql_name} SET IDENTIFIER FIELDS {quoted_keys}")
+    if layout.sort_by:
+        spark.sql(f"ALTER TABLE {table.sql_name} WRITE ORDERED BY {', '.join(layout.sort_by)}")
+
+
+def _refuse_unfit_keys(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> None:
+    # Iceberg spec, identifier fields: no float or double, no type that nests.
+    unfit = {f.name: f.dataType.simpleString() for f in columns if f.name in keys}
+    unfit = {name: text for name, text in unfit.items() if text in ("float", "double") or "<" in text}
+    if unfit:
+        raise BadInputError(
+            f"{table.name}: key columns {unfit} cannot identify a row; use whole numbers, text, times or decimals"
+        )
+
+
+def _column_list(columns: StructType, keys: tuple[str, ...]) -> str:
+    return ", ".join(
+        f"`{column.name}` {column.dataType.simpleString()}{' NOT NULL' if column.name in keys else ''}"
+        for column in columns
+    )
+
+
+def _property_list(layout: TableLayout) -> str:
+    properties = {**_PROPERTIES, "write.format.default": layout.file_format}
+    if layout.target_file_bytes is not None:
+        properties["write.target-file-size-bytes"] = str(layout.target_file_bytes)
+    for column in layout.bloom_filter_columns:
+        properties[f"write.parquet.bloom-filter-enabled.column.{column}"] = "true"
+    properties.update(layout.properties)
+    return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
+
+
+def sql_text(text: str) -> str:
+    """Return a SQL string literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

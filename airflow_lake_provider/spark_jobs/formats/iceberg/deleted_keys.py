@@ -1,0 +1,78 @@
+"""From rows that are gone to keys that are gone: a key is deleted only when no live row has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
+
+# Types whose values come to Python and back unchanged; a timestamp passes through the driver's time zone.
+_BOUNDED_TYPES = ("tinyint", "smallint", "int", "bigint", "string", "date")
+# Beyond it the keys are a burden on every executor, and Spark chooses by size.
+MAX_BROADCAST_KEYS = 1_000_000
+
+
+def column(name: str) -> Column:
+    """Return a column by its exact name, dots and spaces included."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def keys_apart(rows: DataFrame, keys: Sequence[str], *more: Column) -> tuple[DataFrame, Column]:
+    """Return the keys under names of their own, and the null-safe condition that joins them to a row with the keys.
+
+    :param more: further columns to keep.
+    """
+    names = [f"_lake_key_{position}" for position in range(len(keys))]
+    apart = rows.select(*(column(key).alias(name) for key, name in zip(keys, names, strict=True)), *more)
+    same = [column(key).eqNullSafe(F.col(name)) for key, name in zip(keys, names, strict=True)]
+    return apart, reduce(Column.__and__, same)
+
+
+def deletes_without_live_key(
+    gone: DataFrame, live_rows: DataFrame, keys: Sequence[str], row_id: str
+) -> DataFrame | None:
+    """Return one of the gone rows for each key that no live row has; None when none is gone.
+
+    Runs a job over ``gone`` to learn the range of its keys.
+
+    :param gone: rows with the key columns and ``row_id``; computed more than once, so better persisted.
+    :param live_rows: all rows live at the end of the range.
+    :param row_id: decides between gone rows of one key: the youngest is taken.
+    """
+    count, bounds = _extent(gone, keys)
+    if not count:
+        return None
+    deleted, same = keys_apart(gone, keys)
+    deleted = deleted.distinct()
+    if count <= MAX_BROADCAST_KEYS:
+        deleted = F.broadcast(deleted)
+    live = live_rows.where(bounds) if bounds is not None else live_rows
+    # The few deleted keys are broadcast against the many live ones, never the other way round.
+    still_live, same_again = keys_apart(live.join(deleted, same, "left_semi"), keys)
+    orphans = gone.join(still_live.distinct(), same_again, "left_anti")
+    whole_row = F.struct(*(column(name) for name in gone.columns))
+    by_key = orphans.groupBy(*(column(key) for key in keys))
+    return by_key.agg(F.max_by(whole_row, column(row_id)).alias("_lake_row")).select("_lake_row.*")
+
+
+def _extent(gone: DataFrame, keys: Sequence[str]) -> tuple[int, Column | None]:
+    """Return how many rows are gone and a predicate that all their keys satisfy, for pruning files."""
+    types = dict(gone.dtypes)
+    bounded = [key for key in keys if types[key] in _BOUNDED_TYPES]
+    measures = [
+        measure(column(key)).alias(f"{measure.__name__}_{position}")
+        for position, key in enumerate(bounded)
+        for measure in (F.count, F.min, F.max)
+    ]
+    found = gone.agg(F.count(F.lit(1)).alias("rows"), *measures).collect()[0]
+    within = [
+        column(key).between(
+            F.lit(found[f"min_{position}"]).cast(types[key]), F.lit(found[f"max_{position}"]).cast(types[key])
+        )
+        for position, key in enumerate(bounded)
+        # A NULL key has no bounds and must find its live rows too.
+        if found[f"count_{position}"] == found["rows"] > 0
+    ]
+    return found["rows"], reduce(Column.__and__, within) if within else None

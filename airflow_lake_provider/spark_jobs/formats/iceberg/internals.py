@@ -1,0 +1,114 @@
+"""Iceberg's internal classes, reached through the JVM: the one place that depends on them.
+
+They are no public API and have changed between releases, so :func:`missing_internals` asks for them before use.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+FILE_SCAN_CLASSES = (
+    "org.apache.iceberg.spark.SparkTableCache",
+    "org.apache.iceberg.spark.ScanTaskSetManager",
+    "org.apache.iceberg.spark.SparkRewriteTableCatalog",
+    "org.apache.iceberg.StaticTableOperations",
+)
+
+
+def missing_internals(spark: SparkSession, names: Iterable[str] = FILE_SCAN_CLASSES) -> list[str]:
+    """Return the classes that the runtime jar of this session lacks.
+
+    :param names: full class names.
+    """
+    return [name for name in names if not _has_class(spark, name)]
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    try:
+        _load_class(spark, name)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() == "ClassNotFoundException":
+            return False
+        raise
+    return True
+
+
+def _load_class(spark: SparkSession, name: str) -> Any:
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm.java.lang.Class.forName(name, True, loader)
+
+
+def spark_table_cache(spark: SparkSession) -> Any:
+    """Return Iceberg's ``SparkTableCache``.
+
+    The class has a static ``get()`` beside an instance ``get(String)``; py4j picks one of them by the order in which
+    reflection lists them, which is not stable, so the static one is called by reflection.
+    """
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    cache_class = _load_class(spark, FILE_SCAN_CLASSES[0])
+    no_types = gateway.new_array(jvm.java.lang.Class, 0)
+    no_values = gateway.new_array(jvm.java.lang.Object, 0)
+    return cache_class.getMethod("get", no_types).invoke(None, no_values)
+
+
+@contextmanager
+def closing(closeable: Any) -> Iterator[Iterator[Any]]:
+    """Iterate a Java ``CloseableIterable``, which py4j does not take for an iterable, and close it."""
+
+    def items() -> Iterator[Any]:
+        iterator = closeable.iterator()
+        while iterator.hasNext():
+            yield iterator.next()
+
+    try:
+        yield items()
+    finally:
+        closeable.close()
+
+
+def table_with_schema(spark: SparkSession, java_table: Any, schema_id: int) -> Any:
+    """Return a read-only ``org.apache.iceberg.Table`` whose current schema is one of its earlier ones.
+
+    :param java_table: the table; its metadata at this moment is what the result keeps.
+    """
+    jvm: Any = spark._jvm
+    metadata = java_table.operations().current()
+    pinned = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setCurrentSchema(schema_id).build()
+    operations = jvm.org.apache.iceberg.StaticTableOperations(pinned, java_table.io())
+    return jvm.org.apache.iceberg.BaseTable(operations, java_table.name())
+
+
+class FileScan:
+    """A DataFrame over chosen files of a table, with ``_row_id`` and ``_last_updated_sequence_number`` as columns.
+
+    The DataFrame is planned each time it runs, so the choice stays registered in the driver until :meth:`close`.
+
+    :param java_table: its current schema is the one the files are read with, by field id.
+    :param tasks: ``org.apache.iceberg.FileScanTask`` objects, at least one; their delete files are applied.
+    """
+
+    def __init__(self, spark: SparkSession, java_table: Any, tasks: Iterable[Any]) -> None:
+        self._java_table = java_table
+        self._id = f"lake_files_{uuid.uuid4().hex}"
+        self._cache = spark_table_cache(spark)
+        jvm: Any = spark._jvm
+        self._task_sets = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+        chosen = jvm.java.util.ArrayList()
+        for task in tasks:
+            chosen.add(task)
+        self._task_sets.stageTasks(java_table, self._id, chosen)
+        self._cache.add(self._id, java_table)
+        self.dataframe: DataFrame = spark.read.format("iceberg").load(self._id)
+
+    def close(self) -> None:
+        """Forget the choice; the DataFrame can no longer run."""
+        self._task_sets.removeTasks(self._java_table, self._id)
+        self._cache.remove(self._id)

@@ -1,0 +1,88 @@
+"""An Iceberg table that rows are applied to by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.job_spec import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
+from airflow_lake_provider.spark_jobs.formats.iceberg import create_table, position_side_file, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.stage_branch import merge_and_publish
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+@dataclass
+class IcebergKeyedTable:
+    """Implements ``formats.base.KeyedTable``."""
+
+    table: IcebergTable
+
+    def exists(self) -> bool:
+        """Whether the catalog has it now."""
+        return self.table.exists()
+
+    def state(self, branch: str | None = None) -> TableState:
+        """Counts of the newest metadata."""
+        return self.table.refresh().state(branch or MAIN)
+
+    def memory(self, source_id: str, branch: str | None = None) -> TableMemory:
+        """Read the newest metadata and what it remembers of a source."""
+        if not self.exists():
+            return TableMemory()
+        table = self.table.refresh()
+        head = table.head(branch or MAIN)
+        if branch is not None:
+            # A branch that is not there yet starts from main.
+            base = head if head is not None else table.head()
+            return TableMemory(base=_text(base), run_keys=self._run_keys_in_summaries(branch))
+        properties = table.properties()
+        position = SourcePosition.read(properties, source_id)
+        newest = (summary.get(SOURCE_POSITION, "") for _, summary in table.summaries())
+        return TableMemory(
+            base=_text(head),
+            run_keys=RecentRunKeys.read(properties),
+            position=position_side_file.load(table, position),
+            newest_summary=next((said for said in newest if said.startswith(f"{source_id}=")), None),
+        )
+
+    def properties(self) -> dict[str, str]:
+        """Table properties; empty for a missing table."""
+        return self.table.properties() if self.exists() else {}
+
+    def schema(self) -> StructType | None:
+        """Columns and types; None for a missing table."""
+        return self.table.spark.table(self.table.sql_name).schema if self.exists() else None
+
+    def rows(self, base: str | None) -> DataFrame | None:
+        """Live rows at a snapshot; None where there are none."""
+        if base is None:
+            return None
+        return self.table.rows_at(int(base))
+
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
+        """Create the table unless another job has just done so."""
+        create_table.create_table(self.table, columns, keys, layout)
+
+    def fit_schema(self, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns) -> tuple[str, ...]:
+        """Add and widen columns so that ``columns`` fit."""
+        return schema_evolution.fit_schema(self.table, columns, evolution, missing)
+
+    def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+        """Commit once."""
+        return merge_and_publish(self.table, commit, progress)
+
+    def _run_keys_in_summaries(self, branch: str) -> RecentRunKeys:
+        keys = (summary.get(RUN_KEY) for _, summary in self.table.summaries(branch))
+        return RecentRunKeys(tuple((key, 0) for key in keys if key))
+
+
+def _text(snapshot_id: int | None) -> str | None:
+    return None if snapshot_id is None else str(snapshot_id)

@@ -1,0 +1,76 @@
+"""Which data files, with which deletes, are live in a snapshot, read from manifests without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A data file of a snapshot.
+
+    :param identity: path, data sequence number and first row id: a path that is added again is another file.
+    :param deletes: path and offset of each delete file or vector on it; vectors share Puffin files.
+    :param task: the ``FileScanTask`` that reads it.
+    """
+
+    identity: tuple[str, int, int | None]
+    deletes: frozenset[tuple[str, int | None]]
+    task: Any = field(compare=False, hash=False, repr=False)
+
+    @property
+    def data_sequence_number(self) -> int:
+        """No row of the file was changed by a later commit than this one."""
+        return self.identity[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedFiles:
+    """The files that can differ between two snapshots.
+
+    :param before: live at the first snapshot, and not live with the same deletes at the second.
+    :param after: the other way round.
+    :param added: of ``after``, those that were not live at the first with whatever deletes.
+    """
+
+    before: tuple[LiveFile, ...]
+    after: tuple[LiveFile, ...]
+    added: tuple[LiveFile, ...]
+
+
+def live_files(table: IcebergTable, snapshot_id: int) -> list[LiveFile]:
+    """Plan a snapshot; costs about a millisecond per data file."""
+    with closing(table.java.newScan().useSnapshot(snapshot_id).planFiles()) as tasks:
+        return [_live_file(task) for task in tasks]
+
+
+def _live_file(task: Any) -> LiveFile:
+    file = task.file()
+    first_row_id = file.firstRowId()
+    return LiveFile(
+        (str(file.location()), int(file.dataSequenceNumber()), None if first_row_id is None else int(first_row_id)),
+        frozenset((str(delete.location()), delete.contentOffset()) for delete in task.deletes()),
+        task,
+    )
+
+
+def changed_files(before: Iterable[LiveFile], after: Iterable[LiveFile]) -> ChangedFiles:
+    """Leave out what both snapshots have with the same deletes: no row of it differs.
+
+    :param before: all live files of the first snapshot.
+    :param after: all live files of the second.
+    """
+    before, after = tuple(before), tuple(after)
+    same = set(before) & set(after)
+    known = {file.identity for file in before}
+    only_after = tuple(file for file in after if file not in same)
+    return ChangedFiles(
+        before=tuple(file for file in before if file not in same),
+        after=only_after,
+        added=tuple(file for file in only_after if file.identity not in known),
+    )

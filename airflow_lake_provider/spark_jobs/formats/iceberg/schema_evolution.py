@@ -1,0 +1,102 @@
+"""Make a table's schema fit a batch: add columns, widen types, refuse the rest by name."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StructField,
+    StructType,
+)
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.job_spec import MissingColumns, SchemaEvolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+
+def fit_schema(
+    table: IcebergTable, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns
+) -> tuple[str, ...]:
+    """Add and widen columns so that a batch of ``columns`` fits.
+
+    :return: sentences on what was changed; a schema change commits by itself and is found done by a retry.
+    :raises BadInputError: a column does not fit, or the batch lacks one and ``missing`` does not say what it becomes.
+    """
+    present = {field.name: field for field in table.spark.table(table.sql_name).schema}
+    _refuse_missing(table, columns, present, missing)
+    added = [column for column in columns if column.name not in present]
+    widened = [column for column in columns if column.name in present and widens(present[column.name], column)]
+    _refuse_unfit(table, columns, present)
+    if (added or widened) and evolution is SchemaEvolution.NONE:
+        names = sorted(column.name for column in (*added, *widened))
+        raise BadInputError(
+            f"{table.name}: the batch has new or wider columns {names}; allow them with "
+            "schema_evolution='add-and-widen', or leave them out with exclude_columns"
+        )
+    if added:
+        columns_text = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in added)
+        table.spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({columns_text})")
+    for column in widened:
+        wider = column.dataType.simpleString()
+        table.spark.sql(f"ALTER TABLE {table.sql_name} ALTER COLUMN `{column.name}` TYPE {wider}")
+    table.refresh()
+    return (
+        *(f"added column {column.name} {column.dataType.simpleString()}" for column in added),
+        *(f"widened column {column.name} to {column.dataType.simpleString()}" for column in widened),
+    )
+
+
+def widens(present: StructField, wanted: StructField) -> bool:
+    """Whether Iceberg may promote the present type to the wanted one (spec, schema evolution)."""
+    return _promotes(present.dataType, wanted.dataType)
+
+
+def _promotes(narrow: DataType, wide: DataType) -> bool:
+    if isinstance(narrow, IntegerType) and isinstance(wide, LongType):
+        return True
+    if isinstance(narrow, FloatType) and isinstance(wide, DoubleType):
+        return True
+    if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
+        return narrow.scale == wide.scale and narrow.precision < wide.precision
+    return False
+
+
+def fits(present: DataType, wanted: DataType) -> bool:
+    """Whether values of ``wanted`` go into a column of ``present`` without loss."""
+    names = {"byte": 1, "short": 2, "integer": 3, "long": 4}
+    if present == wanted or _promotes(wanted, present) or wanted.typeName() == "void":
+        return True
+    sizes = (names.get(wanted.typeName()), names.get(present.typeName()))
+    if None not in sizes:
+        return bool(sizes[0] <= sizes[1])  # type: ignore[operator]  # both are numbers here
+    # Nested types differ in nullability markers that Iceberg and the reader set differently.
+    return present.simpleString() == wanted.simpleString()
+
+
+def _refuse_unfit(table: IcebergTable, columns: StructType, present: dict[str, StructField]) -> None:
+    unfit = [
+        f"{column.name} is {present[column.name].dataType.simpleString()} and got {column.dataType.simpleString()}"
+        for column in columns
+        if column.name in present
+        and not fits(present[column.name].dataType, column.dataType)
+        and not widens(present[column.name], column)
+    ]
+    if unfit:
+        raise BadInputError(
+            f"{table.name}: {'; '.join(unfit)}. Cast them in source_query, or declare the types with source_schema"
+        )
+
+
+def _refuse_missing(
+    table: IcebergTable, columns: StructType, present: dict[str, StructField], missing: MissingColumns
+) -> None:
+    lacking = sorted(present.keys() - set(columns.names))
+    if lacking and missing is MissingColumns.FAIL:
+        raise BadInputError(
+            f"{table.name}: the batch lacks the table's columns {lacking}; say what they become in its rows with "
+            "missing_columns='null' or 'keep' (the old value)"
+        )

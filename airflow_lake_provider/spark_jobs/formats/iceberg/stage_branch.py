@@ -1,0 +1,180 @@
+"""``MERGE INTO`` that commits together with table properties: on a branch of its own, then published at once.
+
+A ``MERGE`` commits by itself and cannot set properties. So it runs on a branch ``lake_stage_<run key>_<attempt>``
+made at the base, where nobody else writes, and one compare-and-swap of the metadata then moves main to it, removes the
+branch and sets position and run keys. It goes through only while main still is at the base: two drivers of one run, or
+two writers of one key, cannot both win.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION, STAGE_BRANCH_PREFIX
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg import position_side_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import is_conflict, is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.merge_statement import merge_into
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+# Property-only commits of others (a consumer's tag, a policy) make the swap fail without being a conflict.
+_SWAP_TRIES = 20
+
+
+def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+    """Merge on a stage branch and publish it.
+
+    :raises CommitConflictError: the branch moved past the base; nothing changed.
+    :raises UnknownOutcomeError: the swap's answer was lost and the run key is not on the table.
+    """
+    stage = f"{STAGE_BRANCH_PREFIX}{commit.run_key}_{secrets.token_hex(4)}"
+    try:
+        _create_branch(table, stage, commit.base)
+        with progress.phase("merge") as facts:
+            reason = _merge(table, stage, commit)
+            staged = table.refresh().head(stage)
+            facts["snapshot"] = str(staged)
+        with progress.phase("publish"):
+            _publish(table, stage, staged, commit)
+    except CommitConflictError:
+        _drop_branch(table, stage)
+        raise
+    except Exception as error:
+        if is_conflict(error):
+            _drop_branch(table, stage)
+            raise CommitConflictError(f"{table.name}: another writer got in between: {_first_line(error)}") from error
+        raise
+    return _applied(table, staged, reason)
+
+
+def _create_branch(table: IcebergTable, stage: str, base: str | None) -> None:
+    manage = table.refresh().java.manageSnapshots()
+    # On a table without snapshots Iceberg puts an empty snapshot on the branch, not on main.
+    (manage.createBranch(stage, int(base)) if base is not None else manage.createBranch(stage)).commit()
+    table.refresh()
+
+
+def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> str:
+    spark = table.spark
+    summary = {
+        ACTION: commit.action,
+        RUN_KEY: commit.run_key,
+        SOURCE_POSITION: commit.position.to_summary(commit.source_id),
+    }
+    for name, value in summary.items():
+        spark.conf.set(_SNAPSHOT_PROPERTY + name, value)
+    try:
+        statement, reason = merge_into(table, stage, commit)
+        spark.sql(statement)
+    finally:
+        for name in summary:
+            spark.conf.unset(_SNAPSHOT_PROPERTY + name)
+    return reason
+
+
+def _publish(table: IcebergTable, stage: str, staged: int | None, commit: KeyedCommit) -> None:
+    branch = commit.branch or MAIN
+    position = position_side_file.store(table, commit.position, commit.source_id)
+    for _ in range(_SWAP_TRIES):
+        _refuse_moved(table.refresh(), branch, commit)
+        properties = _properties(table, commit, position.to_property(commit.source_id)) if branch == MAIN else {}
+        try:
+            _swap(table, branch, staged, stage, properties)
+            return
+        except Exception as error:
+            if is_unknown(error):
+                _settle(table, branch, staged, commit, error)
+                return
+            if not is_conflict(error):
+                raise
+    raise CommitConflictError(f"{table.name}: the metadata changed {_SWAP_TRIES} times while it was being committed")
+
+
+def _refuse_moved(table: IcebergTable, branch: str, commit: KeyedCommit) -> None:
+    head = table.head(branch)
+    if head is None and branch != MAIN:
+        return
+    if (str(head) if head is not None else None) != commit.base:
+        raise CommitConflictError(
+            f"{table.name}: commit refused, {branch} was at snapshot {commit.base} and is at {head} now. "
+            "No data changed; the task can be retried."
+        )
+
+
+def _properties(table: IcebergTable, commit: KeyedCommit, position: dict[str, str]) -> dict[str, str]:
+    recent = RecentRunKeys.read(table.properties()).add(commit.run_key, datetime.now(UTC))
+    return {**commit.properties, **position, **recent.to_properties()}
+
+
+def _swap(table: IcebergTable, branch: str, staged: int | None, stage: str, properties: dict[str, str]) -> None:
+    """Compare-and-swap the metadata that :func:`_refuse_moved` has just looked at.
+
+    Not through ``Table.newTransaction``: it would refresh and try again over whatever came in between, a roll-back
+    of main included. A REST catalog gets the same guard as a requirement on the branch's snapshot.
+    """
+    jvm: Any = table.spark._jvm
+    operations = table.java.operations()
+    current = operations.current()
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(current)
+    builder = builder.setBranchSnapshot(staged, branch)
+    for name in _branches_of_run(table, stage):
+        builder = builder.removeRef(name)
+    if properties:
+        builder = builder.setProperties(properties)
+    operations.commit(current, builder.build())
+
+
+def _branches_of_run(table: IcebergTable, stage: str) -> list[str]:
+    """Return the stage branches of the same run: what earlier attempts left is of no use once one is published."""
+    run = stage.rpartition("_")[0] + "_"
+    return [str(name) for name in table.java.refs().keySet() if str(name).startswith(run)]
+
+
+def _settle(table: IcebergTable, branch: str, staged: int | None, commit: KeyedCommit, error: Exception) -> None:
+    try:
+        landed = table.refresh().head(branch) == staged or commit.run_key in RecentRunKeys.read(table.properties())
+    except Exception as unanswered:
+        raise UnknownOutcomeError(
+            f"{table.name}: the catalog did not answer the commit of run key {commit.run_key} nor the question whether "
+            "it landed. A retry is safe: it looks for the run key first."
+        ) from unanswered
+    if not landed:
+        raise UnknownOutcomeError(
+            f"{table.name}: the catalog's answer to the commit of run key {commit.run_key} was lost and it is not on "
+            "the table yet. A retry is safe: it looks for the run key first."
+        ) from error
+
+
+def _drop_branch(table: IcebergTable, stage: str) -> None:
+    # Only a branch whose commit was refused is dropped; one of unknown fate stays for expiry.
+    try:
+        table.refresh().java.manageSnapshots().removeBranch(stage).commit()
+    except Exception as error:
+        if not (is_conflict(error) or "Branch does not exist" in str(error)):
+            raise
+
+
+def _applied(table: IcebergTable, staged: int | None, reason: str) -> AppliedCommit:
+    summary = dict(table.java.snapshot(staged).summary())
+    counts = {
+        name: int(summary.get(f"spark.merge-into.num-target-rows-{name}", 0))
+        for name in ("inserted", "updated", "deleted")
+    }
+    return AppliedCommit(
+        snapshot=str(staged),
+        strategy="merge",
+        strategy_reason=reason,
+        rows_inserted=counts["inserted"],
+        rows_updated=counts["updated"],
+        rows_deleted=counts["deleted"],
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
