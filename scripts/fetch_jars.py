@@ -1,4 +1,4 @@
-"""Bring the jars of ``jars.lock`` into one folder, once, and check their SHA-256.
+"""Bring the jars of a lock (``jars.lock``) into one folder, once, and check their SHA-256.
 
 Standard library only: the images run it with whatever Python they have. Spark's own resolver does the download, so a
 mirror that is set for Spark (``DEFAULT_ARTIFACT_REPOSITORY``, or ``LAKE_IVY_SETTINGS`` for a settings file) is used.
@@ -58,7 +58,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_lock(lock: Path = LOCK) -> list[Jar]:
-    """Return the jars of the lock, in its order."""
+    """Return the jars of a lock, in its order."""
     lines = (line.split() for line in lock.read_text().splitlines() if line.strip() and not line.startswith("#"))
     return [Jar(coordinate, sha256) for coordinate, sha256 in lines]
 
@@ -79,7 +79,7 @@ def place(jar: Jar, fetched: Path, folder: Path) -> None:
     """Check a fetched jar and move it into the folder, whole or not at all."""
     found = sha256_of(fetched)
     if found != jar.sha256:
-        sys.exit(f"{jar.coordinate}: SHA-256 is {found}, {LOCK.name} says {jar.sha256}; nothing was installed from it.")
+        sys.exit(f"{jar.coordinate}: SHA-256 is {found}, the lock says {jar.sha256}; the jar was not kept.")
     shutil.move(fetched, folder / jar.file_name)
 
 
@@ -95,8 +95,8 @@ def resolve(jars: list[Jar], scratch: Path) -> None:
         tail = "\n".join(log.read_text().splitlines()[-25:])
         sys.exit(
             f"{tail}\nThe jars could not be fetched (spark-submit exited with {process.returncode}, its last lines are "
-            "above). Behind a mirror set DEFAULT_ARTIFACT_REPOSITORY to its address, or put the jars of "
-            f"scripts/{LOCK.name} into a folder yourself and set LAKE_JARS to it."
+            "above). Behind a mirror set DEFAULT_ARTIFACT_REPOSITORY to its address, or put the jars "
+            "into a folder yourself and set LAKE_JARS to it: " + ", ".join(jar.coordinate for jar in jars)
         )
 
 
@@ -150,8 +150,10 @@ def main() -> None:
     """Fetch what the folder lacks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the jars go")
-    folder = parser.parse_args().folder.resolve()
-    missing = [jar for jar in read_lock() if not jar.is_in(folder)]
+    parser.add_argument("--lock", type=Path, nargs="+", default=[LOCK], help="default: jars.lock beside this file")
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
+    missing = [jar for lock in arguments.lock for jar in read_lock(lock) if not jar.is_in(folder)]
     if not missing:
         return
     print(f"Fetching {', '.join(jar.file_name for jar in missing)} into {folder}", flush=True)

@@ -1,0 +1,68 @@
+"""The check of the documentation sees what it is for, and the documentation passes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import check_docs
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one DAG file, which has a named part."""
+    monkeypatch.setattr(check_docs, "REPOSITORY", tmp_path)
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags/x.py").write_text("a = 1\n# [START part]\nb = 2\n# [END part]\n")
+    return tmp_path
+
+
+def include(what: str, code: str) -> str:
+    return f"<!-- include: {what} -->\n```python\n{code}```\n"
+
+
+def test_the_documents_of_this_repository_have_no_fault() -> None:
+    assert [fault for document in check_docs.documents() for fault in check_docs.faults(document)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (include("dags/x.py", "a = 2\n"), "out of date"),
+        (include("dags/x.py#part", "b = 3\n"), "out of date"),
+        (include("dags/y.py", ""), "does not exist"),
+        (include("dags/x.py#other", ""), "has no # [START other]"),
+        ("<!-- include: dags/x.py -->\n\nno block\n", "without a fenced block"),
+        ("[a](missing.md)", "is not there"),
+        ("[a](../outside.md)", "is not there"),
+        ("# One\n\n[a](#two)", "no such heading"),
+    ],
+)
+def test_a_fault_is_named(repository: Path, text: str, fault: str) -> None:
+    document = repository / "page.md"
+    document.write_text(text)
+    (found,) = check_docs.faults(document)
+    assert found.startswith("page.md: ")
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        include("dags/x.py", "a = 1\nb = 2\n"),
+        include("dags/x.py#part", "b = 2\n"),
+        "# What `x` is, and why\n\n[a](#what-x-is-and-why) [b](dags/x.py) [c](https://example.com)",
+        "```\n[a](missing.md)\n```\n",
+    ],
+)
+def test_what_is_right_passes(repository: Path, text: str) -> None:
+    document = repository / "page.md"
+    document.write_text(text)
+    assert check_docs.faults(document) == []
+
+
+def test_writing_renews_the_code_and_nothing_else(repository: Path) -> None:
+    stale = f"before\n\n{include('dags/x.py#part', 'old')}\nafter\n".replace("old```", "old\n```")
+    assert repository.exists()
+    assert check_docs.with_current_code(stale) == f"before\n\n{include('dags/x.py#part', 'b = 2' + chr(10))}\nafter\n"
