@@ -1,0 +1,138 @@
+"""A lake table as an Airflow asset, and the events on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetWatcher
+
+from airflow_lake_provider.assets.asset_authority import asset_authority, checked_authority
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.snapshot_news import Ancestry, Patience
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.operators.arguments import duration
+from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
+from airflow_lake_provider.triggers.snapshot_poller import DEFAULT_CONNECTION
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+REQUIRED_KEYS = ("table", "branch", "snapshot_id", "previous_snapshot_id")
+
+
+def lake_table_asset(
+    table: str,
+    *,
+    lake_conn_id: str = DEFAULT_CONNECTION,
+    watch: bool = False,
+    name: str | None = None,
+    authority: str | None = None,
+    branch: str = "main",
+    poll_interval: timedelta | float | str | None = None,
+    min_added_rows: int = 0,
+    min_interval: timedelta | float | str = 0.0,
+    extra: Mapping[str, JsonValue] | None = None,
+) -> Asset:
+    """Return the asset of a table: ``iceberg://<authority>/<namespace>/<table>``.
+
+    :param table: ``namespace.table``.
+    :param lake_conn_id: connection of type ``iceberg``.
+    :param watch: make events of every change of the table's rows, whoever commits it, while a DAG is scheduled on the
+        asset. Operators of this package then make no event of their own on it. Give every DAG file the same value:
+        the asset's definition is what operators go by.
+    :param name: the asset's name; None takes the URI.
+    :param authority: None takes the connection's extra ``asset_authority``, or else the connection's id.
+    :param branch: branch to watch; main's asset has the URI above, another branch's asset has ``/@<branch>`` after it.
+    :param poll_interval: seconds, timedelta or ISO-8601 text; None means ``[lake] snapshot_poll_interval``.
+    :param min_added_rows: collect commits until they added this many rows.
+    :param min_interval: least time between two events, likewise given.
+    :param extra: the asset's extra.
+    :raises InvalidSpecError: for a malformed table name or duration.
+    :raises InvalidConnectionError: for an authority that does not fit into a URI.
+    """
+    table_name = TableName.parse(table)
+    authority = asset_authority(lake_conn_id) if authority is None else checked_authority(authority)
+    uri = table_name.asset_uri(authority) + ("" if branch == "main" else f"/@{branch}")
+    asset_name = name or uri
+    Patience(min_added_rows=min_added_rows)
+    trigger = LakeSnapshotEventTrigger(
+        table=str(table_name),
+        asset_name=asset_name,
+        lake_conn_id=lake_conn_id,
+        branch=branch,
+        poll_interval=None if poll_interval is None else _seconds(poll_interval, "poll_interval"),
+        min_added_rows=min_added_rows,
+        min_interval=_seconds(min_interval, "min_interval"),
+    )
+    watchers = [AssetWatcher(name=f"snapshots of {table_name}", trigger=trigger)] if watch else []
+    return Asset(name=asset_name, uri=uri, extra=dict(extra or {}), watchers=watchers)
+
+
+def watches(asset: object) -> bool:
+    """Whether an asset has this package's watcher, so that its events come from there and from nowhere else.
+
+    :param asset: an outlet; anything that is not an asset is not watched.
+    """
+    watchers = asset.watchers if isinstance(asset, Asset) else []
+    return any(isinstance(watcher.trigger, LakeSnapshotEventTrigger) for watcher in watchers)
+
+
+def snapshot_event(event: object) -> dict[str, Any]:
+    """Return the payload of an asset event, made by a watcher or by an operator.
+
+    :param event: an event of ``triggering_asset_events`` or ``inlet_events``, or its ``extra``.
+    :raises InvalidSpecError: when it is no event of a lake table.
+    """
+    extra = event if isinstance(event, Mapping) else getattr(event, "extra", None)
+    given = extra if isinstance(extra, Mapping) else {}
+    payload = given.get("payload") if given.get("from_trigger") else given
+    missing = [key for key in REQUIRED_KEYS if not isinstance(payload, Mapping) or key not in payload]
+    if missing:
+        raise InvalidSpecError(f"{event!r} is not an event of a lake table: it lacks {', '.join(missing)}")
+    return dict(payload or {})
+
+
+def asset_event_extra(
+    *,
+    table: str,
+    snapshot_id: str,
+    previous_snapshot_id: str | None,
+    operation: str | None,
+    branch: str = "main",
+    commits: int = 1,
+    counts: Mapping[str, int] | None = None,
+    committed_at: str | None = None,
+    **more: JsonValue,
+) -> dict[str, JsonValue]:
+    """Return what an operator sets as an outlet event's extra: the keys of a watcher's payload.
+
+    :param snapshot_id: newest snapshot committed, as text.
+    :param previous_snapshot_id: head before the first of the commits, as text; None for a new table.
+    :param operation: of the newest commit.
+    :param counts: summed from the summaries of the commits, under the names of the Iceberg specification.
+    :param committed_at: ISO 8601.
+    :param more: further keys, for example ``run_key``.
+    """
+    ancestry = Ancestry.FIRST_LOOK if previous_snapshot_id is None else Ancestry.LINEAR
+    return {
+        "table": table,
+        "branch": branch,
+        "snapshot_id": snapshot_id,
+        "previous_snapshot_id": previous_snapshot_id,
+        "ancestry": ancestry.value,
+        "operation": operation,
+        "commits": commits,
+        "counts": dict(counts or {}),
+        "committed_at": committed_at,
+        **more,
+    }
+
+
+def _seconds(value: timedelta | float | str, name: str) -> float:
+    if isinstance(value, timedelta | str):
+        return duration(value, name).total_seconds()
+    if isinstance(value, bool) or value < 0:
+        raise InvalidSpecError(f"{name} must be a duration of 0 or more seconds, got {value!r}")
+    return float(value)

@@ -1,0 +1,303 @@
+"""The one decision whether the head of a table is news. Sensor and triggers all ask here, so they agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.table_head import Lineage, SnapshotRecord, TableHead
+
+
+class Ancestry(str, Enum):
+    """How the head descends from where the reader stood."""
+
+    FIRST_LOOK = "first-look"
+    LINEAR = "linear"
+    ROLLED_BACK = "rolled-back"
+    START_EXPIRED = "start-expired"
+    HISTORY_EXPIRED = "history-expired"
+
+
+class Quiet(str, Enum):
+    """Why a head is no news."""
+
+    NO_SNAPSHOTS = "no-snapshots"
+    NOTHING_COMMITTED = "nothing-committed"
+    ONLY_MAINTENANCE = "only-maintenance"
+    TOO_FEW_ROWS = "too-few-rows"
+    TOO_SOON = "too-soon"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Since:
+    """Where a reader stands; without anything it has seen nothing yet.
+
+    :param snapshot_id: the last snapshot it has seen.
+    :param time: commits that reached the branch at this moment or later are new.
+    :param consumer: the snapshot that this consumer's cursor on the table names.
+    """
+
+    snapshot_id: int | None = None
+    time: datetime | None = None
+    consumer: str | None = None
+
+    @classmethod
+    def parse(cls, value: str | int | datetime) -> Since:
+        """Read a snapshot id or a time.
+
+        :param value: digits for a snapshot id, otherwise a time with a zone, as an object or in ISO 8601.
+        :raises InvalidSpecError: for any other text, and for a time without a zone.
+        """
+        if isinstance(value, int) and not isinstance(value, bool):
+            return cls(snapshot_id=value)
+        if isinstance(value, str) and value.isdigit():
+            return cls(snapshot_id=int(value))
+        time = value if isinstance(value, datetime) else _parse_time(value)
+        if time is None or time.tzinfo is None:
+            raise InvalidSpecError(
+                f"since={value!r} is neither a snapshot id (digits) nor a time with a zone, for example "
+                "2026-11-20T08:00:00+00:00"
+            )
+        return cls(time=time.astimezone(UTC))
+
+    def to_text(self) -> str | None:
+        """Write what :meth:`parse` reads; None for a consumer and for nothing."""
+        if self.time is not None:
+            return self.time.isoformat()
+        return None if self.snapshot_id is None else str(self.snapshot_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """Rows changed, or may have.
+
+    :param previous_id: where the reader stood; None on a first look.
+    :param operation: of the newest commit that changed rows; None where none is known, as after a rollback.
+    :param commits: how many commits changed rows since then.
+    :param counts: of these commits together; a lower bound where part of the history was expired.
+    """
+
+    snapshot_id: int
+    previous_id: int | None
+    ancestry: Ancestry
+    operation: str | None
+    commits: int
+    counts: Mapping[str, int]
+    committed_at: datetime
+
+    def to_payload(self, table: str, branch: str) -> dict[str, Any]:
+        """Return the payload of an event: JSON, ids as text, the keys of Airflow's own Iceberg trigger and more."""
+        return {
+            "table": table,
+            "branch": branch,
+            "snapshot_id": str(self.snapshot_id),
+            "previous_snapshot_id": None if self.previous_id is None else str(self.previous_id),
+            "ancestry": self.ancestry.value,
+            "operation": self.operation,
+            "commits": self.commits,
+            "counts": dict(self.counts),
+            "committed_at": self.committed_at.isoformat(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoNews:
+    """Nobody is to be woken.
+
+    :param seen: the reader may move here without an event; None where it must stay.
+    """
+
+    reason: Quiet
+    seen: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """When news is worth an event.
+
+    :param min_added_rows: commits are collected until they added this many rows together.
+    :param min_interval: least time between two events.
+    """
+
+    min_added_rows: int = 0
+    min_interval: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        if self.min_added_rows < 0:
+            raise InvalidSpecError(f"min_added_rows must be 0 or more, got {self.min_added_rows}")
+        if self.min_interval < timedelta(0):
+            raise InvalidSpecError(f"min_interval must be 0 or more, got {self.min_interval}")
+
+
+def decide(
+    head: TableHead,
+    since: Since,
+    *,
+    patience: Patience | None = None,
+    last_event_at: datetime | None = None,
+    now: datetime | None = None,
+) -> News | NoNews:
+    """Decide whether the head of a branch is news to a reader.
+
+    Commits that change no rows are none, wherever they come from. What cannot be known, because the history between
+    was expired, counts as news: a reader that wakes for nothing loses less than one that sleeps.
+
+    :param patience: when news is worth an event; None means always.
+    :param last_event_at: when the reader was last woken.
+    :param now: needed with ``last_event_at``.
+    """
+    if head.head is None:
+        return NoNews(reason=Quiet.NO_SNAPSHOTS)
+    change = _change(head, since)
+    if not change.may_show:
+        at_head = change.previous_id == head.head
+        return NoNews(reason=Quiet.NOTHING_COMMITTED if at_head else Quiet.ONLY_MAINTENANCE, seen=head.head)
+    news = _news(head.snapshots[head.head], change)
+    patience = patience or Patience()
+    if change.countable and news.counts.get("added-records", 0) < patience.min_added_rows:
+        return NoNews(reason=Quiet.TOO_FEW_ROWS)
+    if last_event_at is not None and now is not None and now - last_event_at < patience.min_interval:
+        return NoNews(reason=Quiet.TOO_SOON)
+    return news
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """What lies between a reader and the head.
+
+    :param records: on the head's side, newest first.
+    :param abandoned: on the reader's side, after a rollback.
+    :param known: nothing is missing between the two.
+    """
+
+    previous_id: int | None
+    ancestry: Ancestry
+    records: tuple[SnapshotRecord, ...]
+    abandoned: tuple[SnapshotRecord, ...] = ()
+    known: bool = True
+
+    @property
+    def may_show(self) -> bool:
+        return not self.known or any(record.changes_rows for record in (*self.records, *self.abandoned))
+
+    @property
+    def countable(self) -> bool:
+        """Whether added rows measure the change: not where rows went that were counted before."""
+        return self.known and self.ancestry is not Ancestry.ROLLED_BACK
+
+
+def _change(head: TableHead, since: Since) -> _Change:
+    if since.time is not None:
+        return _change_since_time(head, since.time)
+    start = head.consumers.get(since.consumer) if since.consumer is not None else since.snapshot_id
+    if start is None:
+        lineage = head.lineage()
+        return _Change(previous_id=None, ancestry=Ancestry.FIRST_LOOK, records=lineage.records, known=lineage.complete)
+    return _change_since_snapshot(head, start)
+
+
+def _change_since_snapshot(head: TableHead, start: int) -> _Change:
+    lineage = head.lineage(stop=frozenset({start}))
+    # Iceberg's own expiry leaves the parent id, so a start that is gone can still be met at the end of the walk.
+    if lineage.end == start:
+        ancestry = Ancestry.LINEAR if start in head.snapshots else Ancestry.START_EXPIRED
+        return _Change(previous_id=start, ancestry=ancestry, records=lineage.records)
+    if start not in head.snapshots:
+        return _Change(previous_id=start, ancestry=Ancestry.START_EXPIRED, records=lineage.records, known=False)
+    if _may_continue(lineage, head.snapshots[start]):
+        return _Change(previous_id=start, ancestry=Ancestry.HISTORY_EXPIRED, records=lineage.records, known=False)
+    return _rolled_back(head, start, lineage)
+
+
+def _may_continue(lineage: Lineage, start: SnapshotRecord) -> bool:
+    """Whether ``start`` may be an ancestor beyond the point where expiry cut the walk."""
+    return not lineage.complete and start.order < lineage.records[-1].order
+
+
+def _rolled_back(head: TableHead, start: int, lineage: Lineage) -> _Change:
+    ids = frozenset(record.snapshot_id for record in lineage.records)
+    abandoned = head.lineage(start, stop=ids)
+    shared = abandoned.end if abandoned.end in ids else None
+    known = shared is not None
+    return _Change(
+        previous_id=start,
+        ancestry=Ancestry.ROLLED_BACK,
+        records=head.lineage(stop=frozenset({shared})).records if shared is not None else lineage.records,
+        abandoned=abandoned.records,
+        known=known,
+    )
+
+
+def _change_since_time(head: TableHead, time: datetime) -> _Change:
+    # A snapshot may be made on another branch long before it gets to this one: the log knows, its own time does not.
+    logged = [snapshot_id for at, snapshot_id in head.log if at < time and snapshot_id in head.snapshots]
+    lineage = head.lineage()
+    older = [record.snapshot_id for record in lineage.records if record.committed_at < time]
+    if logged or older:
+        return _change_since_snapshot(head, logged[-1] if logged else older[0])
+    ancestry = Ancestry.FIRST_LOOK if lineage.complete else Ancestry.START_EXPIRED
+    return _Change(previous_id=None, ancestry=ancestry, records=lineage.records, known=lineage.complete)
+
+
+def _news(newest: SnapshotRecord, change: _Change) -> News:
+    data = [record for record in change.records if record.changes_rows]
+    return News(
+        snapshot_id=newest.snapshot_id,
+        previous_id=change.previous_id,
+        ancestry=change.ancestry,
+        operation=data[0].operation if data else None,
+        commits=len(data),
+        counts=_sum_counts(data),
+        committed_at=newest.committed_at,
+    )
+
+
+def _sum_counts(records: Iterable[SnapshotRecord]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for record in records:
+        for key, count in record.counts.items():
+            total[key] = total.get(key, 0) + count
+    return total
+
+
+_WATERMARK = re.compile(r"(\d+)(?:@(\d+))?")
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """What a watcher remembers between restarts.
+
+    :param snapshot_id: last snapshot reported, or passed over in silence.
+    :param event_at: when the last event was made, to the second.
+    """
+
+    snapshot_id: int | None = None
+    event_at: datetime | None = field(default=None)
+
+    @classmethod
+    def parse(cls, text: str) -> Watermark:
+        """Read what :meth:`to_text` wrote.
+
+        :raises InvalidSpecError: for anything else.
+        """
+        found = _WATERMARK.fullmatch(text)
+        if found is None:
+            raise InvalidSpecError(f"watermark {text!r} is not of the form <snapshot id>@<epoch seconds>")
+        event_at = datetime.fromtimestamp(int(found[2]), UTC) if found[2] else None
+        return cls(int(found[1]), event_at)
+
+    def to_text(self) -> str:
+        """Write ``<snapshot id>@<epoch seconds>``: text, since the id does not fit into a JSON number."""
+        return f"{self.snapshot_id}" + (f"@{int(self.event_at.timestamp())}" if self.event_at else "")
+
+
+def _parse_time(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return None

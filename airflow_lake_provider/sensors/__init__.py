@@ -1,0 +1,1 @@
+"""What waits in a task for snapshots."""

@@ -1,0 +1,148 @@
+"""A task that waits until a lake table has news."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
+from airflow_lake_provider.contracts.snapshot_news import News, Patience, Since, decide
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.operators.failures import as_task_failure
+from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
+from airflow_lake_provider.triggers.snapshot_poller import DEFAULT_CONNECTION, SnapshotPoller, default_poll_interval
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeSnapshotSensor(BaseSensorOperator):
+    """Wait until rows of a table changed since a snapshot, a time or a consumer's cursor.
+
+    Follows the branch's ancestry without Spark: compactions and other commits that change no rows do not count, a
+    rollback does. A missing table is waited for. The payload of the news goes to XCom, see
+    ``News.to_payload``; ids in it are text.
+
+    :param table: ``namespace.table`` (templated).
+    :param since: a snapshot id, or a time with a zone as an object or ISO-8601 text (templated). Default the run's
+        ``data_interval_start``; a run without one, such as an asset-triggered run, fails.
+    :param consumer: instead of ``since``: the cursor of this consumer on the table (templated). A consumer that the
+        table does not know has read nothing.
+    :param lake_conn_id: connection of type ``iceberg`` (templated).
+    :param branch: branch to look at (templated).
+    :param min_added_rows: wait until the commits added this many rows together.
+    :param poke_interval: between looks; None means ``[lake] snapshot_poll_interval`` seconds.
+    :param deferrable: wait in the triggerer; default ``[operators] default_deferrable``.
+    """
+
+    template_fields: Sequence[str] = ("table", "since", "consumer", "lake_conn_id", "branch")
+    ui_color = "#d7eaf3"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        since: str | int | datetime | None = None,
+        consumer: str | None = None,
+        lake_conn_id: str = DEFAULT_CONNECTION,
+        branch: str = "main",
+        min_added_rows: int = 0,
+        poke_interval: timedelta | float | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        interval = default_poll_interval() if poke_interval is None else poke_interval
+        super().__init__(poke_interval=interval, **kwargs)
+        if since is not None and consumer is not None:
+            raise InvalidSpecError(f"{table}: give either since or consumer, got {since!r} and {consumer!r}")
+        self.table = table
+        self.since = since
+        self.consumer = consumer
+        self.lake_conn_id = lake_conn_id
+        self.branch = branch
+        self.min_added_rows = Patience(min_added_rows=min_added_rows).min_added_rows
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> Any:
+        """Look at once; then poke, or defer."""
+        if not self.deferrable:
+            return super().execute(context)
+        try:
+            found = self.poke(context)
+        except AirflowFailException as error:
+            if self.soft_fail or self.never_fail:
+                raise AirflowSkipException(str(error)) from error
+            raise
+        return found.xcom_value if found.is_done else self._defer(context)
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once.
+
+        :raises LakeProviderError: for what waiting does not mend; it fails the task without a retry.
+        """
+        try:
+            answer = decide(
+                self._poller.look(), self._start(context), patience=Patience(min_added_rows=self.min_added_rows)
+            )
+        except LakeProviderError as error:
+            if not error.retry_may_help:
+                raise as_task_failure(error) from error
+            self.log.warning("%s: cannot look at the table and will try again: %s", self.table, error)
+            return PokeReturnValue(False)
+        if not isinstance(answer, News):
+            self.log.info("%s: %s", self.table, answer.reason.value)
+            return PokeReturnValue(False)
+        payload = answer.to_payload(self.table, self.branch)
+        self.log.info("%s: news %s", self.table, payload)
+        return PokeReturnValue(True, payload)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  Airflow's call
+        """Return the payload the trigger found.
+
+        :raises LakeProviderError: what the trigger could not wait out.
+        """
+        if event["status"] == "success":
+            payload: dict[str, Any] = event["payload"]
+            self.log.info("%s: news %s", self.table, payload)
+            return payload
+        name, message = event["error"], event["message"]
+        if error_class(name).__name__ == name:
+            raise as_task_failure(error_class(name)(message))
+        raise AirflowException(f"{self.table}: waiting for a snapshot failed: {name}: {message}")
+
+    def _defer(self, context: Context) -> NoReturn:
+        # All that the task needs later comes with the event: dag.test() drops the kwargs of a deferral.
+        self.defer(
+            timeout=timedelta(seconds=self.timeout),
+            trigger=LakeSnapshotTrigger(
+                table=self.table,
+                lake_conn_id=self.lake_conn_id,
+                branch=self.branch,
+                since=self._start(context).to_text(),
+                consumer=self.consumer,
+                min_added_rows=self.min_added_rows,
+                poll_interval=self.poke_interval,
+            ),
+            method_name="execute_complete",
+        )
+
+    @cached_property
+    def _poller(self) -> SnapshotPoller:
+        table = str(TableName.parse(self.table))
+        return SnapshotPoller(table=table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
+
+    def _start(self, context: Context) -> Since:
+        if self.consumer is not None:
+            return Since(consumer=self.consumer)
+        given = self.since if self.since is not None else context.get("data_interval_start")
+        if given is None:
+            raise InvalidSpecError(
+                f"{self.table}: this run has no data_interval_start to wait from, as runs triggered by assets or by "
+                "hand may have none; give since= a snapshot id or a time, or consumer="
+            )
+        return Since.parse(given)

@@ -1,0 +1,109 @@
+"""Looks at one branch of one table again and again, and stays calm when there is nothing to see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow.sdk import conf
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
+
+from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
+from airflow_lake_provider.contracts.table_head import TableHead
+from airflow_lake_provider.contracts.table_name import TableName
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+DEFAULT_CONNECTION = "lake_default"
+_LONGEST_BACK_OFF = 300.0
+
+
+def default_poll_interval() -> float:
+    """Return ``[lake] snapshot_poll_interval`` in seconds, 60 unless set."""
+    return float(conf.getfloat("lake", "snapshot_poll_interval", fallback=60.0))
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same look may succeed later."""
+    if isinstance(error, LakeProviderError):
+        return error.retry_may_help
+    return isinstance(error, OSError)
+
+
+class SnapshotPoller:
+    """Read the head of one branch; the catalog is opened once and kept until it fails.
+
+    :param table: ``namespace.table``.
+    :param log: the trigger's or the sensor's.
+    """
+
+    def __init__(self, *, table: str, lake_conn_id: str, branch: str, log: FilteringBoundLogger) -> None:
+        self.table = str(TableName.parse(table))
+        self.lake_conn_id = lake_conn_id
+        self.branch = branch
+        self._log = log
+        self._hook: LakeCatalogHook | None = None
+        self._said_missing = False
+
+    def look(self) -> TableHead:
+        """Look once.
+
+        :return: a head of None where the table or the branch is not there yet, which is said once at WARNING.
+        :raises LakeProviderError: when the connection or the catalog fails.
+        """
+        # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
+        from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+        from airflow_lake_provider.snapshots.table_head import read_head
+
+        self._hook = self._hook or LakeCatalogHook(self.lake_conn_id)
+        try:
+            head = read_head(self._hook.load_table(self.table), self.branch)
+        except MissingTableError:
+            self._say_missing(f"table {self.table}")
+            return TableHead(head=None)
+        except Exception:
+            # The next look reads the connection anew: its credentials may be what changed.
+            self._hook = None
+            raise
+        if head.head is None and (head.snapshots or self.branch != "main"):
+            self._say_missing(f"branch {self.branch!r} of table {self.table}")
+        else:
+            self._said_missing = False
+        return head
+
+    async def look_until_answered(self, again: Callable[[BaseException], bool]) -> TableHead:
+        """Look off the event loop; after an error back off and look again, saying so once at WARNING.
+
+        :param again: tells errors to wait out from errors to raise.
+        """
+        tries = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, Exception) and again(error)),
+            wait=wait_exponential_jitter(initial=1, max=_LONGEST_BACK_OFF, jitter=1),
+            before_sleep=self._say_outage,
+            reraise=True,
+        )
+        head: TableHead = await tries(asyncio.to_thread, self.look)
+        failed: int = tries.statistics.get("attempt_number", 1) - 1
+        if failed:
+            self._log.info("%s: the catalog answers again, after %d failed looks", self.table, failed)
+        return head
+
+    def _say_missing(self, what: str) -> None:
+        if not self._said_missing:
+            self._log.warning("connection %r: %s does not exist yet; waiting for it", self.lake_conn_id, what)
+        self._said_missing = True
+
+    def _say_outage(self, state: RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            error = state.outcome.exception()
+            self._log.warning(
+                "%s: cannot look at the table and will keep trying, up to %d s apart: %s: %s",
+                self.table,
+                _LONGEST_BACK_OFF,
+                type(error).__name__,
+                error,
+            )

@@ -1,0 +1,160 @@
+"""Assets of lake tables: a steady identity, one watcher each, and one reader of events."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, GetConnection
+from airflow.serialization.encoders import encode_asset_like
+
+from airflow_lake_provider.assets import asset_authority
+from airflow_lake_provider.assets.lake_table import asset_event_extra, lake_table_asset, snapshot_event, watches
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
+
+
+def connection(monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+
+
+def test_the_uri_names_the_connection_never_a_host(lake_connection: str) -> None:
+    asset = lake_table_asset("shop.eu.orders")
+    assert asset.uri == asset.name == "iceberg://lake_default/shop/eu/orders"
+
+
+def test_the_connections_asset_authority_wins_over_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, '{"asset_authority": "corp-lake"}')
+    assert lake_table_asset("shop.orders").uri == "iceberg://corp-lake/shop/orders"
+    assert lake_table_asset("shop.orders", authority="other").uri == "iceberg://other/shop/orders"
+
+
+def test_a_connection_that_does_not_exist_means_its_id() -> None:
+    assert lake_table_asset("shop.orders", lake_conn_id="elsewhere").uri == "iceberg://elsewhere/shop/orders"
+
+
+def test_an_extra_that_cannot_be_read_does_not_change_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, "{broken")
+    with pytest.raises(InvalidConnectionError, match="lake_default"):
+        lake_table_asset("shop.orders")
+
+
+@pytest.mark.parametrize("authority", ["", "a/b", "host:8181", "user@host"])
+def test_an_authority_that_does_not_fit_a_uri_is_refused(authority: str) -> None:
+    with pytest.raises(InvalidConnectionError, match="authority"):
+        lake_table_asset("shop.orders", authority=authority)
+
+
+class FailingVault(BaseSecretsBackend):
+    def get_connection(self, conn_id: str, team_name: str | None = None) -> None:
+        raise TimeoutError("vault did not answer")
+
+
+def test_a_secrets_backend_that_fails_does_not_change_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asset_authority, "ensure_secrets_backend_loaded", lambda: [FailingVault()])
+    with pytest.raises(TimeoutError, match="vault"):
+        lake_table_asset("shop.orders")
+    assert lake_table_asset("shop.orders", authority="known").uri == "iceberg://known/shop/orders"
+
+
+class ApiServer:
+    """The far end of a DAG processor's or worker's socket."""
+
+    def __init__(self, answer: ConnectionResult | ErrorResponse) -> None:
+        self.answer = answer
+
+    def send(self, message: object) -> ConnectionResult | ErrorResponse:
+        assert isinstance(message, GetConnection)
+        return self.answer
+
+
+def test_an_api_server_that_fails_does_not_change_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    down = ApiServer(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", down, raising=False)
+    with pytest.raises(AirflowRuntimeError):
+        lake_table_asset("shop.orders", lake_conn_id="kept_in_the_database")
+
+
+def test_the_api_servers_answer_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent_fields = dict.fromkeys(["host", "schema", "login", "password", "port"])
+    fields = {"conn_id": "db", "conn_type": "iceberg", "extra": '{"asset_authority": "corp"}', **absent_fields}
+    found = ConnectionResult.model_validate(fields)
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", ApiServer(found), raising=False)
+    assert lake_table_asset("shop.orders", lake_conn_id="db").uri == "iceberg://corp/shop/orders"
+    absent = ApiServer(ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND))
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", absent, raising=False)
+    assert lake_table_asset("shop.orders", lake_conn_id="db").uri == "iceberg://db/shop/orders"
+
+
+def test_a_watched_asset_has_one_trigger_with_its_name() -> None:
+    asset = lake_table_asset("shop.orders", watch=True, name="orders", poll_interval=timedelta(seconds=5))
+    (watcher,) = asset.watchers
+    assert watcher.trigger.serialize()[1] == {
+        "table": "shop.orders",
+        "asset_name": "orders",
+        "lake_conn_id": "lake_default",
+        "branch": "main",
+        "poll_interval": 5.0,
+        "min_added_rows": 0,
+        "min_interval": 0.0,
+    }
+
+
+def test_airflow_can_store_a_watched_asset() -> None:
+    asset = lake_table_asset("shop.orders", watch=True, min_added_rows=10, min_interval="PT5M")
+    (stored,) = encode_asset_like(asset)["watchers"]
+    assert stored["trigger"]["classpath"] == "airflow_lake_provider.triggers.lake_snapshot.LakeSnapshotEventTrigger"
+    assert stored["trigger"]["kwargs"]["min_interval"] == 300.0
+
+
+def test_a_branch_is_an_asset_of_its_own() -> None:
+    main, audit = lake_table_asset("shop.orders"), lake_table_asset("shop.orders", branch="audit")
+    assert audit.uri == "iceberg://lake_default/shop/orders/@audit"
+    assert main.uri != audit.uri
+
+
+def test_only_our_watcher_makes_an_asset_watched() -> None:
+    assert watches(lake_table_asset("shop.orders", watch=True))
+    assert not watches(lake_table_asset("shop.orders"))
+    assert not watches(Asset("other"))
+    assert not watches(AssetAlias("other"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"table": "orders"}, {"poll_interval": -1}, {"min_interval": "tomorrow"}, {"min_added_rows": -1}],
+    ids=str,
+)
+def test_nonsense_is_refused_while_the_dag_is_parsed(arguments: dict[str, object]) -> None:
+    with pytest.raises(InvalidSpecError):
+        lake_table_asset(**{"table": "shop.orders", **arguments})  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_one_function_reads_both_kinds_of_event() -> None:
+    own = asset_event_extra(
+        table="shop.orders",
+        snapshot_id="4611686018427387905",
+        previous_snapshot_id="7",
+        operation="overwrite",
+        counts={"added-records": 3},
+        run_key="0123456789abcdef",
+    )
+    watched = {"from_trigger": True, "payload": own}
+    assert snapshot_event(own) == snapshot_event(watched) == own
+    assert snapshot_event(SimpleNamespace(extra=watched)) == own
+    assert (own["ancestry"], own["branch"], own["commits"]) == ("linear", "main", 1)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{}, {"from_trigger": True}, {"from_trigger": True, "payload": "x"}, None, {"table": "shop.orders"}],
+    ids=str,
+)
+def test_an_event_of_something_else_is_refused(event: object) -> None:
+    with pytest.raises(InvalidSpecError, match="not an event of a lake table"):
+        snapshot_event(event)

@@ -1,0 +1,94 @@
+"""What unit tests share: an Airflow home of their own, and a catalog on SQLite behind the default connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+# Airflow reads its home and settings once, on import.
+os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "INFO"
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+
+@pytest.fixture
+def lake_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Connection ``lake_default``: a PyIceberg SQL catalog in a file; its id."""
+    extra = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+    return "lake_default"
+
+
+@pytest.fixture
+def lake_catalog(tmp_path: Path, lake_connection: str) -> Iterator[SqlCatalog]:
+    """The catalog of ``lake_connection``, opened by PyIceberg alone, with the namespace ``shop``."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog(
+        lake_connection, uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    catalog.create_namespace("shop")
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def orders(lake_catalog: SqlCatalog) -> Table:
+    """The table ``shop.orders`` with the column ``id``, without a snapshot."""
+    import pyarrow as pa
+
+    return lake_catalog.create_table("shop.orders", schema=pa.schema([("id", pa.int64())]))
+
+
+@pytest.fixture
+def append() -> Callable[..., int]:
+    """Append rows with these ids and return the snapshot's id."""
+    import pyarrow as pa
+
+    def run(table: Table, *ids: int, branch: str = "main") -> int:
+        table.append(pa.table({"id": pa.array(ids, pa.int64())}), branch=branch)
+        return table.metadata.refs[branch].snapshot_id
+
+    return run
+
+
+@pytest.fixture
+def compact() -> Callable[[Table], int]:
+    """Commit what a compaction commits, a ``replace`` snapshot over the same rows, and return its id.
+
+    PyIceberg cannot compact, so this commits the metadata alone; manifests are those of the head.
+    """
+    from pyiceberg.table.snapshots import Operation, Summary
+    from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
+
+    def run(table: Table) -> int:
+        head = table.refresh().current_snapshot()
+        assert head is not None
+        counts = {"added-data-files": "1", "deleted-data-files": "2", "total-records": "2", "added-records": "2"}
+        new = head.model_copy(
+            update={
+                "snapshot_id": table.metadata.new_snapshot_id(),
+                "parent_snapshot_id": head.snapshot_id,
+                "sequence_number": table.metadata.next_sequence_number(),
+                "timestamp_ms": head.timestamp_ms + 1,
+                "summary": Summary(Operation.REPLACE, **counts),
+            }
+        )
+        moved = {"ref-name": "main", "type": "branch", "snapshot-id": new.snapshot_id}
+        ref = SetSnapshotRefUpdate.model_validate(moved)
+        expected = (AssertRefSnapshotId.model_validate({"ref": "main", "snapshot-id": head.snapshot_id}),)
+        table.catalog.commit_table(table, expected, (AddSnapshotUpdate(snapshot=new), ref))
+        table.refresh()
+        return new.snapshot_id
+
+    return run

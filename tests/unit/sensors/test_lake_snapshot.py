@@ -1,0 +1,167 @@
+"""The sensor on real tables: where it starts, how it defers, and how it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
+from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
+from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
+
+Append = Callable[..., int]
+AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
+
+
+def sensor(**arguments: Any) -> LakeSnapshotSensor:
+    given = {"task_id": "wait", "table": "shop.orders", "poke_interval": 0.05, "timeout": 0.3, **arguments}
+    return LakeSnapshotSensor(**given)
+
+
+def run(task: LakeSnapshotSensor, **context: Any) -> Any:
+    return task.execute(context)  # type: ignore[arg-type]  # only what the sensor reads of a context
+
+
+def test_it_returns_the_payload(orders: Table, append: Append) -> None:
+    first, second = append(orders, 1), append(orders, 2, 3)
+    found = run(sensor(since=str(first)))
+    assert (found["snapshot_id"], found["previous_snapshot_id"]) == (str(second), str(first))
+    assert found["counts"]["added-records"] == 2
+
+
+def test_it_times_out_when_only_a_compaction_came(
+    orders: Table, append: Append, compact: Callable[[Table], int]
+) -> None:
+    first = append(orders, 1)
+    compact(orders)
+    with pytest.raises(AirflowSensorTimeout):
+        run(sensor(since=first))
+
+
+def test_a_missing_table_is_waited_for(lake_connection: str) -> None:
+    with pytest.raises(AirflowSensorTimeout):
+        run(sensor(since="1"))
+
+
+def test_by_default_it_starts_at_the_runs_data_interval(orders: Table, append: Append) -> None:
+    append(orders, 1)
+    assert run(sensor(), data_interval_start=AN_HOUR_AGO)["commits"] == 1
+    with pytest.raises(AirflowSensorTimeout):
+        run(sensor(), data_interval_start=datetime.now(UTC) + timedelta(hours=1))
+
+
+@pytest.mark.parametrize("context", [{}, {"data_interval_start": None}], ids=["absent", "none"])
+def test_a_run_without_a_data_interval_fails_for_good_and_says_what_to_give(
+    context: dict[str, Any], orders: Table
+) -> None:
+    with pytest.raises(InvalidSpecError, match="give since=") as raised:
+        run(sensor(), **context)
+    assert isinstance(raised.value, AirflowFailException)
+
+
+def test_it_starts_at_a_consumers_cursor(orders: Table, append: Append) -> None:
+    first, second = append(orders, 1), append(orders, 2)
+    orders.manage_snapshots().create_tag(first, "lake.consumer.revenue").create_tag(second, "lake.consumer.x").commit()
+    assert run(sensor(consumer="revenue"))["previous_snapshot_id"] == str(first)
+    with pytest.raises(AirflowSensorTimeout):
+        run(sensor(consumer="x"))
+
+
+def test_since_and_consumer_together_are_refused() -> None:
+    with pytest.raises(InvalidSpecError, match="either since or consumer"):
+        sensor(since="1", consumer="revenue")
+
+
+def test_it_waits_until_enough_rows_were_added(orders: Table, append: Append) -> None:
+    first = append(orders, 1)
+    append(orders, 2, 3)
+    with pytest.raises(AirflowSensorTimeout):
+        run(sensor(since=first, min_added_rows=3))
+    append(orders, 4)
+    assert run(sensor(since=first, min_added_rows=3))["commits"] == 2
+
+
+def test_deferred_it_carries_everything_in_the_trigger_and_the_event(orders: Table, append: Append) -> None:
+    first = append(orders, 1)
+    task = sensor(since=str(first), deferrable=True, min_added_rows=1, timeout=120)
+    with pytest.raises(TaskDeferred) as deferred:
+        run(task)
+    assert deferred.value.kwargs is None or deferred.value.kwargs == {}
+    assert deferred.value.timeout == timedelta(seconds=120)
+    path, arguments = deferred.value.trigger.serialize()
+    assert path.endswith(".LakeSnapshotTrigger")
+    second = append(orders, 2)
+
+    async def first_event() -> Any:
+        return await anext(aiter(LakeSnapshotTrigger(**arguments).run()))
+
+    event = asyncio.run(first_event()).payload
+    assert task.execute_complete({}, event)["snapshot_id"] == str(second)
+
+
+def test_deferrable_does_not_defer_when_there_is_news_already(orders: Table, append: Append) -> None:
+    first, second = append(orders, 1), append(orders, 2)
+    assert run(sensor(since=first, deferrable=True))["snapshot_id"] == str(second)
+
+
+def test_not_deferrable_never_defers(orders: Table, append: Append) -> None:
+    with pytest.raises(AirflowSensorTimeout):
+        run(sensor(since=append(orders, 1), deferrable=False))
+
+
+def test_an_error_of_the_trigger_fails_the_task_for_good(lake_connection: str) -> None:
+    event = {"status": "error", "error": "InvalidConnectionError", "message": "connection 'lake_default' is gone"}
+    with pytest.raises(InvalidConnectionError, match="is gone") as raised:
+        sensor().execute_complete({}, event)
+    assert isinstance(raised.value, AirflowFailException)
+
+
+def test_an_unknown_error_of_the_trigger_may_be_retried() -> None:
+    with pytest.raises(AirflowException, match="KeyError: 'x'") as raised:
+        sensor().execute_complete({}, {"status": "error", "error": "KeyError", "message": "'x'"})
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("deferrable", [False, True], ids=["poke", "deferrable"])
+def test_with_soft_fail_a_failure_skips(deferrable: bool) -> None:
+    with pytest.raises(AirflowSkipException):
+        run(sensor(since="1", lake_conn_id="nowhere", soft_fail=True, deferrable=deferrable))
+
+
+def test_with_soft_fail_a_timeout_skips(orders: Table, append: Append) -> None:
+    with pytest.raises(AirflowSkipException):
+        run(sensor(since=append(orders, 1), soft_fail=True))
+
+
+def test_with_soft_fail_an_error_of_the_trigger_skips() -> None:
+    event = {"status": "error", "error": "InvalidConnectionError", "message": "gone"}
+    with pytest.raises(AirflowSkipException):
+        sensor(soft_fail=True).resume_execution("execute_complete", {"event": event}, {})
+
+
+def test_since_is_a_template(orders: Table, append: Append) -> None:
+    first, second = append(orders, 1), append(orders, 2)
+    with DAG("d", schedule=None):
+        task = sensor(since="{{ params.start }}")
+    task.render_template_fields({"params": {"start": first}})
+    assert run(task)["snapshot_id"] == str(second)
+
+
+def test_the_poke_interval_is_the_packages_setting_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LAKE__SNAPSHOT_POLL_INTERVAL", "7.5")
+    assert LakeSnapshotSensor(task_id="a", table="shop.orders").poke_interval == 7.5
+    with DAG("d", schedule=None, default_args={"poke_interval": 9.0}):
+        assert LakeSnapshotSensor(task_id="b", table="shop.orders").poke_interval == 9.0

@@ -1,0 +1,284 @@
+"""Triggers on real tables: what wakes, what does not, and what a kill costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.triggers import lake_snapshot
+from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger, LakeSnapshotTrigger
+from airflow_lake_provider.triggers.snapshot_poller import SnapshotPoller
+from airflow_lake_provider.triggers.watermark_store import WatermarkStore
+
+Append = Callable[..., int]
+LOG: Any = logging.getLogger("test.poller")
+TABLE = "shop.orders"
+POLL = 0.05
+QUIET = 0.4
+
+
+class StateOfOneAsset:
+    """Airflow's asset state store, as far as the trigger uses it: JSON values by key, through a process border."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.history: list[object] = []
+
+    def get(self, key: str) -> object:
+        return json.loads(self.values[key]) if key in self.values else None
+
+    def set(self, key: str, value: object) -> None:
+        self.values[key] = json.dumps(value)
+        self.history.append(value)
+
+
+class StateOfTwoAssets(StateOfOneAsset):
+    def get(self, key: str) -> object:
+        raise ValueError("Task has 2 concrete inlets and outlets")
+
+
+@pytest.fixture(autouse=True)
+def quick_settling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_snapshot, "WatermarkStore", partial(WatermarkStore, settle=0.2))
+
+
+def watcher(state: StateOfOneAsset | None = None, **arguments: Any) -> LakeSnapshotEventTrigger:
+    """A watcher as the triggerer makes it: from its serialized form, with a store put in."""
+    given = LakeSnapshotEventTrigger(table=TABLE, asset_name="orders", poll_interval=POLL, **arguments)
+    _, kwargs = given.serialize()
+    made = LakeSnapshotEventTrigger(**json.loads(json.dumps(kwargs)))
+    made.asset_state_store = state  # type: ignore[assignment]  # a stand-in for Airflow's accessors
+    return made
+
+
+async def next_payload(events: AsyncIterator[TriggerEvent], within: float = 5) -> dict[str, Any]:
+    event = await asyncio.wait_for(anext(events), within)
+    payload: dict[str, Any] = event.payload
+    return payload
+
+
+async def stays_quiet(events: AsyncIterator[TriggerEvent]) -> None:
+    """Run on for a while, as the triggerer does, and expect no event."""
+    waiting = asyncio.ensure_future(anext(events))
+    done, _ = await asyncio.wait([waiting], timeout=QUIET)
+    assert not done, waiting.result()
+    await stop(waiting)
+
+
+async def stop(waiting: asyncio.Future[TriggerEvent]) -> None:
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_each_change_of_rows_makes_one_event(orders: Table, append: Append) -> None:
+    first = append(orders, 1, 2)
+    async with aclosing(watcher().run()) as events:
+        seen = await next_payload(events)
+        assert (seen["snapshot_id"], seen["previous_snapshot_id"]) == (str(first), None)
+        second = append(orders, 3)
+        seen = await next_payload(events)
+    assert {key: seen[key] for key in ("table", "branch", "snapshot_id", "previous_snapshot_id", "ancestry")} == {
+        "table": TABLE,
+        "branch": "main",
+        "snapshot_id": str(second),
+        "previous_snapshot_id": str(first),
+        "ancestry": "linear",
+    }
+    assert seen["counts"]["added-records"] == 1
+
+
+async def test_a_compaction_wakes_nobody_and_moves_the_watermark(
+    orders: Table, append: Append, compact: Callable[[Table], int]
+) -> None:
+    append(orders, 1)
+    state = StateOfOneAsset()
+    async with aclosing(watcher(state).run()) as events:
+        await next_payload(events)
+        compacted = compact(orders)
+        await stays_quiet(events)
+    assert str(state.history[-1]).startswith(f"{compacted}@")
+    assert all(isinstance(value, str) for value in state.history)
+
+
+async def test_the_watermark_is_written_after_the_event_has_settled(orders: Table, append: Append) -> None:
+    first = append(orders, 1)
+    state = StateOfOneAsset()
+    async with aclosing(watcher(state).run()) as events:
+        await next_payload(events)
+        assert state.history == []
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0.1)
+        assert state.history == []
+        await asyncio.sleep(0.3)
+        assert [str(value).split("@")[0] for value in state.history] == [str(first)]
+        await stop(waiting)
+
+
+async def test_a_watcher_killed_before_its_watermark_repeats_the_event(orders: Table, append: Append) -> None:
+    append(orders, 1)
+    state = StateOfOneAsset()
+    async with aclosing(watcher(state).run()) as events:
+        before = await next_payload(events)
+    async with aclosing(watcher(state).run()) as events:
+        assert await next_payload(events) == before
+
+
+async def test_a_restarted_watcher_goes_on_where_it_stood(orders: Table, append: Append) -> None:
+    first = append(orders, 1)
+    state = StateOfOneAsset()
+    async with aclosing(watcher(state).run()) as events:
+        await next_payload(events)
+        await stays_quiet(events)
+    async with aclosing(watcher(state).run()) as events:
+        await stays_quiet(events)
+    second = append(orders, 2)
+    async with aclosing(watcher(state).run()) as events:
+        seen = await next_payload(events)
+    assert (seen["snapshot_id"], seen["previous_snapshot_id"]) == (str(second), str(first))
+
+
+async def test_a_rollback_makes_an_event_that_says_so(orders: Table, append: Append) -> None:
+    first, second = append(orders, 1), append(orders, 2)
+    async with aclosing(watcher().run()) as events:
+        await next_payload(events)
+        orders.manage_snapshots().rollback_to_snapshot(first).commit()
+        seen = await next_payload(events)
+    assert (seen["ancestry"], seen["snapshot_id"], seen["previous_snapshot_id"]) == (
+        "rolled-back",
+        str(first),
+        str(second),
+    )
+
+
+async def test_commits_are_collected_until_enough_rows_came(orders: Table, append: Append) -> None:
+    append(orders, 1, 2)
+    async with aclosing(watcher(StateOfOneAsset(), min_added_rows=4).run()) as events:
+        await stays_quiet(events)
+    append(orders, 3, 4)
+    async with aclosing(watcher(StateOfOneAsset(), min_added_rows=4).run()) as events:
+        seen = await next_payload(events)
+    assert (seen["commits"], seen["counts"]["added-records"]) == (2, 4)
+
+
+async def test_the_least_time_between_events_holds_across_a_restart(orders: Table, append: Append) -> None:
+    append(orders, 1)
+    state = StateOfOneAsset()
+    async with aclosing(watcher(state, min_interval=3600.0).run()) as events:
+        await next_payload(events)
+        await stays_quiet(events)
+    append(orders, 2)
+    async with aclosing(watcher(state, min_interval=3600.0).run()) as events:
+        await stays_quiet(events)
+    async with aclosing(watcher(state).run()) as events:
+        await next_payload(events)
+
+
+@pytest.mark.parametrize("state", [None, StateOfTwoAssets()], ids=["no-store", "store-of-two-assets"])
+async def test_without_a_store_events_are_made_all_the_same(
+    state: StateOfOneAsset | None, orders: Table, append: Append
+) -> None:
+    append(orders, 1)
+    async with aclosing(watcher(state).run()) as events:
+        await next_payload(events)
+        await stays_quiet(events)
+
+
+def test_two_assets_on_one_table_never_share_a_trigger_row() -> None:
+    rows = [LakeSnapshotEventTrigger(table=TABLE, asset_name=name).serialize() for name in ("orders", "bookings")]
+    assert BaseEventTrigger.hash(*rows[0]) != BaseEventTrigger.hash(*rows[1])
+    assert BaseEventTrigger.hash(*rows[0]) == BaseEventTrigger.hash(*rows[0])
+
+
+async def test_a_missing_table_is_waited_for(lake_catalog: SqlCatalog, append: Append) -> None:
+    import pyarrow as pa
+
+    async with aclosing(watcher().run()) as events:
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(QUIET)
+        assert not waiting.done()
+        made = append(lake_catalog.create_table(TABLE, schema=pa.schema([("id", pa.int64())])), 1)
+        assert (await asyncio.wait_for(waiting, 5)).payload["snapshot_id"] == str(made)
+
+
+def test_what_is_missing_is_said_once_at_warning(
+    lake_catalog: SqlCatalog, append: Append, caplog: pytest.LogCaptureFixture
+) -> None:
+    import pyarrow as pa
+
+    poller = SnapshotPoller(table=TABLE, lake_conn_id="lake_default", branch="main", log=LOG)
+    for _ in range(3):
+        assert poller.look().head is None
+    assert [(r.levelname, "shop.orders does not exist yet" in r.getMessage()) for r in caplog.records] == [
+        ("WARNING", True)
+    ]
+    append(lake_catalog.create_table(TABLE, schema=pa.schema([("id", pa.int64())])), 1)
+    assert poller.look().head is not None
+    lake_catalog.drop_table(TABLE)
+    for _ in range(3):
+        assert poller.look().head is None
+    assert len(caplog.records) == 2
+
+
+async def test_an_outage_is_waited_out_and_said_once(
+    orders: Table, append: Append, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(orders, 1)
+    away = tmp_path / "away.db"
+    (tmp_path / "catalog.db").rename(away)
+    (tmp_path / "catalog.db").mkdir()  # SQLite cannot open a directory
+    poller = SnapshotPoller(table=TABLE, lake_conn_id="lake_default", branch="main", log=LOG)
+    caplog.set_level("INFO", logger=LOG.name)
+    looking = asyncio.ensure_future(poller.look_until_answered(lambda error: True))
+    await asyncio.sleep(3.5)
+    assert not looking.done()
+    (tmp_path / "catalog.db").rmdir()
+    away.rename(tmp_path / "catalog.db")
+    head = await asyncio.wait_for(looking, 10)
+    assert head.head is not None
+    said = [(record.levelname, record.msg) for record in caplog.records if record.name == LOG.name]
+    assert [level for level, _ in said] == ["WARNING", "INFO"]
+    assert "cannot look" in said[0][1]
+    assert "answers again" in said[1][1]
+
+
+async def test_a_deferral_ends_with_the_payload(orders: Table, append: Append) -> None:
+    first = append(orders, 1)
+    trigger = LakeSnapshotTrigger(table=TABLE, since=str(first), poll_interval=POLL)
+    async with aclosing(trigger.run()) as events:
+        await stays_quiet(events)
+    second = append(orders, 2)
+    async with aclosing(trigger.run()) as events:
+        event = await next_payload(events)
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+    assert event["status"] == "success"
+    assert (event["payload"]["snapshot_id"], event["payload"]["previous_snapshot_id"]) == (str(second), str(first))
+    json.dumps(event)
+
+
+async def test_a_deferral_ends_with_an_error_that_waiting_does_not_mend() -> None:
+    trigger = LakeSnapshotTrigger(table=TABLE, lake_conn_id="nowhere", since="1", poll_interval=POLL)
+    async with aclosing(trigger.run()) as events:
+        event = await next_payload(events)
+    assert (event["status"], event["error"]) == ("error", "InvalidConnectionError")
+    assert "nowhere" in event["message"]
+
+
+def test_the_poll_interval_comes_from_the_settings_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_lake_provider.triggers.snapshot_poller import default_poll_interval
+
+    assert default_poll_interval() == 60.0
+    monkeypatch.setenv("AIRFLOW__LAKE__SNAPSHOT_POLL_INTERVAL", "7.5")
+    assert default_poll_interval() == 7.5
