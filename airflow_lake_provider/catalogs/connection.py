@@ -1,0 +1,142 @@
+"""One catalog, described once by an Airflow connection and understood alike by PyIceberg and by Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from airflow_lake_provider.catalogs import pyiceberg_catalog, spark_catalog, spark_packages
+from airflow_lake_provider.catalogs.connection_errors import nearest, refused
+from airflow_lake_provider.catalogs.connection_fields import OWN_EXTRAS, Fields, read_fields
+from airflow_lake_provider.catalogs.secret_properties import secret_values
+from airflow_lake_provider.catalogs.warehouse import normalised
+
+_CATALOG_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_AUTHORITY = re.compile(r"[A-Za-z0-9._-]+")
+TABLE_FORMATS = ("iceberg",)
+
+
+@dataclass(frozen=True)
+class CatalogConnection:
+    """A checked connection.
+
+    :param conn_id: Airflow's connection id.
+    :param catalog_name: the catalog's name on both sides; a SQL catalog keeps its tables under it.
+    :param kind: ``rest``, ``sql``, ``hive`` or ``glue``.
+    :param warehouse: where tables lie; None where the server or the metastore decides.
+    :param asset_authority: authority of asset URIs; never a host.
+    :param table_format: ``iceberg``.
+    :param fields: what was read, secrets included.
+    """
+
+    conn_id: str
+    catalog_name: str
+    kind: str
+    warehouse: str | None
+    asset_authority: str
+    table_format: str
+    fields: Fields = field(repr=False, hash=False)
+
+    @classmethod
+    def from_fields(
+        cls,
+        *,
+        conn_id: str,
+        host: str | None = None,
+        port: int | None = None,
+        login: str | None = None,
+        password: str | None = None,
+        schema: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> CatalogConnection:
+        """Read the fields of an ``iceberg`` connection.
+
+        :param conn_id: the connection's id, and the catalog's name unless the extra ``catalog_name`` says otherwise.
+        :param host: the catalog's URI.
+        :param port: refused, the URI holds it.
+        :param login: OAuth2 client id (REST) or database user (PostgreSQL).
+        :param password: client secret or database password.
+        :param schema: refused, the URI holds it.
+        :param extra: PyIceberg properties, and ``catalog_name``, ``asset_authority``, ``table_format``, ``spark``,
+            ``pyiceberg``.
+        :raises InvalidConnectionError: for properties that are unknown, incomplete, contradictory or untranslatable.
+        """
+        extra = extra or {}
+        if port or schema:
+            raise refused(conn_id, "port and schema are not read; write them into the URI, in the host field")
+        fields, warehouse = read_fields(conn_id, host, login, password, extra)
+        own = {name: extra.get(name) for name in OWN_EXTRAS}
+        connection = cls(
+            conn_id=conn_id,
+            catalog_name=_catalog_name(conn_id, own["catalog_name"]),
+            kind=fields.kind,
+            warehouse=normalised(conn_id, fields.kind, warehouse),
+            asset_authority=_asset_authority(conn_id, own["asset_authority"]),
+            table_format=_table_format(conn_id, own["table_format"]),
+            fields=fields,
+        )
+        connection.spark_settings()  # a property that cannot be translated is refused here, not in a job's driver
+        return connection
+
+    def pyiceberg_properties(self) -> dict[str, Any]:
+        """Return what ``load_catalog(catalog_name, **properties)`` takes.
+
+        Values are texts, but for ``auth`` and ``ssl`` of the extra ``pyiceberg``, which PyIceberg wants as objects.
+        A PostgreSQL URI holds user and password: keep it in memory.
+        """
+        return pyiceberg_catalog.load_catalog_properties(self.fields, self.warehouse)
+
+    def spark_settings(self) -> dict[str, str]:
+        """Return every setting a Spark session needs for this catalog; hand them over in a file, they hold secrets."""
+        return spark_catalog.session_settings(self.catalog_name, self._java_properties())
+
+    def spark_packages(self) -> tuple[str, ...]:
+        """Return the Maven coordinates of the jars that those settings need."""
+        return spark_packages.packages(self._java_properties())
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return every value that must not be seen, longest first so that masking leaves no tails."""
+        found = {*secret_values(self.pyiceberg_properties()), *secret_values(self._java_properties())}
+        if self.fields.password:
+            # The composed URI holds the password percent-encoded, and SQLAlchemy's errors may show it.
+            found |= {self.fields.password, quote(self.fields.password, safe="")}
+        return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
+
+    def _java_properties(self) -> dict[str, str]:
+        return spark_catalog.catalog_properties(self.fields, self.warehouse)
+
+
+def _catalog_name(conn_id: str, given: object) -> str:
+    name = conn_id if given is None else given
+    if not isinstance(name, str) or not _CATALOG_NAME.fullmatch(name) or name == "spark_catalog":
+        raise refused(
+            conn_id,
+            f"catalog name {name!r} is not usable in Spark; set the extra 'catalog_name' to letters, digits, "
+            "'_' and '-', other than spark_catalog",
+        )
+    return name
+
+
+def _asset_authority(conn_id: str, given: object) -> str:
+    authority = conn_id if given is None else given
+    if not isinstance(authority, str) or not _AUTHORITY.fullmatch(authority):
+        raise refused(
+            conn_id,
+            f"asset authority {authority!r} does not fit a URI; set the extra 'asset_authority' to letters, digits, "
+            "'.', '_' and '-'",
+        )
+    return authority
+
+
+def _table_format(conn_id: str, given: object) -> str:
+    table_format = TABLE_FORMATS[0] if given is None else given
+    if table_format not in TABLE_FORMATS:
+        raise refused(
+            conn_id,
+            f"table_format {table_format!r} is not supported, expected {', '.join(TABLE_FORMATS)}"
+            f"{nearest(str(table_format), TABLE_FORMATS)}",
+        )
+    return str(table_format)

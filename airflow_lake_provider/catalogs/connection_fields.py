@@ -1,0 +1,219 @@
+"""From the fields of Airflow's form to one set of properties, with every contradiction refused on the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from airflow_lake_provider.catalogs import database_uri
+from airflow_lake_provider.catalogs.connection_errors import nearest, refused
+from airflow_lake_provider.catalogs.known_properties import KINDS, SAME_PREFIXES, TRANSLATED
+from airflow_lake_provider.catalogs.one_sided_properties import JAVA_ONLY, JAVA_ONLY_PREFIXES, PYICEBERG_ONLY
+from airflow_lake_provider.catalogs.secret_properties import is_secret
+
+OWN_EXTRAS = ("catalog_name", "asset_authority", "table_format", "spark", "pyiceberg")
+_IDENTITY = ("type", "uri", "warehouse", "catalog-impl", "py-catalog-impl", "token", "credential")
+_URI_SCHEMES = {"rest": ("http", "https"), "hive": ("thrift",), "sql": database_uri.SQL_SCHEMES}
+_SIGNING = ("rest.signing-region", "rest.signing-name", "rest.sigv4.max-retries")
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A connection's fields after reading, before translating.
+
+    :param properties: PyIceberg properties shared by both sides, without type, uri and warehouse.
+    :param spark_only: Iceberg-Java properties of the extra ``spark``.
+    :param pyiceberg_only: properties of the extra ``pyiceberg``; ``auth`` and ``ssl`` may be objects.
+    """
+
+    conn_id: str
+    kind: str
+    uri: str | None
+    login: str | None = field(repr=False)
+    password: str | None = field(repr=False)
+    properties: dict[str, str] = field(repr=False)
+    spark_only: dict[str, str] = field(repr=False)
+    pyiceberg_only: dict[str, Any] = field(repr=False)
+
+
+def read_fields(
+    conn_id: str, host: str | None, login: str | None, password: str | None, extra: Mapping[str, Any]
+) -> tuple[Fields, str | None]:
+    """Read the fields and return them with the warehouse as written.
+
+    :param conn_id: named in errors.
+    :param host: the catalog's URI, the same as extra ``uri``.
+    :param login: OAuth2 client id of a REST catalog, database user of a PostgreSQL catalog.
+    :param password: its secret.
+    :param extra: PyIceberg properties and our own extras.
+    :raises InvalidConnectionError: for an unknown, incomplete or contradictory property.
+    """
+    properties = {name: _text(conn_id, name, value) for name, value in extra.items() if name not in OWN_EXTRAS}
+    kind = _kind(conn_id, properties.pop("type", None), host or properties.get("uri"))
+    uri = _uri(conn_id, kind, host, properties.pop("uri", None))
+    warehouse = properties.pop("warehouse", None)
+    for name in properties:
+        _check_name(conn_id, kind, name)
+    _check_credentials(conn_id, kind, uri, login, password, properties)
+    if kind == "rest" and login and password:
+        properties["credential"] = f"{login}:{password}"
+    fields = Fields(
+        conn_id=conn_id,
+        kind=kind,
+        uri=uri,
+        login=login or None,
+        password=password or None,
+        properties=properties,
+        spark_only={k: _text(conn_id, k, v) for k, v in _one_side(conn_id, "spark", extra).items()},
+        pyiceberg_only={
+            k: v if isinstance(v, dict) else _text(conn_id, k, v)
+            for k, v in _one_side(conn_id, "pyiceberg", extra).items()
+        },
+    )
+    return fields, warehouse
+
+
+def _text(conn_id: str, name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    if name in PYICEBERG_ONLY and isinstance(value, dict):
+        _check_name(conn_id, "", name)
+    shown = "empty" if value in (None, "") or isinstance(value, str) else f"of type {type(value).__name__}"
+    raise refused(conn_id, f"property {name!r} is {shown}; give a text, a number or true/false, or leave it out")
+
+
+def _kind(conn_id: str, given: str | None, uri: str | None) -> str:
+    if given is None:
+        scheme = urlsplit(uri or "").scheme
+        wanted = [kind for kind, schemes in _URI_SCHEMES.items() if scheme in schemes]
+        if scheme and wanted and wanted[0] != "rest":
+            raise refused(
+                conn_id, f'the extra \'type\' is missing and means rest; for a {scheme} uri write "type": "{wanted[0]}"'
+            )
+        return "rest"
+    if given.lower() not in KINDS:
+        raise refused(
+            conn_id, f"type {given!r} is not supported, expected one of {', '.join(KINDS)}{nearest(given, KINDS)}"
+        )
+    return given.lower()
+
+
+def _uri(conn_id: str, kind: str, host: str | None, extra_uri: str | None) -> str | None:
+    given = [text.strip().rstrip("/") for text in (host, extra_uri) if text and text.strip()]
+    for text in given:
+        _check_no_credentials_in(conn_id, text)
+    if len(set(given)) > 1:
+        raise refused(conn_id, f"host is {given[0]!r} and the extra 'uri' is {given[1]!r}; give one of them")
+    if kind == "glue":
+        if given:
+            raise refused(
+                conn_id, f"a glue catalog has no uri, got {given[0]!r}; for an own endpoint write glue.endpoint"
+            )
+        return None
+    if not given:
+        raise refused(conn_id, f"a {kind} catalog needs its URI, in the host field or as the extra 'uri'")
+    for address in given[0].split(",") if kind == "hive" else given[:1]:
+        scheme = urlsplit(address.strip()).scheme
+        if scheme not in _URI_SCHEMES[kind]:
+            raise refused(
+                conn_id,
+                f"the URI of a {kind} catalog begins with one of {', '.join(_URI_SCHEMES[kind])}, "
+                f"not with {scheme!r}: {address!r}",
+            )
+    if kind == "sql":
+        database_uri.check(conn_id, given[0])
+    return given[0]
+
+
+def _check_no_credentials_in(conn_id: str, uri: str) -> None:
+    # The URI itself is not shown: it may hold the password.
+    for address in uri.split(","):
+        try:
+            parts = urlsplit(address)
+        except ValueError as error:
+            raise refused(conn_id, "the uri cannot be read as one") from error
+        names = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        # An unescaped '/' in a password ends the authority early, so the path is looked at too.
+        authority = parts.netloc if parts.scheme == "sqlite" else parts.netloc + parts.path
+        if "@" in authority or "user" in names or any(is_secret(name) for name in names):
+            raise refused(conn_id, "the uri holds a user or a password; use the connection's login and password fields")
+
+
+def _check_name(conn_id: str, kind: str, name: str) -> None:
+    if name in PYICEBERG_ONLY:
+        raise refused(
+            conn_id,
+            f"property {name!r} cannot be translated for Spark: {PYICEBERG_ONLY[name]}. "
+            'For PyIceberg alone write it inside the extra "pyiceberg": {...}',
+        )
+    if name in JAVA_ONLY or name.startswith(JAVA_ONLY_PREFIXES):
+        instead = f"write {JAVA_ONLY[name]}, which serves both sides, or " if JAVA_ONLY.get(name) else ""
+        raise refused(
+            conn_id,
+            f"property {name!r} is Iceberg-Java's and PyIceberg does not read it: {instead}"
+            'for Spark alone write it inside the extra "spark": {...}',
+        )
+    known = TRANSLATED[name].kinds if name in TRANSLATED else _prefix_kinds(name)
+    if known is None:
+        everything = [*TRANSLATED, *PYICEBERG_ONLY, *JAVA_ONLY, *OWN_EXTRAS, "type", "uri", "warehouse"]
+        raise refused(
+            conn_id,
+            f"property {name!r} is unknown{nearest(name, everything) or '.'} What only one side knows goes inside the "
+            'extra "spark": {...} or "pyiceberg": {...}',
+        )
+    if known and kind not in known:
+        raise refused(conn_id, f"property {name!r} belongs to a {known[0]} catalog, this one is of type {kind}")
+
+
+def _prefix_kinds(name: str) -> tuple[str, ...] | None:
+    return next((kinds for prefix, kinds in SAME_PREFIXES.items() if name.startswith(prefix)), None)
+
+
+def _check_credentials(
+    conn_id: str, kind: str, uri: str | None, login: str | None, password: str | None, properties: Mapping[str, str]
+) -> None:
+    if kind in ("hive", "glue") and (login or password):
+        raise refused(conn_id, f"a {kind} catalog takes no login and password; leave the fields empty")
+    if kind == "sql" and uri and database_uri.is_sqlite(uri) and (login or password):
+        raise refused(conn_id, "a SQLite catalog has no login and password; leave the fields empty")
+    if password and not login:
+        raise refused(conn_id, "password is given without login")
+    if kind == "rest":
+        _check_rest_credentials(conn_id, login, password, properties)
+
+
+def _check_rest_credentials(
+    conn_id: str, login: str | None, password: str | None, properties: Mapping[str, str]
+) -> None:
+    if login and not password:
+        raise refused(conn_id, "login (the OAuth2 client id) is given without password (the client secret)")
+    given = [name for name in ("token", "credential") if name in properties] + (["login and password"] if login else [])
+    if len(given) > 1:
+        raise refused(conn_id, f"{' together with '.join(given)} is contradictory; give one of them")
+    if any(name in properties for name in _SIGNING) and "rest.sigv4-enabled" not in properties:
+        raise refused(conn_id, 'rest.signing-* properties have no effect without "rest.sigv4-enabled": true')
+
+
+def _one_side(conn_id: str, side: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    given = extra.get(side, {})
+    if not isinstance(given, dict):
+        raise refused(conn_id, f"the extra {side!r} is an object of properties, got {type(given).__name__}")
+    for name in given:
+        if name in _IDENTITY:
+            raise refused(conn_id, f"{name!r} inside {side!r} would make two catalogs of one; write it outside, once")
+        if name.startswith("spark."):
+            raise refused(
+                conn_id,
+                f"{name!r} inside {side!r} is a Spark option; write catalog properties there, without the prefix "
+                "spark.sql.catalog.<name>; options of a job belong to the operator's conf",
+            )
+        if re.search(r"\s", name):
+            raise refused(conn_id, f"{name!r} inside {side!r} is no property name")
+    return given

@@ -1,0 +1,74 @@
+"""Where a catalog keeps its tables, and which file access Iceberg-Java needs there."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_lake_provider.catalogs.connection_errors import nearest, refused
+
+_S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
+_GCS_IO = "org.apache.iceberg.gcp.gcs.GCSFileIO"
+_ADLS_IO = "org.apache.iceberg.azure.adlsv2.ADLSFileIO"
+_HADOOP_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
+# The same choice as Iceberg's ResolvingFileIO makes by scheme.
+FILE_IO = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), _S3_IO),
+    "gs": _GCS_IO,
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), _ADLS_IO),
+    **dict.fromkeys(("file", "hdfs", "viewfs"), _HADOOP_IO),
+}
+AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+
+
+def scheme_of(warehouse: str | None) -> str | None:
+    """Return the scheme in lower case, or None for a name that only a REST server understands.
+
+    :param warehouse: as returned by `normalised`.
+    """
+    match = _URI.fullmatch(warehouse or "")
+    return match.group(1).lower() if match else None
+
+
+def authority_of(warehouse: str | None) -> str:
+    """Return bucket, ``container@account`` or host; empty when there is none.
+
+    :param warehouse: as returned by `normalised`.
+    """
+    match = _URI.fullmatch(warehouse or "")
+    return match.group(2).split("/", 1)[0] if match else ""
+
+
+def normalised(conn_id: str, kind: str, warehouse: str | None) -> str | None:
+    """Return the warehouse so that both sides see the same place: a bare absolute path becomes ``file://``.
+
+    Spark would read a bare path on its cluster's default file system, PyIceberg on the local disk.
+
+    :param conn_id: named in the error.
+    :param kind: catalog kind; a REST server may know the warehouse by name.
+    :param warehouse: as given.
+    :raises InvalidConnectionError: when it is missing, relative, of an unknown scheme, or holds credentials.
+    """
+    if warehouse is None:
+        if kind in ("sql", "glue"):
+            raise refused(conn_id, f"a {kind} catalog needs the extra 'warehouse', for example s3://bucket/warehouse")
+        return None
+    path = re.fullmatch(r"(?:file:)?(/(?!/).*)", warehouse)
+    if path:
+        return f"file://{path.group(1)}"
+    scheme = scheme_of(warehouse)
+    if scheme is None:
+        if kind == "rest":
+            return warehouse
+        raise refused(
+            conn_id, f"warehouse {warehouse!r} is neither an absolute path nor a URI such as s3://bucket/path"
+        )
+    if scheme not in FILE_IO:
+        raise refused(
+            conn_id, f"warehouse has scheme {scheme!r}, expected one of {', '.join(FILE_IO)}{nearest(scheme, FILE_IO)}"
+        )
+    if "@" in authority_of(warehouse) and scheme not in AZURE_SCHEMES:
+        raise refused(
+            conn_id, "warehouse holds a user or keys before '@'; write them as properties, for example s3.access-key-id"
+        )
+    return warehouse

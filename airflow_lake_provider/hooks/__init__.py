@@ -1,0 +1,1 @@
+"""What a worker opens: the catalog of a connection, and Spark applications."""

@@ -1,0 +1,187 @@
+"""The catalog of an ``iceberg`` connection, opened from a worker without Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    InvalidConnectionError,
+    LakeProviderError,
+    MissingTableError,
+    UnsupportedError,
+)
+from airflow_lake_provider.contracts.table_name import TableName
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+EXAMPLE = (
+    '{"conn_type": "iceberg", "host": "https://catalog.example.com/api", "login": "<client id>", '
+    '"password": "<client secret>", "extra": {"type": "rest", "warehouse": "lake", "s3.region": "eu-west-1"}}'
+)
+
+
+class LakeCatalogHook(BaseHook):
+    """Open the catalog that a connection of the official type ``iceberg`` describes.
+
+    The official ``IcebergHook`` keeps the connection type; this one adds what it lacks: database passwords, the
+    Spark side, the package's own errors.
+
+    :param lake_conn_id: id of the connection.
+    """
+
+    conn_name_attr = "lake_conn_id"
+    default_conn_name = "lake_default"
+
+    def __init__(self, lake_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.lake_conn_id = lake_conn_id
+
+    @cached_property
+    def connection(self) -> CatalogConnection:
+        """The checked connection; its secrets are masked in Airflow's logs from here on.
+
+        :raises InvalidConnectionError: when it is missing, of another type, or cannot describe a catalog.
+        """
+        conn_id = self.lake_conn_id
+        try:
+            found = self.get_connection(conn_id)
+        except AirflowNotFoundException as error:
+            raise refused(conn_id, f"it does not exist; create it, for example as {EXAMPLE}") from error
+        if found.conn_type != "iceberg":
+            raise refused(conn_id, f"its type is {found.conn_type!r}, expected 'iceberg', for example {EXAMPLE}")
+        if found.password:
+            mask_secret(found.password)
+        connection = CatalogConnection.from_fields(
+            conn_id=conn_id,
+            host=found.host,
+            port=found.port,
+            login=found.login,
+            password=found.password,
+            schema=found.schema,
+            extra=_extra(conn_id, found.extra),
+        )
+        for secret in connection.secrets():
+            mask_secret(secret)
+        return connection
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The opened catalog, kept for the life of the hook.
+
+        :raises CatalogUnavailableError: when it does not answer.
+        :raises InvalidConnectionError: when it refuses the credentials.
+        """
+        from pyiceberg.catalog import load_catalog
+
+        connection = self.connection
+        with self._translated_errors("the catalog"):
+            return load_catalog(connection.catalog_name, **connection.pyiceberg_properties())
+
+    def get_conn(self) -> Catalog:
+        """Return the opened catalog."""
+        return self.catalog
+
+    def load_table(self, table: TableName | str) -> Table:
+        """Load a table's current metadata.
+
+        :param table: ``namespace.table``.
+        :raises MissingTableError: when the table or its namespace does not exist.
+        :raises UnsupportedError: when it is a table of another format.
+        :raises CatalogUnavailableError: when the catalog does not answer.
+        """
+        name = table if isinstance(table, TableName) else TableName.parse(table)
+        catalog = self.catalog
+        with self._translated_errors(f"table {name}"):
+            return catalog.load_table(name.levels)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Open the catalog and count its namespaces, for the button in Airflow's form."""
+        try:
+            catalog = self.catalog
+            with self._translated_errors("the catalog"):
+                found = len(catalog.list_namespaces())
+        except LakeProviderError as error:
+            return False, str(error)
+        return (
+            True,
+            f"The {self.connection.kind} catalog {self.connection.catalog_name!r} answered: {found} namespaces.",
+        )
+
+    @contextmanager
+    def _translated_errors(self, what: str) -> Iterator[None]:
+        from pyiceberg.exceptions import (
+            NoSuchIcebergTableError,
+            NoSuchNamespaceError,
+            NoSuchTableError,
+            OAuthError,
+            UnauthorizedError,
+        )
+
+        said = f"connection {self.lake_conn_id!r}, {what}"
+        try:
+            yield
+        except NoSuchIcebergTableError as error:
+            raise UnsupportedError(f"{said} is not an Iceberg table: {self._without_secrets(error)}") from None
+        except (NoSuchTableError, NoSuchNamespaceError) as error:
+            raise MissingTableError(f"{said} does not exist: {self._without_secrets(error)}") from None
+        except (OAuthError, UnauthorizedError) as error:
+            raise InvalidConnectionError(f"{said} refused the credentials: {self._without_secrets(error)}") from None
+        except _transport_errors() as error:
+            if isinstance(error, (FileNotFoundError, PermissionError)):
+                raise
+            raise CatalogUnavailableError(f"{said} did not answer: {self._without_secrets(error)}") from None
+
+    def _without_secrets(self, error: BaseException) -> str:
+        text = f"{type(error).__name__}: {error}"
+        for secret in self.connection.secrets():
+            text = text.replace(secret, "***")
+        return text
+
+
+def _extra(conn_id: str, text: str | None) -> dict[str, Any]:
+    # Airflow's own `extra_dejson` turns broken JSON into an empty extra, which would name another catalog.
+    try:
+        extra = json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        raise refused(conn_id, f"its extra is not JSON ({error.msg} at character {error.pos})") from None
+    if not isinstance(extra, dict):
+        raise refused(conn_id, f"its extra is a JSON {type(extra).__name__}, expected an object, for example {EXAMPLE}")
+    return extra
+
+
+def _transport_errors() -> tuple[type[Exception], ...]:
+    from pyiceberg.exceptions import (
+        AuthorizationExpiredError,
+        ServerError,
+        ServiceUnavailableError,
+        TooManyRequestsError,
+    )
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    answers = (AuthorizationExpiredError, ServerError, ServiceUnavailableError, TooManyRequestsError)
+    # requests' errors are OSErrors and so are those of sockets and of PyArrow's object stores.
+    return (*answers, OperationalError, InterfaceError, OSError, *_client_errors())
+
+
+def _client_errors() -> Iterator[type[Exception]]:
+    # Glue's and Hive's clients are optional; one that was never imported raised nothing.
+    for module, name in (
+        ("botocore.exceptions", "HTTPClientError"),
+        ("thrift.transport.TTransport", "TTransportException"),
+    ):
+        if module in sys.modules:
+            yield getattr(sys.modules[module], name)

@@ -1,0 +1,261 @@
+"""The connection's own fields: what is read, what is refused, and with which words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.secret_properties import REDACTION_REGEX
+from airflow_lake_provider.contracts.errors import InvalidConnectionError
+
+SQLITE = {"host": "sqlite:////lake/catalog.db", "extra": {"type": "sql", "warehouse": "/lake/wh"}}
+POSTGRESQL = {
+    "host": "postgresql+psycopg2://db.example.com:5432/lake",
+    "login": "lake user",
+    "password": "p@ss/word:1",
+    "extra": {"type": "sql", "warehouse": "s3://bucket/wh"},
+}
+REST = {"host": "https://catalog.example.com/api/", "extra": {"warehouse": "prod"}}
+HIVE = {"host": "thrift://hms-1:9083,thrift://hms-2:9083", "extra": {"type": "hive", "warehouse": "hdfs://nn:8020/wh"}}
+GLUE = {"extra": {"type": "glue", "warehouse": "s3://bucket/wh", "glue.region": "eu-west-1"}}
+
+
+def connection(fields: dict[str, Any], extra: dict[str, Any] | None = None, **changes: Any) -> CatalogConnection:
+    merged = {**fields, **changes, "extra": {**fields.get("extra", {}), **(extra or {})}}
+    return CatalogConnection.from_fields(conn_id="lake", **merged)
+
+
+def spark(found: CatalogConnection) -> dict[str, str]:
+    prefix = f"spark.sql.catalog.{found.catalog_name}."
+    return {key.removeprefix(prefix): value for key, value in found.spark_settings().items() if key.startswith(prefix)}
+
+
+def test_the_connection_id_names_the_catalog_unless_an_extra_does() -> None:
+    assert connection(SQLITE).catalog_name == "lake"
+    assert connection(SQLITE, {"catalog_name": "prod"}).catalog_name == "prod"
+    assert connection(SQLITE).asset_authority == "lake"
+    assert connection(SQLITE, {"asset_authority": "lake.prod"}).asset_authority == "lake.prod"
+
+
+def test_sqlite_is_one_file_on_both_sides() -> None:
+    found = connection(SQLITE)
+    assert found.pyiceberg_properties() == {
+        "type": "sql",
+        "uri": "sqlite:////lake/catalog.db?timeout=60",
+        "warehouse": "file:///lake/wh",
+    }
+    assert spark(found) == {
+        "type": "jdbc",
+        "uri": "jdbc:sqlite:/lake/catalog.db?busy_timeout=60000&journal_mode=WAL",
+        "warehouse": "file:///lake/wh",
+        "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
+        "jdbc.schema-version": "V1",
+    }
+
+
+def test_a_postgresql_password_is_its_own_key_for_spark_and_escaped_in_memory_for_pyiceberg() -> None:
+    found = connection(POSTGRESQL)
+    assert spark(found)["uri"] == "jdbc:postgresql://db.example.com:5432/lake"
+    assert (spark(found)["jdbc.user"], spark(found)["jdbc.password"]) == ("lake user", "p@ss/word:1")
+    uri = found.pyiceberg_properties()["uri"]
+    assert uri == "postgresql+psycopg2://lake%20user:p%40ss%2Fword%3A1@db.example.com:5432/lake"
+
+
+def test_sqlalchemy_reads_the_composed_uri_back() -> None:
+    from sqlalchemy import make_url
+
+    url = make_url(connection(POSTGRESQL).pyiceberg_properties()["uri"])
+    assert (url.username, url.password, url.host, url.database) == (
+        "lake user",
+        "p@ss/word:1",
+        "db.example.com",
+        "lake",
+    )
+
+
+def test_postgresql_options_get_the_names_of_the_jdbc_driver() -> None:
+    found = connection(POSTGRESQL, host="postgresql://h/lake?sslmode=require&connect_timeout=5")
+    assert spark(found)["uri"] == "jdbc:postgresql://h/lake?sslmode=require&connectTimeout=5"
+
+
+def test_login_and_password_of_a_rest_catalog_become_one_oauth2_credential() -> None:
+    found = connection(REST, {"scope": "all", "oauth2-server-uri": "https://id/t"}, login="id", password="s3cr3t-value")
+    assert found.pyiceberg_properties()["credential"] == "id:s3cr3t-value"
+    assert spark(found)["credential"] == "id:s3cr3t-value"
+    assert spark(found)["rest.auth.type"] == "oauth2"
+    assert spark(found)["uri"] == "https://catalog.example.com/api"
+    assert (spark(found)["scope"], spark(found)["oauth2-server-uri"]) == ("all", "https://id/t")
+
+
+def test_a_rest_catalog_signed_for_aws_uses_the_same_keys_and_region_on_both_sides() -> None:
+    keys = {"client.access-key-id": "AKIA1", "client.secret-access-key": "very-secret", "client.region": "eu-west-1"}
+    found = connection(REST, {"rest.sigv4-enabled": True, "rest.signing-name": "glue", **keys})
+    assert found.pyiceberg_properties()["rest.sigv4-enabled"] == "true"
+    java = spark(found)
+    assert (java["rest.auth.type"], java["rest.auth.sigv4.delegate-auth-type"]) == ("sigv4", "none")
+    assert (java["rest.signing-name"], java["rest.signing-region"]) == ("glue", "eu-west-1")
+    assert java["rest.access-key-id"] == java["s3.access-key-id"] == "AKIA1"
+
+
+def test_hive_and_glue_are_the_same_catalog_on_both_sides() -> None:
+    hive, glue = connection(HIVE, {"lock-check-min-wait-time": 0.5}), connection(GLUE, {"glue.id": "1234"})
+    assert (spark(hive)["type"], spark(hive)["uri"]) == ("hive", HIVE["host"])
+    assert spark(hive)["hadoop.iceberg.hive.lock-check-min-wait-ms"] == "500"
+    assert hive.pyiceberg_properties()["uri"] == HIVE["host"]
+    assert (spark(glue)["type"], spark(glue)["client.region"], spark(glue)["glue.id"]) == ("glue", "eu-west-1", "1234")
+    assert "uri" not in spark(glue)
+
+
+def test_spark_gets_a_complete_session() -> None:
+    settings = connection(SQLITE).spark_settings()
+    assert settings["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
+    assert settings["spark.sql.defaultCatalog"] == "lake"
+    assert settings["spark.sql.extensions"].endswith("IcebergSparkSessionExtensions")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (SQLITE, ["iceberg-spark-runtime-4.1_2.13", "sqlite-jdbc"]),
+        (POSTGRESQL, ["iceberg-spark-runtime-4.1_2.13", "postgresql", "iceberg-aws-bundle"]),
+        (HIVE, ["iceberg-spark-runtime-4.1_2.13"]),
+        (GLUE, ["iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle"]),
+        (REST, ["iceberg-spark-runtime-4.1_2.13"]),
+        ({**REST, "extra": {"gcs.project-id": "p"}}, ["iceberg-spark-runtime-4.1_2.13", "iceberg-gcp-bundle"]),
+        (
+            {**REST, "extra": {"warehouse": "abfss://c@a.dfs.core.windows.net/w"}},
+            ["iceberg-spark-runtime-4.1_2.13", "iceberg-azure-bundle"],
+        ),
+        ({**REST, "extra": {"warehouse": "gs://b/w"}}, ["iceberg-spark-runtime-4.1_2.13", "iceberg-gcp-bundle"]),
+        (
+            {**REST, "extra": {"spark": {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}}},
+            ["iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle"],
+        ),
+    ],
+    ids=["sqlite", "postgresql-s3", "hive", "glue", "rest", "rest-gcs-properties", "azure", "gcs", "io-impl"],
+)  # fmt: skip
+def test_the_catalog_and_its_storage_decide_which_jars_are_needed(fields: dict[str, Any], expected: list[str]) -> None:
+    assert [package.split(":")[1] for package in connection(fields).spark_packages()] == expected
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
+    "misspelt": (SQLITE, {"s3.acces-key-id": "x"}, {}, "did you mean 's3.access-key-id'"),
+    "java-name": (SQLITE, {"s3.path-style-access": True}, {}, "s3.force-virtual-addressing"),
+    "java-only": (SQLITE, {"io-impl": "x.Y"}, {}, '"spark": {'),
+    "pyiceberg-only": (SQLITE, {"py-io-impl": "x.Y"}, {}, '"pyiceberg": {'),
+    "nested-auth": (REST, {"auth": {"type": "noop"}}, {}, '"pyiceberg": {'),
+    "azure-connection-string": (SQLITE, {"adls.connection-string": "x"}, {}, "adls.account-name and adls.account-key"),
+    "other-kind": (SQLITE, {"glue.id": "1"}, {}, "belongs to a glue catalog, this one is of type sql"),
+    "empty": (SQLITE, {"s3.region": ""}, {}, "'s3.region' is empty"),
+    "list": (SQLITE, {"s3.region": ["a"]}, {}, "of type list"),
+    "not-boolean": (SQLITE, {"s3.force-virtual-addressing": "maybe"}, {}, "neither true nor false"),
+    "not-a-number": (SQLITE, {"s3.connect-timeout": "soon"}, {}, "'s3.connect-timeout' is not understood"),
+    "unknown-type": (SQLITE, {"type": "sqll"}, {}, "did you mean 'sql'"),
+    "type-forgotten": ({"host": "sqlite:////a.db", "extra": {"warehouse": "/w"}}, {}, {}, '"type": "sql"'),
+    "host-and-uri-differ": (REST, {"uri": "https://other.example.com"}, {}, "give one of them"),
+    "token-and-credential": (REST, {"token": "t", "credential": "a:b"}, {}, "token together with credential"),
+    "token-and-login": (
+        REST,
+        {"token": "t"},
+        {"login": "a", "password": "b"},
+        "token together with login and password",
+    ),
+    "login-alone": (REST, {}, {"login": "a"}, "without password"),
+    "password-alone": (POSTGRESQL, {}, {"login": None}, "without login"),
+    "credential-elsewhere": (POSTGRESQL, {"credential": "a:b"}, {}, "belongs to a rest catalog"),
+    "token-elsewhere": (GLUE, {"token": "t"}, {}, "belongs to a rest catalog"),
+    "password-in-uri": (SQLITE, {}, {"host": "postgresql://u:hunter2@h/d"}, "login and password fields"),
+    "slash-in-password-in-uri": (SQLITE, {}, {"host": "postgresql://u:hunter2/x@h/d"}, "login and password fields"),
+    "password-in-query": (SQLITE, {}, {"host": "postgresql://h/d?password=hunter2"}, "login and password fields"),
+    "sqlite-with-login": (SQLITE, {}, {"login": "u", "password": "p"}, "SQLite catalog has no login"),
+    "hive-with-login": (HIVE, {}, {"login": "u", "password": "p"}, "takes no login"),
+    "sqlite-in-memory": (SQLITE, {}, {"host": "sqlite:///:memory:"}, "sqlite:////absolute/path.db"),
+    "sqlite-relative": (SQLITE, {}, {"host": "sqlite:///catalog.db"}, "sqlite:////absolute/path.db"),
+    "mysql": (SQLITE, {}, {"host": "mysql://h/d"}, "begins with one of sqlite, postgresql"),
+    "postgresql-without-database": (POSTGRESQL, {}, {"host": "postgresql://h"}, "lacks host or database"),
+    "postgresql-option": (POSTGRESQL, {}, {"host": "postgresql://h/d?sslmod=require"}, "did you mean 'sslmode'"),
+    "thrift-for-rest": (REST, {"type": "rest"}, {"host": "thrift://h:9083"}, "not with 'thrift'"),
+    "no-uri": (REST, {}, {"host": None}, "needs its URI"),
+    "glue-with-uri": (GLUE, {}, {"host": "https://glue"}, "glue.endpoint"),
+    "port": (POSTGRESQL, {}, {"port": 5432}, "write them into the URI"),
+    "no-warehouse": ({"host": "sqlite:////a.db", "extra": {"type": "sql"}}, {}, {}, "needs the extra 'warehouse'"),
+    "relative-warehouse": (SQLITE, {"warehouse": "wh"}, {}, "neither an absolute path nor a URI"),
+    "warehouse-scheme": (SQLITE, {"warehouse": "s4://b/w"}, {}, "has scheme 's4'"),
+    "keys-in-warehouse": (SQLITE, {"warehouse": "s3://AKIA:hunter2@b/w"}, {}, "before '@'"),
+    "catalog-name": (SQLITE, {"catalog_name": "my.lake"}, {}, "catalog name 'my.lake'"),
+    "session-catalog": (SQLITE, {"catalog_name": "spark_catalog"}, {}, "other than spark_catalog"),
+    "authority": (SQLITE, {"asset_authority": "user@host"}, {}, "does not fit a URI"),
+    "table-format": (SQLITE, {"table_format": "delta"}, {}, "expected iceberg"),
+    "spark-not-object": (SQLITE, {"spark": "x"}, {}, "an object of properties, got str"),
+    "spark-session-option": (SQLITE, {"spark": {"spark.executor.memory": "1g"}}, {}, "operator's conf"),
+    "two-catalogs": (SQLITE, {"pyiceberg": {"warehouse": "/other"}}, {}, "two catalogs of one"),
+    "signing-without-sigv4": (REST, {"rest.signing-name": "glue"}, {}, "rest.sigv4-enabled"),
+}
+
+
+@pytest.mark.parametrize(("fields", "extra", "changes", "said"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_connection_that_makes_no_sense_is_refused_in_words(
+    fields: dict[str, Any], extra: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidConnectionError, match=re.escape(said)) as refusal:
+        connection(fields, extra, **changes)
+    assert str(refusal.value).startswith("connection 'lake': ")
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_one_sided_properties_reach_only_their_side() -> None:
+    one_sided = {"spark": {"cache-enabled": False}, "pyiceberg": {"echo": True, "auth": {"type": "noop"}}}
+    found = connection(SQLITE, one_sided)
+    assert spark(found)["cache-enabled"] == "false"
+    assert "echo" not in spark(found)
+    assert "cache-enabled" not in found.pyiceberg_properties()
+    assert found.pyiceberg_properties()["echo"] == "true"
+    assert found.pyiceberg_properties()["auth"] == {"type": "noop"}
+
+
+def test_every_secret_is_named_for_masking_and_none_is_in_the_repr() -> None:
+    found = connection(
+        POSTGRESQL,
+        {
+            "s3.access-key-id": "AKIAEXAMPLE",
+            "s3.secret-access-key": "s3-hidden",
+            "spark": {"jdbc.sslpassword": "key-hidden"},
+            "pyiceberg": {"auth": {"type": "basic", "basic": {"username": "u", "password": "nested-hidden"}}},
+        },
+    )
+    hidden = {"p@ss/word:1", "p%40ss%2Fword%3A1", "AKIAEXAMPLE", "s3-hidden", "key-hidden", "nested-hidden"}
+    assert set(found.secrets()) == hidden
+    assert not [secret for secret in hidden if secret in repr(found)]
+
+
+def test_a_credential_is_masked_whole_and_by_its_secret_half() -> None:
+    found = connection(REST, login="client", password="half-hidden")
+    assert set(found.secrets()) == {"client:half-hidden", "half-hidden"}
+
+
+@pytest.mark.parametrize("fields", [SQLITE, POSTGRESQL, REST, HIVE, GLUE], ids=["sqlite", "pg", "rest", "hive", "glue"])
+def test_spark_pages_hide_what_the_connection_hides(fields: dict[str, Any]) -> None:
+    stores = {
+        "s3.access-key-id": "hidden-1",
+        "s3.secret-access-key": "hidden-2",
+        "s3.session-token": "hidden-3",
+        "gcs.oauth2.token": "hidden-4",
+        "adls.account-name": "account",
+        "adls.account-key": "hidden-5",
+        "adls.sas-token": "hidden-6",
+        **({"header.Authorization": "hidden-7", "token": "hidden-8"} if fields is REST else {}),
+    }
+    settings = connection(fields, stores).spark_settings()
+    shown = {key for key in settings if not re.search(REDACTION_REGEX, key)}
+    assert not [
+        key for key in shown if "hidden" in settings[key] or "p@ss" in settings[key] or "lake user" in settings[key]
+    ]
+    assert not [key for key in shown if key.endswith(".uri")]
+
+
+def test_hiding_does_not_swallow_settings_people_need_to_see() -> None:
+    for text in ("spark.sql.catalog.lake.warehouse", "java.base/sun.security.action", "spark.executor.memory"):
+        assert not re.search(REDACTION_REGEX, text)

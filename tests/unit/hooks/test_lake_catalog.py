@@ -1,0 +1,129 @@
+"""The hook on real connections from the environment and a real SqlCatalog; no Airflow database."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    InvalidConnectionError,
+    MissingTableError,
+)
+from airflow_lake_provider.contracts.table_name import TableName
+
+
+@pytest.fixture
+def hook_class(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    # Airflow makes its home when it is imported; here that is never the user's own.
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    return importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook
+
+
+@pytest.fixture
+def lake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SqlCatalog]:
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    catalog = SqlCatalog("lake_default", uri=uri, warehouse=f"file://{tmp_path}/warehouse")
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.orders", Schema(NestedField(1, "id", LongType(), required=True)))
+    set_connection(monkeypatch, host=uri, extra={"type": "sql", "warehouse": f"{tmp_path}/warehouse"})
+    yield catalog
+    catalog.close()
+
+
+def set_connection(monkeypatch: pytest.MonkeyPatch, conn_type: str = "iceberg", **fields: Any) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": conn_type, **fields}))
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_table_is_loaded_by_text_and_by_name(hook_class: Any) -> None:
+    hook = hook_class()
+    assert [field.name for field in hook.load_table("shop.orders").schema().fields] == ["id"]
+    assert hook.load_table(TableName.parse("shop.orders")).name() == ("shop", "orders")
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_catalog_is_opened_once(hook_class: Any) -> None:
+    hook = hook_class()
+    assert hook.catalog is hook.catalog
+    assert hook.get_conn() is hook.catalog
+    hook.catalog.close()
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("name", ["shop.absent", "absent.orders"])
+def test_an_absent_table_or_namespace_is_a_missing_table(hook_class: Any, name: str) -> None:
+    with pytest.raises(MissingTableError, match=name):
+        hook_class().load_table(name)
+
+
+def test_an_absent_connection_is_named_and_shown_how_to_make(hook_class: Any) -> None:
+    with pytest.raises(
+        InvalidConnectionError, match=r"connection 'nowhere'.*does not exist.*\"conn_type\": \"iceberg\""
+    ):
+        _ = hook_class("nowhere").connection
+
+
+def test_a_connection_of_another_type_is_refused(hook_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_connection(monkeypatch, conn_type="spark", host="local")
+    with pytest.raises(InvalidConnectionError, match="type is 'spark', expected 'iceberg'"):
+        _ = hook_class().connection
+
+
+def test_a_broken_extra_is_refused_rather_than_read_as_empty(hook_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_connection(monkeypatch, host="https://c", extra='{"warehouse": ')
+    with pytest.raises(InvalidConnectionError, match="extra is not JSON"):
+        _ = hook_class().connection
+
+
+def test_a_catalog_that_does_not_answer_is_unavailable(hook_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # bound, not listening: every connection is refused
+        set_connection(monkeypatch, host=f"http://127.0.0.1:{reserved.getsockname()[1]}")
+        with pytest.raises(CatalogUnavailableError, match=r"connection 'lake_default'.*did not answer"):
+            hook_class().load_table("shop.orders")
+        ok, said = hook_class().test_connection()
+    assert not ok
+    assert "did not answer" in said
+
+
+def test_a_database_that_does_not_answer_is_unavailable_and_its_password_unseen(
+    hook_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        set_connection(
+            monkeypatch,
+            host=f"postgresql+psycopg2://127.0.0.1:{reserved.getsockname()[1]}/lake",
+            login="lake",
+            password="hunter2-hunter2",
+            extra={"type": "sql", "warehouse": "/tmp/lake"},
+        )
+        with pytest.raises(CatalogUnavailableError) as unavailable:
+            _ = hook_class().catalog
+    assert "hunter2" not in str(unavailable.value)
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_button_in_the_form_counts_namespaces(hook_class: Any) -> None:
+    assert hook_class().test_connection() == (True, "The sql catalog 'lake_default' answered: 1 namespaces.")
+
+
+def test_secrets_are_masked_once_the_connection_is_read(hook_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk._shared.secrets_masker import redact
+
+    # Airflow masks by names with "secret", "password" or "token" in them; an access key's id and a header have none.
+    extra = {"s3.access-key-id": "AKIA-UNSEEN", "s3.secret-access-key": "unseen-too", "header.X-Api": "unseen-header"}
+    set_connection(monkeypatch, host="https://c", login="id", password="unseen-half", extra=extra)
+    _ = hook_class().connection
+    text = "AKIA-UNSEEN unseen-too unseen-header id:unseen-half"
+    assert "unseen" not in str(redact(text)).lower()
