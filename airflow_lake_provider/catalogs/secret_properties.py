@@ -18,6 +18,8 @@ _SECRET_NAME = re.compile(
 )
 # Names that speak of a secret without holding one.
 _HARMLESS_NAME = re.compile(r"(?i)(-uri|_url|-expires-at|-expires-at-ms|-enabled|-provider|-endpoint|-type|-in-ms)$")
+# A proxy's URL may carry a password; the catalog's own URI may not.
+_PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/:@]*:([^/@]+)@")
 
 
 def is_secret(name: str) -> bool:
@@ -41,3 +43,5 @@ def secret_values(properties: Mapping[str, Any]) -> Iterator[str]:
             # An OAuth2 credential is "client id:secret"; the secret also travels alone.
             if name == "credential" and ":" in str(value):
                 yield str(value).split(":", 1)[1]
+        elif isinstance(value, str) and (inside := _PASSWORD_IN_URL.match(value)):
+            yield inside.group(1)

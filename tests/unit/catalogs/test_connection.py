@@ -236,6 +236,10 @@ def test_a_credential_is_masked_whole_and_by_its_secret_half() -> None:
     assert set(found.secrets()) == {"client:half-hidden", "half-hidden"}
 
 
+def test_a_password_inside_a_proxys_address_is_masked() -> None:
+    assert connection(SQLITE, {"s3.proxy-uri": "http://user:proxy-hidden@proxy:3128"}).secrets() == ("proxy-hidden",)
+
+
 @pytest.mark.parametrize("fields", [SQLITE, POSTGRESQL, REST, HIVE, GLUE], ids=["sqlite", "pg", "rest", "hive", "glue"])
 def test_spark_pages_hide_what_the_connection_hides(fields: dict[str, Any]) -> None:
     stores = {
