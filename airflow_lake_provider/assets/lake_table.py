@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import Asset, AssetWatcher
 
@@ -15,9 +15,6 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.operators.arguments import duration
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
 from airflow_lake_provider.triggers.snapshot_poller import DEFAULT_CONNECTION
-
-if TYPE_CHECKING:
-    from pydantic import JsonValue
 
 REQUIRED_KEYS = ("table", "branch", "snapshot_id", "previous_snapshot_id")
 
@@ -33,7 +30,7 @@ def lake_table_asset(
     poll_interval: timedelta | float | str | None = None,
     min_added_rows: int = 0,
     min_interval: timedelta | float | str = 0.0,
-    extra: Mapping[str, JsonValue] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> Asset:
     """Return the asset of a table: ``iceberg://<authority>/<namespace>/<table>``.
 
@@ -104,8 +101,8 @@ def asset_event_extra(
     commits: int = 1,
     counts: Mapping[str, int] | None = None,
     committed_at: str | None = None,
-    **more: JsonValue,
-) -> dict[str, JsonValue]:
+    **more: Any,
+) -> dict[str, Any]:
     """Return what an operator sets as an outlet event's extra: the keys of a watcher's payload.
 
     :param snapshot_id: newest snapshot committed, as text.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import conf
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
@@ -14,8 +14,6 @@ from airflow_lake_provider.contracts.table_head import TableHead
 from airflow_lake_provider.contracts.table_name import TableName
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
-
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 DEFAULT_CONNECTION = "lake_default"
@@ -34,6 +32,16 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, OSError)
 
 
+class Log(Protocol):
+    """What is used of the logger of a trigger or a sensor, whose types differ."""
+
+    def info(self, event: str, /, *args: Any) -> Any:
+        """Say what goes on."""
+
+    def warning(self, event: str, /, *args: Any) -> Any:
+        """Say what somebody should look at."""
+
+
 class SnapshotPoller:
     """Read the head of one branch; the catalog is opened once and kept until it fails.
 
@@ -41,7 +49,7 @@ class SnapshotPoller:
     :param log: the trigger's or the sensor's.
     """
 
-    def __init__(self, *, table: str, lake_conn_id: str, branch: str, log: FilteringBoundLogger) -> None:
+    def __init__(self, *, table: str, lake_conn_id: str, branch: str, log: Log) -> None:
         self.table = str(TableName.parse(table))
         self.lake_conn_id = lake_conn_id
         self.branch = branch

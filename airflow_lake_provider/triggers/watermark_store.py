@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.snapshot_news import Watermark
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
+from airflow_lake_provider.triggers.snapshot_poller import Log
 
 # An event leaves the trigger into memory; the triggerer stores it within its next two rounds of a second each.
 SETTLE_SECONDS = 5.0
@@ -35,9 +33,7 @@ class WatermarkStore:
     :param settle: seconds between an event and its watermark.
     """
 
-    def __init__(
-        self, state: AssetState | None, key: str, log: FilteringBoundLogger, *, settle: float = SETTLE_SECONDS
-    ) -> None:
+    def __init__(self, state: AssetState | None, key: str, log: Log, *, settle: float = SETTLE_SECONDS) -> None:
         self._state = state
         self._key = key
         self._log = log

@@ -109,7 +109,8 @@ def test_deferred_it_carries_everything_in_the_trigger_and_the_event(orders: Tab
         return await anext(aiter(LakeSnapshotTrigger(**arguments).run()))
 
     event = asyncio.run(first_event()).payload
-    assert task.execute_complete({}, event)["snapshot_id"] == str(second)
+    found = task.execute_complete({}, event)
+    assert (found["snapshot_id"], found["previous_snapshot_id"]) == (str(second), str(first))
 
 
 def test_deferrable_does_not_defer_when_there_is_news_already(orders: Table, append: Append) -> None:
