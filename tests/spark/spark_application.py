@@ -1,0 +1,47 @@
+"""Start a Spark application in a process of its own, so that no other session's catalog can interfere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from airflow_lake_provider.catalogs.connection import CatalogConnection
+
+_APPLICATION = Path(__file__).with_name("one_connection_session.py")
+
+
+def run_in_spark(connection: CatalogConnection, ivy_home: Path, *statements: str) -> dict[str, Any]:
+    """Run SQL through the connection's own settings and packages, and nothing else that could name a catalog.
+
+    :param connection: its settings and packages make the session.
+    :param ivy_home: empty folder for Spark's own Ivy.
+    :param statements: SQL texts.
+    """
+    settings = {
+        **connection.spark_settings(),
+        "spark.jars.packages": ",".join(connection.spark_packages()),
+        "spark.jars.ivy": str(ivy_home),
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1536m",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    finished = subprocess.run(
+        [sys.executable, str(_APPLICATION)],
+        input=json.dumps({"settings": settings, "statements": statements}),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ivy_home,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        check=False,
+    )
+    answers = [line for line in finished.stdout.splitlines() if line.startswith("ANSWER ")]
+    assert answers, f"Spark ended with {finished.returncode}:\n{finished.stderr[-6000:]}"
+    answer: dict[str, Any] = json.loads(answers[-1].removeprefix("ANSWER "))
+    return answer
