@@ -23,7 +23,7 @@ def java(extra: dict[str, Any], warehouse: str = "s3://bucket/wh", kind: str = "
         conn_id="lake", host=host, extra={"type": kind, "warehouse": warehouse, **extra}
     ).spark_settings()
     prefix = "spark.sql.catalog.lake."
-    known = {"type", "uri", "warehouse", "io-impl"}
+    known = {"type", "uri", "warehouse", "io-impl", "cache-enabled"}
     return {
         k.removeprefix(prefix): v
         for k, v in found.items()
