@@ -1,0 +1,52 @@
+"""One commit, one asset event: what an operator says on its outlets when it is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset
+
+from airflow_lake_provider.assets.lake_table import watches
+from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, UpsertReport
+from airflow_lake_provider.contracts.snapshot_news import News, Since, decide
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.snapshots.table_head import read_head
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_lake_provider.operators.lake_job import LakeJobOperator
+
+
+def announce(operator: LakeJobOperator, report: JobReport, context: Context) -> None:
+    """Let the table's asset among the outlets have an event when rows were committed to it, and none otherwise.
+
+    Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher, and
+    maintenance, a repeat or an empty batch are no news; such an outlet is left out of this run. Other outlets stay.
+    """
+    uri = TableName.parse(report.table).asset_uri(operator.lake.connection.asset_authority)
+    branch = getattr(operator, "branch", None) or "main"
+    ours = [
+        o
+        for o in operator.outlets
+        if isinstance(o, Asset) and o.uri == (uri if branch == "main" else f"{uri}/@{branch}")
+    ]
+    if not ours:
+        return
+    payload = _payload(operator, report, branch)
+    told = [asset for asset in ours if payload is not None and not watches(asset)]
+    for asset in told:
+        context["outlet_events"][asset].extra = {**(payload or {}), "run_key": report.run_key}
+    operator.outlets = [outlet for outlet in operator.outlets if outlet not in ours or outlet in told]
+
+
+def _payload(operator: LakeJobOperator, report: JobReport, branch: str) -> dict[str, Any] | None:
+    """Return what the watcher would say of the commit; None where it would say nothing."""
+    if not report.committed or not isinstance(report, (UpsertReport, IncrementalReport)):
+        return None
+    committed = int(report.committed[-1])
+    before = report.before.snapshot if report.before is not None else None
+    head = replace(read_head(operator.lake.load_table(report.table), branch), head=committed)
+    news = decide(head, Since(snapshot_id=int(before) if before is not None else None))
+    return news.to_payload(report.table, branch) if isinstance(news, News) else None

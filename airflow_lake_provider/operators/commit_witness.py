@@ -1,0 +1,69 @@
+"""What the table itself says of a commit whose report was lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    JobFailedError,
+    MissingTableError,
+    UnknownOutcomeError,
+)
+from airflow_lake_provider.contracts.job_report import REPORTS, JobReport, Outcome
+from airflow_lake_provider.contracts.job_spec import IncrementalSpec, JobSpec, UpsertSpec
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.snapshots.applied_runs import applied_runs
+
+
+@dataclass(frozen=True)
+class CommitWitness:
+    """The run keys of one task that a table knew before a submission.
+
+    :param known: run keys; a new one afterwards proves the commit.
+    """
+
+    lake: LakeCatalogHook
+    spec: JobSpec
+    known: frozenset[str]
+
+    @classmethod
+    def before(cls, lake: LakeCatalogHook, spec: JobSpec) -> CommitWitness:
+        """Look at the table before the driver starts."""
+        witness = cls(lake, spec, frozenset())
+        return replace(witness, known=frozenset(witness._applied()))
+
+    def settle(self, lost: JobFailedError) -> JobReport:
+        """Return a report when the commit landed.
+
+        :param lost: raised when it did not.
+        :raises UnknownOutcomeError: the catalog does not answer either.
+        """
+        try:
+            applied = self._applied()
+        except CatalogUnavailableError as error:
+            raise UnknownOutcomeError(
+                f"{lost} Whether it committed is not known, the catalog does not answer: {error} A retry is safe."
+            ) from lost
+        new = [key for key in applied if key not in self.known]
+        if not new:
+            raise lost
+        snapshot = applied[new[0]]
+        return REPORTS[self.spec.action](
+            table=self.spec.table,
+            outcome=Outcome.APPLIED,
+            reason=f"the driver's report was lost, but the table holds the commit of run key {new[0]}",
+            run_key=new[0],
+            committed=(snapshot,) if snapshot else (),
+            warnings=("the driver's report was lost: counts are not known",),
+        )
+
+    def _applied(self) -> dict[str, str | None]:
+        """Return run key to snapshot id of what this task has committed; nothing for actions without run keys."""
+        if not isinstance(self.spec, (UpsertSpec, IncrementalSpec)):
+            return {}
+        branch = getattr(self.spec, "branch", None)
+        try:
+            return applied_runs(self.lake.load_table(self.spec.table), self.spec.run.who, branch or "main")
+        except MissingTableError:
+            return {}

@@ -1,0 +1,111 @@
+"""LakeCompactionOperator: fewer, fuller files without deletes on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.job_report import JobReport, Outcome
+from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, CompactionStrategy, JobSpec
+from airflow_lake_provider.operators.arguments import choice, flag, names
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.planning.compaction_plan import plan_compaction
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeCompactionOperator(LakeJobOperator):
+    """Rewrite the files of a table that are worth it; where none is, Spark is not started.
+
+    Compaction is the loser: where a writer gets in between it tries again what is still valid and then reports the
+    outcome ``conflict``; the data is untouched.
+
+    :param table: ``namespace.table`` (templated).
+    :param level: ``"auto"``, ``"minor"``, ``"major"`` or ``"full"`` (templated), see :class:`CompactionSpec`.
+    :param strategy: ``"binpack"``, ``"sort"`` or ``"zorder"`` (templated).
+    :param sort_by: Spark sort order for ``sort``, columns for ``zorder``.
+    :param where: predicate on columns that limits the files (templated).
+    :param target_file_bytes: default the table's own.
+    :param partial_progress: commit groups of files as they finish.
+    :param max_commits: with partial progress.
+    :param delete_file_threshold: rewrite a file with at least this many delete files.
+    :param delete_ratio_threshold: rewrite a file when this share of its rows is deleted.
+    :param min_input_files: fewest files of a group that are rewritten for their size.
+    :param rewrite_manifests: also merge manifests.
+    :param max_attempts: tries when a writer gets in between.
+    :param dry_run: say from metadata what would happen, and start nothing (templated).
+    :param fail_on_conflict: fail the task on the outcome ``conflict`` instead of reporting it.
+    :param job: arguments of :class:`LakeJobOperator`.
+    """
+
+    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "level", "strategy", "where", "only_plan")
+
+    def __init__(
+        self,
+        *,
+        level: str = "auto",
+        strategy: str = "binpack",
+        sort_by: Sequence[str] = (),
+        where: str | None = None,
+        target_file_bytes: int | None = None,
+        partial_progress: bool = True,
+        max_commits: int = 10,
+        delete_file_threshold: int = 1,
+        delete_ratio_threshold: float = 0.1,
+        min_input_files: int = 5,
+        rewrite_manifests: bool = True,
+        max_attempts: int = 3,
+        dry_run: bool | str = False,
+        fail_on_conflict: bool = False,
+        **job: Any,
+    ) -> None:
+        super().__init__(**job)
+        self.level = level
+        self.strategy = strategy
+        self.sort_by = sort_by
+        self.where = where
+        self.target_file_bytes = target_file_bytes
+        self.partial_progress = partial_progress
+        self.max_commits = max_commits
+        self.delete_file_threshold = delete_file_threshold
+        self.delete_ratio_threshold = delete_ratio_threshold
+        self.min_input_files = min_input_files
+        self.rewrite_manifests = rewrite_manifests
+        self.max_attempts = max_attempts
+        # BaseOperator has a method of the argument's name.
+        self.only_plan = dry_run
+        self.fail_on_conflict = fail_on_conflict
+
+    def build_spec(self, context: Context) -> CompactionSpec:
+        """Translate the arguments."""
+        return CompactionSpec(
+            catalog=self.lake.connection.catalog_name,
+            table=self.table,
+            run=self.run_identity(context),
+            level=choice(CompactionLevel, self.level, "level"),
+            strategy=choice(CompactionStrategy, self.strategy, "strategy"),
+            sort_by=names(self.sort_by, "sort_by"),
+            where=self.where or None,
+            target_file_bytes=self.target_file_bytes,
+            partial_progress=self.partial_progress,
+            max_commits=self.max_commits,
+            delete_file_threshold=self.delete_file_threshold,
+            delete_ratio_threshold=self.delete_ratio_threshold,
+            min_input_files=self.min_input_files,
+            rewrite_manifests=self.rewrite_manifests,
+            max_attempts=self.max_attempts,
+        )
+
+    def answer_without_spark(self, spec: JobSpec) -> JobReport | None:
+        """Plan from metadata: enough for a dry run, and where nothing is due."""
+        if not isinstance(spec, CompactionSpec):
+            return None
+        planned = plan_compaction(self.lake.load_table(spec.table), spec)
+        return planned if flag(self.only_plan, "dry_run") or planned.outcome is Outcome.NOTHING_DUE else None
+
+    def check_report(self, report: JobReport) -> None:
+        """Fail on a conflict where that was asked for."""
+        if report.outcome is Outcome.CONFLICT and self.fail_on_conflict:
+            raise CommitConflictError(report.reason)

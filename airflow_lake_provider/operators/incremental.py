@@ -1,0 +1,158 @@
+"""LakeIncrementalOperator: what changed in one lake table, transformed, into another."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
+from airflow_lake_provider.contracts.job_spec import IncrementalSpec, JobSpec, SchemaEvolution
+from airflow_lake_provider.operators.arguments import choice, flag, names, table_layout
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.planning.incremental_range import IncrementalRange, nothing_new
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pyiceberg.table import Table
+
+
+class LakeIncrementalOperator(LakeJobOperator):
+    """Read exactly what changed in ``source`` since ``target`` last read it, and upsert the transformed changes.
+
+    The position is a property of the target, set in the same commit as the rows: a retry, a cleared task or a second
+    event for one commit applies nothing twice. Where nothing is new, Spark is not started. Give the DAG
+    ``max_active_runs=1``: two runs at once would only race for the same range.
+
+    :param source: ``namespace.table`` whose changes are read (templated); format version 3.
+    :param target: ``namespace.table`` that is written (templated).
+    :param consumer: name of this cursor; letters, digits, ``_`` and ``-``, at most 27.
+    :param keys: key columns of the target.
+    :param transform: ``module:function`` taking the changes DataFrame, or it and the whole source, and returning the
+        target's rows; its module is shipped when the worker can import it. Or ``query``.
+    :param query: SQL over the views ``changes`` and ``source`` (templated).
+    :param source_keys: keys of the source; default its identifier fields.
+    :param from_snapshot: start after this snapshot instead of the position (templated).
+    :param full_refresh: rebuild the target from the whole source (templated).
+    :param on_gap: ``"fail"`` or ``"full"`` when the start of the range was expired.
+    :param on_transform_change: ``"fail"``, ``"full"`` or ``"continue"`` when another transform filled the target.
+    :param protect_source: tag the source so that expiry keeps what this consumer needs; False for read-only consumers.
+    :param create: layout of a missing target, as of :class:`LakeUpsertOperator`.
+    :param schema_evolution: ``"add-and-widen"`` or ``"none"``.
+    :param max_attempts: commits tried before a conflict fails the task.
+    :param job: arguments of :class:`LakeJobOperator`.
+    """
+
+    template_fields: Sequence[str] = (
+        *LakeJobOperator.template_fields,
+        "source",
+        "query",
+        "from_snapshot",
+        "full_refresh",
+    )
+
+    def __init__(
+        self,
+        *,
+        source: str,
+        target: str,
+        consumer: str,
+        keys: Sequence[str],
+        transform: str | None = None,
+        query: str | None = None,
+        source_keys: Sequence[str] = (),
+        from_snapshot: str | None = None,
+        full_refresh: bool | str = False,
+        on_gap: str = "fail",
+        on_transform_change: str = "fail",
+        protect_source: bool = True,
+        create: Mapping[str, Any] | bool = True,
+        schema_evolution: str = "add-and-widen",
+        max_attempts: int = 5,
+        **job: Any,
+    ) -> None:
+        super().__init__(table=target, **job)
+        self.source = source
+        self.consumer = consumer
+        self.keys = keys
+        self.transform = transform
+        self.query = query
+        self.source_keys = source_keys
+        self.from_snapshot = from_snapshot
+        self.full_refresh = full_refresh
+        self.on_gap = on_gap
+        self.on_transform_change = on_transform_change
+        self.protect_source = protect_source
+        self.create = create
+        self.schema_evolution = schema_evolution
+        self.max_attempts = max_attempts
+
+    def build_spec(self, context: Context) -> IncrementalSpec:
+        """Translate the arguments; the end of the range is the head of the source as this worker sees it.
+
+        :raises MissingTableError: the source does not exist or has no snapshot yet.
+        """
+        unread = self._unread()
+        if unread.to_snapshot is None:
+            raise MissingTableError(f"{self.source}: {unread.reason}, so there are no changes to read")
+        return IncrementalSpec(
+            catalog=self.lake.connection.catalog_name,
+            table=self.table,
+            run=self.run_identity(context),
+            source=self.source,
+            consumer=self.consumer,
+            keys=names(self.keys, "keys"),
+            to_snapshot=unread.to_snapshot,
+            transform=self.transform,
+            transform_code=_code_of(self.transform),
+            query=self.query,
+            source_keys=names(self.source_keys, "source_keys"),
+            from_snapshot=self.from_snapshot or None,
+            full_refresh=flag(self.full_refresh, "full_refresh"),
+            on_gap=self.on_gap,
+            on_transform_change=self.on_transform_change,
+            protect_source=self.protect_source,
+            create=table_layout(self.create),
+            schema_evolution=choice(SchemaEvolution, self.schema_evolution, "schema_evolution"),
+            max_attempts=self.max_attempts,
+        )
+
+    def answer_without_spark(self, spec: JobSpec) -> JobReport | None:
+        """Compare positions: where nothing is new there is nothing to start."""
+        if not isinstance(spec, IncrementalSpec) or spec.full_refresh or spec.from_snapshot:
+            return None
+        unread = self._unread()
+        if not unread.nothing_new:
+            return None
+        return IncrementalReport(
+            table=spec.table,
+            outcome=Outcome.NOTHING_NEW,
+            reason=unread.reason,
+            source=spec.source,
+            from_snapshot=unread.from_snapshot,
+            to_snapshot=unread.to_snapshot,
+        )
+
+    def _unread(self) -> IncrementalRange:
+        return nothing_new(self.lake.load_table(self.source), self._target(), self.consumer)
+
+    def _target(self) -> Table | None:
+        try:
+            return self.lake.load_table(self.table)
+        except MissingTableError:
+            return None
+
+
+def _code_of(transform: str | None) -> str | None:
+    """Return the text of the transform's module when this worker has it; None leaves it to the cluster."""
+    if transform is None or ":" not in transform:
+        return None
+    try:
+        module = importlib.util.find_spec(transform.partition(":")[0])
+    except ModuleNotFoundError:
+        return None
+    if module is None or module.origin is None or not module.origin.endswith(".py"):
+        return None
+    return Path(module.origin).read_text(encoding="utf-8")

@@ -1,0 +1,136 @@
+"""One submission: what is laid out for the driver, and the answer it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+from airflow.sdk import BaseHook
+from airflow.sdk.configuration import conf
+
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_from_plain
+from airflow_lake_provider.contracts.job_spec import JobSpec, spec_to_json
+from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
+from airflow_lake_provider.submission.job_files import JobFiles
+from airflow_lake_provider.submission.spark_installation import spark_submit_binary
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.catalogs.connection import CatalogConnection
+    from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+    from airflow_lake_provider.operators.lake_job import LakeJobOperator
+
+_PROVIDED = "provided"
+# A task log is read by people; Spark's own INFO lines would be hundreds to one of ours. An author's setting wins.
+_QUIET = {"spark.log.level": "WARN"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobAttempt:
+    """The files, the settings and the report's place of one submission.
+
+    :param report_path: local path in client mode, fsspec path in cluster mode; None when there is nowhere to leave it.
+    """
+
+    files: JobFiles
+    archive: Path
+    connection: CatalogConnection
+    target: SparkTarget
+    report_path: str | None
+
+    @classmethod
+    def open(
+        cls, spec: JobSpec, connection: CatalogConnection, target: SparkTarget, operator: LakeJobOperator
+    ) -> JobAttempt:
+        """Lay out spec and settings for the driver.
+
+        :param operator: gives the report location and the author's properties file.
+        """
+        base = job_directory()
+        files = JobFiles.open(base, spec.run.who)
+        files.write_spec(spec_to_json(spec))
+        files.write_settings({**_QUIET, **connection.spark_settings()}, operator.properties_file)
+        report = str(files.report)
+        if target.cluster_mode:
+            report = _shared_report(spec, operator.report_location)
+        return cls(
+            files=files, archive=job_archive(base), connection=connection, target=target, report_path=report or None
+        )
+
+    def submission(self, operator: LakeJobOperator) -> dict[str, Any]:
+        """Return the attributes of SparkSubmitOperator for this submission, the author's merged with ours."""
+        jars, packages = self._runtime()
+        spec = str(self.files.spec)
+        shipped = [spec] if self.target.cluster_mode else []
+        report = ["--report", self.report_path] if self.report_path else []
+        return {
+            "application": str(APPLICATION),
+            "application_args": ["--spec", self.files.spec.name if shipped else spec, *report],
+            "conf": operator.conf or {},
+            "files": _joined(shipped, operator.files),
+            "py_files": _joined([str(self.archive)], operator.py_files),
+            "jars": _joined(jars, operator.jars),
+            "packages": _joined(packages, operator.packages),
+            "properties_file": str(self.files.settings),
+            "_spark_binary": operator._spark_binary or self._bundled_binary(operator.spark_conn_id),
+        }
+
+    @property
+    def where_the_report_is(self) -> str:
+        """A sentence for a report that is not there."""
+        if self.report_path is None:
+            return "in cluster mode, report_location or [lake] report_location must name a path that all machines share"
+        return f"looked for it at {self.report_path}"
+
+    def read_answer(self) -> JobReport | JobFailure | None:
+        """Read what the driver left; None when it left nothing."""
+        if self.report_path is None:
+            return None
+        try:
+            with fsspec.open(self.report_path, "rt", encoding="utf-8") as file:
+                return answer_from_plain(json.load(file))
+        except FileNotFoundError:
+            return None
+
+    def close(self) -> None:
+        """Remove spec, settings and a local report."""
+        self.files.close()
+
+    def _runtime(self) -> tuple[list[str], list[str]]:
+        """Return (jars, packages) that bring the table format's runtime to the driver."""
+        configured = conf.get("lake", "spark_jars", fallback="").strip()
+        if configured == _PROVIDED:
+            return [], []
+        if not configured:
+            return [], list(self.connection.spark_packages())
+        jars = [Path(name.strip()) for name in configured.split(",")]
+        return [str(jar) for path in jars for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])], []
+
+    @staticmethod
+    def _bundled_binary(spark_conn_id: str) -> str | None:
+        chosen = BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary")
+        return None if chosen else spark_submit_binary()
+
+
+def job_directory() -> Path:
+    """Return ``[lake] job_directory``, or a folder of this user under the temporary directory."""
+    configured = conf.get("lake", "job_directory", fallback="")
+    return Path(configured) if configured else Path(tempfile.gettempdir()) / f"airflow-lake-{os.getuid()}"
+
+
+def _shared_report(spec: JobSpec, location: str | None) -> str:
+    """Return where the driver of this run leaves its report; the same for every attempt, which may reconnect to it."""
+    base = location or conf.get("lake", "report_location", fallback="")
+    if not base:
+        return ""
+    name = hashlib.sha256(f"{spec.action}\x1f{spec.table}\x1f{spec.run.label}".encode()).hexdigest()[:32]
+    return f"{base.rstrip('/')}/{name}.json"
+
+
+def _joined(ours: list[str], theirs: str | None) -> str | None:
+    return ",".join([*ours, *([theirs] if theirs else [])]) or None

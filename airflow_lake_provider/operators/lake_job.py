@@ -1,0 +1,161 @@
+"""The one flow of every operator that may start Spark: spec, submission, report, XCom, asset event."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
+from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
+from airflow_lake_provider.operators.asset_events import announce
+from airflow_lake_provider.operators.commit_witness import CommitWitness
+from airflow_lake_provider.operators.failures import as_task_failure
+from airflow_lake_provider.operators.job_attempt import JobAttempt
+from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_lake_provider.contracts.job_spec import JobSpec
+
+_OURS = ("application", "application_args", "conn_id")
+
+
+class LakeJobOperator(SparkSubmitOperator):
+    """Submit one action on one lake table and return its report.
+
+    Subclasses say what they want in :meth:`build_spec`; everything else is here.
+
+    :param table: ``namespace.table`` (templated).
+    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
+    :param spark_conn_id: Spark connection.
+    :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
+    :param spark_arguments: arguments of SparkSubmitOperator; ``conf``, ``py_files``, ``packages``, ``jars``, ``files``,
+        ``env_vars`` and ``properties_file`` are merged with ours.
+    :raises InvalidSpecError: ``application`` or ``application_args`` is given: they are ours.
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        *(field for field in SparkSubmitOperator.template_fields if field not in _OURS),
+    )
+    ui_color = "#d9ecf7"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        lake_conn_id: str = "lake_default",
+        spark_conn_id: str = "spark_default",
+        report_location: str | None = None,
+        **spark_arguments: Any,
+    ) -> None:
+        refused = [name for name in _OURS if name in spark_arguments]
+        if refused:
+            raise InvalidSpecError(
+                f"{type(self).__name__} sets {', '.join(refused)} itself; the Spark connection is spark_conn_id, and "
+                "an application of your own belongs to SparkSubmitOperator"
+            )
+        spark_arguments.setdefault("name", f"{type(self).__name__} {table}")
+        super().__init__(conn_id=spark_conn_id, **spark_arguments)
+        self.table = table
+        self.lake_conn_id = lake_conn_id
+        self.spark_conn_id = spark_conn_id
+        self.report_location = report_location
+        self._attempt: JobAttempt | None = None
+
+    def build_spec(self, context: Context) -> JobSpec:
+        """Translate the author's arguments, rendered, into a spec."""
+        raise NotImplementedError
+
+    def answer_without_spark(self, spec: JobSpec) -> JobReport | None:  # noqa: ARG002  # for subclasses
+        """Answer from metadata alone where that is enough; None to start Spark."""
+        return None
+
+    def check_report(self, report: JobReport) -> None:
+        """Raise where an outcome is a failure of the task."""
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
+        """Run the action and return its report as plain JSON data, snapshot ids as text."""
+        try:
+            spec = self.build_spec(context)
+            report = self.answer_without_spark(spec) or self._run_in_spark(spec, context)
+            self._tell(report)
+            announce(self, report, context)
+            self.check_report(report)
+        except LakeProviderError as error:
+            raise as_task_failure(error) from None
+        plain: dict[str, Any] = to_plain(report)
+        return plain
+
+    def on_kill(self) -> None:
+        """End the application and remove its secrets."""
+        if self._hook is not None:
+            super().on_kill()
+        if self._attempt is not None:
+            self._attempt.close()
+
+    @property
+    def lake(self) -> LakeCatalogHook:
+        """The catalog's hook."""
+        return LakeCatalogHook(self.lake_conn_id)
+
+    def run_identity(self, context: Context, batch_id: str | None = None) -> RunIdentity:
+        """Return who runs: dag, run, task and map index, or the author's batch id."""
+        instance = context["ti"]
+        if batch_id:
+            return RunIdentity.of("batch", batch_id, try_number=instance.try_number)
+        return RunIdentity.of(
+            instance.dag_id,
+            instance.run_id,
+            instance.task_id,
+            str(instance.map_index),
+            try_number=instance.try_number,
+            run_after=context["dag_run"].run_after,
+        )
+
+    def _tell(self, report: JobReport) -> None:
+        self.log.info("%s: %s: %s", report.table, report.outcome.value, report.reason)
+        for warning in report.warnings:
+            self.log.warning("%s: %s", report.table, warning)
+
+    def _run_in_spark(self, spec: JobSpec, context: Context) -> JobReport:
+        refuse_mixed_installation()
+        target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
+        witness = CommitWitness.before(self.lake, spec)
+        self._attempt = JobAttempt.open(spec, self.lake.connection, target, self)
+        try:
+            answer = self._submit(self._attempt, context)
+        finally:
+            self._attempt.close()
+        if isinstance(answer, JobFailure):
+            self.log.error("Traceback of the Spark job:\n%s", answer.traceback)
+            raise answer.to_error()
+        return answer if isinstance(answer, JobReport) else witness.settle(answer)
+
+    def _submit(self, attempt: JobAttempt, context: Context) -> JobReport | JobFailure | JobFailedError:
+        """Submit and wait; return the driver's answer, or why there is none."""
+        lost = f"spark-submit ended well, but there is no report: {attempt.where_the_report_is}"
+        try:
+            super().execute(context)
+        # Whatever a deployment raises, the driver's own answer says more.
+        except Exception as error:  # noqa: BLE001
+            lost = f"the Spark application ended without a report: {error}"
+        return attempt.read_answer() or JobFailedError(f"{self.table}: {lost}")
+
+    def _get_hook(self) -> LakeSparkSubmitHook:
+        submitted = self
+        if self._attempt is not None:
+            # On a copy: what belongs to one submission must not stay in the author's arguments.
+            submitted = copy.copy(self)
+            for name, value in self._attempt.submission(self).items():
+                setattr(submitted, name, value)
+            self.application = submitted.application
+        return LakeSparkSubmitHook.adopt(super(LakeJobOperator, submitted)._get_hook())

@@ -1,0 +1,74 @@
+"""LakeSnapshotExpiryOperator: forget old snapshots and delete what only they reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+
+from airflow_lake_provider.contracts.job_report import JobReport, Outcome
+from airflow_lake_provider.contracts.job_spec import ExpirySpec, JobSpec
+from airflow_lake_provider.operators.arguments import duration, flag, number
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.planning.expiry_plan import plan_expiry
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeSnapshotExpiryOperator(LakeJobOperator):
+    """Expire snapshots by age and number; branches, tags and the consumers behind them keep theirs.
+
+    :param table: ``namespace.table`` (templated).
+    :param keep_for: snapshots younger than this stay; timedelta or ISO-8601 text (templated).
+    :param keep_last: newest snapshots of each branch that stay in any case (templated).
+    :param keep_stage_branches_for: age at which a left-over stage branch of a killed upsert is removed (templated); it
+        must be longer than any upsert takes.
+    :param dry_run: say from metadata what would happen, and start nothing (templated).
+    :param job: arguments of :class:`LakeJobOperator`.
+    """
+
+    template_fields: Sequence[str] = (
+        *LakeJobOperator.template_fields,
+        "keep_for",
+        "keep_last",
+        "keep_stage_branches_for",
+        "only_plan",
+    )
+
+    def __init__(
+        self,
+        *,
+        keep_for: timedelta | str = timedelta(days=5),
+        keep_last: int | str = 1,
+        keep_stage_branches_for: timedelta | str = timedelta(days=1),
+        dry_run: bool | str = False,
+        **job: Any,
+    ) -> None:
+        super().__init__(**job)
+        self.keep_for = keep_for
+        self.keep_last = keep_last
+        self.keep_stage_branches_for = keep_stage_branches_for
+        # BaseOperator has a method of the argument's name.
+        self.only_plan = dry_run
+
+    def build_spec(self, context: Context) -> ExpirySpec:
+        """Translate the arguments; the cutoff is fixed here, so that a slow queue does not move it."""
+        now = pendulum.now("UTC")
+        return ExpirySpec(
+            catalog=self.lake.connection.catalog_name,
+            table=self.table,
+            run=self.run_identity(context),
+            older_than=now - duration(self.keep_for, "keep_for"),
+            keep_last=number(self.keep_last, "keep_last"),
+            stage_branches_older_than=now - duration(self.keep_stage_branches_for, "keep_stage_branches_for"),
+        )
+
+    def answer_without_spark(self, spec: JobSpec) -> JobReport | None:
+        """Plan from metadata: enough for a dry run, and where nothing is due."""
+        if not isinstance(spec, ExpirySpec):
+            return None
+        planned = plan_expiry(self.lake.load_table(spec.table), spec)
+        return planned if flag(self.only_plan, "dry_run") or planned.outcome is Outcome.NOTHING_DUE else None

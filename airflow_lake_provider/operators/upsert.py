@@ -1,0 +1,151 @@
+"""LakeUpsertOperator: a batch of rows or change events into a lake table, by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.job_spec import MissingColumns, OnRepeat, SchemaEvolution, Source, UpsertSpec
+from airflow_lake_provider.operators.arguments import choice, names, table_layout
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_FORMAT_OF_SUFFIX = {
+    ".parquet": "parquet",
+    ".orc": "orc",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".avro": "avro",
+}
+
+
+class LakeUpsertOperator(LakeJobOperator):
+    """Apply the last change of every key of a batch, in one atomic commit, once.
+
+    A retry or a cleared task is recognised by its run key, a new run over the same input by the position that the table
+    keeps of the source; a corrected file under the same name is applied.
+
+    :param table: ``namespace.table`` to write (templated).
+    :param source: path or glob of files (templated); or ``source_table``.
+    :param source_table: ``namespace.table`` to read at its head (templated).
+    :param source_query: SQL over the view ``source``, the files or the table (templated).
+    :param source_format: ``parquet | orc | json | csv | avro``; default by the path's ending. JSON means JSON lines.
+    :param source_options: options of Spark's reader (templated).
+    :param source_schema: DDL of the columns, ``"id BIGINT, total DECIMAL(12,2)"`` (templated).
+    :param envelope: ``"debezium"`` when each line is a change event, with or without its schema.
+    :param envelope_table: source table, ``orders`` or ``public.orders``, whose events are taken (templated).
+    :param keys: key columns; they become the identifier fields of a created table.
+    :param order_by: columns that order the changes of a key, the last wins; files break ties by arrival.
+    :param delete_when: SQL predicate over a row of the batch: where true, its key is deleted.
+    :param exclude_columns: columns of the batch that are not stored.
+    :param create: layout of a missing table as a mapping of :class:`TableLayout` fields (``partition_by``, ``sort_by``,
+        ``file_format``, ``target_file_bytes``, ``bloom_filter_columns``, ``properties``); False refuses it.
+    :param schema_evolution: ``"add-and-widen"`` or ``"none"``.
+    :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``;
+        default ``"fail"``, for an envelope ``"null"``, because its events carry whole rows.
+    :param branch: write to this branch instead of main (templated).
+    :param batch_id: identity of the batch in place of dag, run, task and map index (templated).
+    :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was applied (templated).
+    :param max_attempts: commits tried before a conflict fails the task.
+    :param job: arguments of :class:`LakeJobOperator`.
+    """
+
+    template_fields: Sequence[str] = (
+        *LakeJobOperator.template_fields,
+        "source",
+        "source_table",
+        "source_query",
+        "source_options",
+        "source_schema",
+        "envelope_table",
+        "branch",
+        "batch_id",
+        "on_repeat",
+    )
+
+    def __init__(
+        self,
+        *,
+        keys: Sequence[str],
+        source: str | None = None,
+        source_table: str | None = None,
+        source_query: str | None = None,
+        source_format: str | None = None,
+        source_options: Mapping[str, str] | None = None,
+        source_schema: str | None = None,
+        envelope: str | None = None,
+        envelope_table: str | None = None,
+        order_by: Sequence[str] = (),
+        delete_when: str | None = None,
+        exclude_columns: Sequence[str] = (),
+        create: Mapping[str, Any] | bool = True,
+        schema_evolution: str = "add-and-widen",
+        missing_columns: str | None = None,
+        branch: str | None = None,
+        batch_id: str | None = None,
+        on_repeat: str = "skip",
+        max_attempts: int = 5,
+        **job: Any,
+    ) -> None:
+        super().__init__(**job)
+        self.keys = keys
+        self.source = source
+        self.source_table = source_table
+        self.source_query = source_query
+        self.source_format = source_format
+        self.source_options = source_options
+        self.source_schema = source_schema
+        self.envelope = envelope
+        self.envelope_table = envelope_table
+        self.order_by = order_by
+        self.delete_when = delete_when
+        self.exclude_columns = exclude_columns
+        self.create = create
+        self.schema_evolution = schema_evolution
+        self.missing_columns = missing_columns
+        self.branch = branch
+        self.batch_id = batch_id
+        self.on_repeat = on_repeat
+        self.max_attempts = max_attempts
+
+    def build_spec(self, context: Context) -> UpsertSpec:
+        """Translate the arguments."""
+        missing = self.missing_columns or ("null" if self.envelope else "fail")
+        return UpsertSpec(
+            catalog=self.lake.connection.catalog_name,
+            table=self.table,
+            run=self.run_identity(context, self.batch_id),
+            source=self._source(),
+            keys=names(self.keys, "keys"),
+            order_by=names(self.order_by, "order_by"),
+            delete_when=self.delete_when,
+            exclude_columns=names(self.exclude_columns, "exclude_columns"),
+            create=table_layout(self.create),
+            schema_evolution=choice(SchemaEvolution, self.schema_evolution, "schema_evolution"),
+            missing_columns=choice(MissingColumns, missing, "missing_columns"),
+            branch=self.branch or None,
+            on_repeat=choice(OnRepeat, self.on_repeat, "on_repeat"),
+            max_attempts=self.max_attempts,
+        )
+
+    def _source(self) -> Source:
+        path_format = "json" if self.envelope else _format_of(self.source)
+        return Source(
+            path=self.source or None,
+            format=(self.source_format or path_format) if self.source else None,
+            options=dict(self.source_options or {}),
+            schema=self.source_schema,
+            table=self.source_table or None,
+            query=self.source_query,
+            envelope=self.envelope,
+            envelope_table=self.envelope_table,
+        )
+
+
+def _format_of(path: str | None) -> str | None:
+    suffixes = PurePosixPath(path or "").suffixes
+    return next((_FORMAT_OF_SUFFIX[s] for s in reversed(suffixes) if s in _FORMAT_OF_SUFFIX), None)

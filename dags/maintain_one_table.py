@@ -1,0 +1,52 @@
+"""Maintain one table by hand: press Trigger, fill in the form, read the report in the task's XCom.
+
+The form takes names and choices only, never SQL.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
+
+with DAG(
+    dag_id="maintain_one_table",
+    schedule=None,
+    params={
+        "table": Param("shop.orders", type="string", pattern=r"^[\w-]+(\.[\w-]+)+$", title="Table", section="What"),
+        "action": Param("compaction", enum=["compaction", "snapshot-expiry"], title="What to do", section="What"),
+        "dry_run": Param(
+            True, type="boolean", title="Dry run", description="Only say what would happen", section="What"
+        ),
+        "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level", section="Compaction"),
+        "strategy": Param("binpack", enum=["binpack", "sort"], title="Compaction strategy", section="Compaction"),
+        "keep_for": Param("P5D", type="string", pattern=r"^P[0-9TDHMSWY.]+$", title="Keep for", section="Expiry"),
+        "keep_last": Param(3, type="integer", minimum=1, title="Keep at least", section="Expiry"),
+    },
+    tags=["lake", "maintenance"],
+    doc_md=__doc__,
+):
+
+    @task.branch
+    def chosen_action(params: dict[str, Any] | None = None) -> str:
+        """Name the task that the form chose."""
+        return str((params or {})["action"]).replace("-", "_")
+
+    compaction = LakeCompactionOperator(
+        task_id="compaction",
+        table="{{ params.table }}",
+        level="{{ params.level }}",
+        strategy="{{ params.strategy }}",
+        dry_run="{{ params.dry_run }}",
+    )
+    snapshot_expiry = LakeSnapshotExpiryOperator(
+        task_id="snapshot_expiry",
+        table="{{ params.table }}",
+        keep_for="{{ params.keep_for }}",
+        keep_last="{{ params.keep_last }}",
+        dry_run="{{ params.dry_run }}",
+    )
+    chosen_action() >> [compaction, snapshot_expiry]
