@@ -43,6 +43,8 @@ def session_settings(catalog_name: str, properties: dict[str, str]) -> dict[str,
     prefix = f"spark.sql.catalog.{catalog_name}"
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
+        # A cached table would hide other writers' commits for half a minute from a job that decides by them.
+        f"{prefix}.cache-enabled": "false",
         **{f"{prefix}.{name}": value for name, value in properties.items()},
         "spark.sql.defaultCatalog": catalog_name,
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-# Debezium times, partition transforms and order columns mean UTC, whatever zone the machine of the driver is in.
-_SETTINGS = {"spark.sql.session.timeZone": "UTC"}
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def open_session() -> SparkSession:
     """Start the session that spark-submit's settings describe."""
-    builder = SparkSession.builder
-    for name, value in _SETTINGS.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    submitted = SparkConf()
+    # Debezium times, partition transforms and order columns mean UTC, whatever zone the driver's machine is in.
+    builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
+    spark = builder.getOrCreate()
+    if spark.sparkContext.master.startswith("local") and not submitted.contains(_SHUFFLE_PARTITIONS):
+        # Spark's 200 suit a cluster; on one machine most of a small batch's time would go into empty tasks.
+        spark.conf.set(_SHUFFLE_PARTITIONS, str(spark.sparkContext.defaultParallelism))
+    return spark
