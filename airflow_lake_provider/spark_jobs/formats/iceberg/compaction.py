@@ -77,7 +77,8 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     if not planned.groups and not deletes_due:
         return replace(report, seconds=dict(progress.seconds))
     tally = _rewrite(rewrite, planned, progress)
-    _upkeep(rewrite, tally, progress)
+    if tally.groups or deletes_due:
+        _upkeep(rewrite, tally, progress)
     return _reported(rewrite, replace(report, reason=f"level {level.value} ({why})"), planned, tally, progress)
 
 
@@ -143,7 +144,7 @@ def _reported(
 ) -> CompactionReport:
     ours, foreign = _commits_since(rewrite.table, report)
     last = tally.last
-    if not ours and last.failed and not last.lost:
+    if last.failed and not last.lost and not tally.groups:
         raise JobFailedError(f"{report.table}: no file group could be rewritten: {'; '.join(last.messages)}")
     conflict = bool(last.lost and (last.refused or foreign))
     if last.lost and not conflict:

@@ -129,10 +129,9 @@ class DataFileRewrite:
 
     def _sort_order(self) -> Any:
         """Build a sort order from texts such as ``day DESC NULLS LAST``, by the parser of Iceberg's procedures."""
-        parser = self._jvm.org.apache.iceberg.spark.ExtendedParser
         builder = self._jvm.org.apache.iceberg.SortOrder.builderFor(self.table.java.schema())
         try:
-            for term in parser.parseSortOrder(self.table.spark._jsparkSession, ", ".join(self.spec.sort_by)):
+            for term in self._parsed_sort_order():
                 builder.sortBy(term.term(), term.direction(), term.nullOrder())
             return builder.build()
         except Py4JJavaError as error:
@@ -140,6 +139,20 @@ class DataFileRewrite:
                 f"{self.table.name}: sort_by={list(self.spec.sort_by)} is not a sort order of its columns: "
                 f"{root_message(error)}"
             ) from error
+
+    def _parsed_sort_order(self) -> Any:
+        # The interface has a static method of two parameters and an instance method of one under this name; py4j finds
+        # neither, so the static one is called by reflection.
+        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        parser = self._jvm.java.lang.Class.forName("org.apache.iceberg.spark.ExtendedParser", True, loader)
+        method = next(
+            method
+            for method in parser.getMethods()
+            if method.getName() == "parseSortOrder" and method.getParameterCount() == 2
+        )
+        arguments = self._gateway.new_array(self._jvm.java.lang.Object, 2)
+        arguments[0], arguments[1] = self.table.spark._jsparkSession, ", ".join(self.spec.sort_by)
+        return method.invoke(None, arguments)
 
     def _options(self) -> dict[str, str]:
         options = {
@@ -157,11 +170,14 @@ class DataFileRewrite:
         return int(next(self.table.summaries())[1].get("total-equality-deletes", 0)) > 0
 
     def _java_strings(self, texts: tuple[str, ...]) -> Any:
-        gateway: Any = self.table.spark.sparkContext._gateway
-        array = gateway.new_array(self._jvm.java.lang.String, len(texts))
+        array = self._gateway.new_array(self._jvm.java.lang.String, len(texts))
         for place, text in enumerate(texts):
             array[place] = text
         return array
+
+    @property
+    def _gateway(self) -> Any:
+        return self.table.spark.sparkContext._gateway
 
     @property
     def _jvm(self) -> Any:

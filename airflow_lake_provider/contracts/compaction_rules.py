@@ -1,0 +1,99 @@
+"""What is due for compaction: one set of rules for the worker's dry run and for the driver. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, CompactionStrategy
+
+DEFAULT_TARGET_BYTES = 512 * 1024**2
+DELETE_TARGET_BYTES = 64 * 1024**2
+OFF = 2**31 - 1
+_LARGEST_GROUP_BYTES = 100 * 1024**3
+# A group is what one conflict can undo, so binpack groups are small; sorting wants its rows together.
+_TARGETS_PER_GROUP = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteRules:
+    """Which files of a partition are rewritten together, as Iceberg's planner understands it.
+
+    :param target_bytes: size of a new file; below 75 % a file is small, above 180 % it is split.
+    :param delete_file_threshold: delete files that make a file due; ``OFF`` never.
+    :param delete_ratio_threshold: share of deleted rows that makes a file due.
+    :param rewrite_all: every file is due.
+    :param group_bytes: most bytes of one group.
+    """
+
+    target_bytes: int
+    min_input_files: int
+    delete_file_threshold: int = OFF
+    delete_ratio_threshold: float = 1.0
+    rewrite_all: bool = False
+    group_bytes: int = _LARGEST_GROUP_BYTES
+
+    @property
+    def min_bytes(self) -> int:
+        """Smallest size that is not small."""
+        return int(self.target_bytes * 0.75)
+
+    @property
+    def max_bytes(self) -> int:
+        """Largest size that is not split."""
+        return int(self.target_bytes * 1.8)
+
+
+def rules_for(spec: CompactionSpec, level: CompactionLevel, table_target_bytes: int | None) -> RewriteRules:
+    """Return the rules of a level.
+
+    ``minor`` takes wrongly sized files and files past the delete ratio, ``major`` also every file with as many delete
+    files as the threshold says (one, unless the author asks for more), ``full`` everything.
+
+    :param level: a level other than ``auto``, see :func:`choose_level`.
+    :param table_target_bytes: the table's ``write.target-file-size-bytes``.
+    """
+    target = spec.target_file_bytes or table_target_bytes or DEFAULT_TARGET_BYTES
+    in_small_groups = spec.partial_progress and spec.strategy is CompactionStrategy.BINPACK
+    return RewriteRules(
+        target_bytes=target,
+        min_input_files=spec.min_input_files,
+        delete_file_threshold=(spec.delete_file_threshold or OFF) if level is CompactionLevel.MAJOR else OFF,
+        delete_ratio_threshold=spec.delete_ratio_threshold,
+        rewrite_all=level is CompactionLevel.FULL,
+        group_bytes=min(_LARGEST_GROUP_BYTES, _TARGETS_PER_GROUP * target) if in_small_groups else _LARGEST_GROUP_BYTES,
+    )
+
+
+def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int) -> tuple[CompactionLevel, str]:
+    """Return the level to carry out and, as the end of a sentence, why.
+
+    ``auto`` becomes ``major`` when the head's summary shows a debt of deletes, otherwise ``minor``; never ``full``.
+
+    :param state: the table's head.
+    :param equality_deletes: rows of equality delete files, ``total-equality-deletes`` of the summary.
+    """
+    if spec.level is not CompactionLevel.AUTO:
+        return spec.level, "as asked"
+    share = state.deleted_rows / max(1, state.rows + state.deleted_rows)
+    if equality_deletes:
+        return CompactionLevel.MAJOR, f"{equality_deletes:,} equality deletes are compared with every row read"
+    if share >= spec.delete_ratio_threshold:
+        return CompactionLevel.MAJOR, f"{share:.0%} of the rows are deleted, the threshold is {_percent(spec)}"
+    if state.delete_files and state.delete_files >= state.data_files:
+        return CompactionLevel.MAJOR, f"{state.delete_files:,} delete files lie on {state.data_files:,} data files"
+    return CompactionLevel.MINOR, f"{share:.0%} of the rows are deleted, below the threshold of {_percent(spec)}"
+
+
+def surely_nothing_due(rules: RewriteRules, state: TableState) -> bool:
+    """Whether the head's summary alone proves that no file is due, so that no manifest needs to be read."""
+    if state.data_files == 0:
+        return True
+    if rules.rewrite_all or state.delete_files:
+        return False
+    too_few = state.data_files == 1 or state.data_files < rules.min_input_files
+    return too_few and state.data_bytes <= rules.target_bytes
+
+
+def _percent(spec: CompactionSpec) -> str:
+    return f"{spec.delete_ratio_threshold:.0%}"

@@ -1,0 +1,180 @@
+"""Which snapshots an expiry keeps and why: Iceberg's own rule, worked out on plain facts. Standard library only.
+
+The rule is ``org.apache.iceberg.RemoveSnapshots`` of Iceberg 1.12: the worker's dry run, the driver's decision whether
+anything is due, and the names of the refs in the report come from here; the expiry itself is Iceberg's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from airflow_lake_provider.contracts.job_spec import ExpirySpec
+from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
+
+MAIN = "main"
+FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotFact:
+    """One snapshot: its id, its parent's and its commit time in epoch milliseconds."""
+
+    id: int
+    parent: int | None
+    at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefFact:
+    """One branch or tag with the retention of its own; None where the table's or the expiry's counts."""
+
+    name: str
+    snapshot: int
+    is_branch: bool
+    min_snapshots: int | None = None
+    max_snapshot_age: int | None = None
+    max_ref_age: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionRequest:
+    """What is asked.
+
+    :param older_than: epoch milliseconds; younger snapshots stay.
+    :param keep_last: ancestors of each branch that stay in any case.
+    :param stage_older_than: epoch milliseconds; stage branches left over from before go.
+    :param now: epoch milliseconds, against which ages of refs count.
+    :param default_max_ref_age: the table's ``history.expire.max-ref-age-ms``.
+    """
+
+    older_than: int
+    keep_last: int
+    stage_older_than: int
+    now: int
+    default_max_ref_age: int = FOREVER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """The answer.
+
+    :param expired: snapshot ids that go, oldest first.
+    :param kept_by_refs: snapshot ids past the age that stay, with the names of the refs that keep them.
+    :param aged_refs: branches and tags that go because of their own or the table's maximum age.
+    :param stage_branches: left-over stage branches that go, sorted.
+    """
+
+    expired: tuple[int, ...]
+    kept_by_refs: dict[int, str]
+    aged_refs: tuple[str, ...]
+    stage_branches: tuple[str, ...]
+
+
+def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request: RetentionRequest) -> Retention:
+    """Decide which snapshots, refs and stage branches go.
+
+    Snapshots that no ref reaches go by age alone.
+    """
+    by_id = {snapshot.id: snapshot for snapshot in snapshots}
+    named = {ref.name: ref for ref in refs}
+    stage = left_over_stage_branches(by_id, named, request.stage_older_than)
+    live = [r for r in named.values() if r.name not in stage and not _aged(r, by_id, request)]
+    keepers: dict[int, set[str]] = {}
+    reached: set[int] = set()
+    for ref in live:
+        for kept in _kept_by(ref, by_id, request):
+            keepers.setdefault(kept, set()).add(ref.name)
+        reached |= set(_line(ref.snapshot, by_id)) if ref.is_branch else {ref.snapshot}
+    young = {s.id for s in by_id.values() if s.id not in reached and s.at >= request.older_than}
+    gone = (s for s in by_id.values() if s.id not in keepers and s.id not in young)
+    return Retention(
+        expired=tuple(s.id for s in sorted(gone, key=lambda s: (s.at, s.id))),
+        kept_by_refs={
+            id_: ", ".join(sorted(names))
+            for id_, names in keepers.items()
+            if id_ in by_id and by_id[id_].at < request.older_than
+        },
+        aged_refs=tuple(sorted(named.keys() - {r.name for r in live} - set(stage))),
+        stage_branches=stage,
+    )
+
+
+def left_over_stage_branches(
+    by_id: Mapping[int, SnapshotFact], refs: Mapping[str, RefFact], older_than: int
+) -> tuple[str, ...]:
+    """Return the stage branches whose run was over, or had begun, before ``older_than``.
+
+    A branch without commits of its own points at an ancestor of main, whose age says nothing about the branch: it was
+    made before main moved on, so the next snapshot of main dates it. At main's head nothing dates it, and it keeps
+    nothing either, so it stays.
+
+    :param older_than: epoch milliseconds.
+    """
+    main = list(_line(refs[MAIN].snapshot, by_id)) if MAIN in refs else []
+    next_on_main: dict[int, int | None] = dict(zip(main, [None, *main], strict=False))
+
+    def is_old(ref: RefFact) -> bool:
+        dated_by = next_on_main.get(ref.snapshot, ref.snapshot)
+        return dated_by is not None and dated_by in by_id and by_id[dated_by].at < older_than
+
+    staged = (r for r in refs.values() if r.is_branch and r.name.startswith(STAGE_BRANCH_PREFIX))
+    return tuple(sorted(ref.name for ref in staged if is_old(ref)))
+
+
+def _aged(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: RetentionRequest) -> bool:
+    if ref.name == MAIN:
+        return False
+    if ref.snapshot not in by_id:
+        return True
+    most = ref.max_ref_age if ref.max_ref_age is not None else request.default_max_ref_age
+    return request.now - by_id[ref.snapshot].at > most
+
+
+def _kept_by(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: RetentionRequest) -> Iterator[int]:
+    yield ref.snapshot
+    if not ref.is_branch:
+        return
+    least = ref.min_snapshots if ref.min_snapshots is not None else request.keep_last
+    since = request.now - ref.max_snapshot_age if ref.max_snapshot_age is not None else request.older_than
+    for count, ancestor in enumerate(_line(ref.snapshot, by_id)):
+        if count >= least and by_id[ancestor].at < since:
+            return
+        yield ancestor
+
+
+def _line(head: int, by_id: Mapping[int, SnapshotFact]) -> Iterator[int]:
+    current: int | None = head
+    while current is not None and current in by_id:
+        yield current
+        current = by_id[current].parent
+
+
+def request_for(spec: ExpirySpec, max_ref_age: int, now: datetime) -> RetentionRequest:
+    """Turn a spec into epoch milliseconds, rounded down as Iceberg is given them."""
+    return RetentionRequest(
+        older_than=to_millis(spec.older_than),
+        keep_last=spec.keep_last,
+        stage_older_than=to_millis(spec.stage_branches_older_than),
+        now=to_millis(now),
+        default_max_ref_age=max_ref_age,
+    )
+
+
+def to_millis(moment: datetime) -> int:
+    """Return epoch milliseconds, rounded down."""
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def expiry_sentence(retention: Retention, spec: ExpirySpec) -> str:
+    """Say what goes and what keeps the rest."""
+    moment = spec.older_than.isoformat(timespec="seconds")
+    parts = [f"{len(retention.expired):,} snapshots from before {moment} are not needed by any branch or tag"]
+    if retention.kept_by_refs:
+        parts.append(f"{len(retention.kept_by_refs):,} older ones are kept by refs or keep_last={spec.keep_last}")
+    if retention.aged_refs:
+        parts.append(f"refs past their own maximum age: {', '.join(retention.aged_refs)}")
+    if retention.stage_branches:
+        parts.append(f"left-over stage branches: {', '.join(retention.stage_branches)}")
+    return "; ".join(parts)

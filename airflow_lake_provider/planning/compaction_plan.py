@@ -1,0 +1,97 @@
+"""What a compaction would do, from metadata alone."""
+
+from __future__ import annotations
+
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.compaction_rules import (
+    DELETE_TARGET_BYTES,
+    RewriteRules,
+    choose_level,
+    rules_for,
+    surely_nothing_due,
+)
+from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
+from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec
+from airflow_lake_provider.planning.file_groups import FileRecord, plan_groups
+from airflow_lake_provider.planning.file_records import DeleteIndex, parsed_where, read_files
+from airflow_lake_provider.planning.table_state import state_of, total
+
+
+def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
+    """Tell which files a compaction would rewrite and why; nothing is written and no data file is opened.
+
+    The head's summary is asked first and often proves that nothing is due; otherwise the manifests are read.
+    ``delete_files_removed`` counts the delete files whose every data file is rewritten.
+
+    :raises InvalidSpecError: ``where`` does not parse or does not fit the table.
+    """
+    parsed_where(spec.where, spec.table)
+    before = state_of(table)
+    level, why = choose_level(spec, before, total(table.current_snapshot(), "total-equality-deletes"))
+    rules = rules_for(spec, level, _target_bytes(table, "write.target-file-size-bytes"))
+    if surely_nothing_due(rules, before):
+        reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
+        return CompactionReport(
+            table=spec.table, outcome=Outcome.NOTHING_DUE, reason=reason, before=before, level=level.value
+        )
+    files, deletes = read_files(table, spec.where)
+    groups = plan_groups(files, rules, table.spec().spec_id)
+    to_merge = 0 if level is CompactionLevel.FULL else _deletes_to_merge(table, spec, deletes, groups)
+    rewritten = [file for group in groups for file in group]
+    return CompactionReport(
+        table=spec.table,
+        outcome=Outcome.PLANNED if groups or to_merge else Outcome.NOTHING_DUE,
+        reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_merge)}",
+        before=before,
+        level=level.value,
+        files_rewritten=len(rewritten),
+        bytes_rewritten=sum(file.bytes for file in rewritten),
+        delete_files_removed=_deletes_gone(files, rewritten, deletes),
+        groups_rewritten=len(groups),
+    )
+
+
+def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge: int) -> str:
+    parts = []
+    if groups:
+        deleted = sum(1 for file in files if file.delete_files)
+        size = sum(file.bytes for file in files)
+        parts.append(
+            f"{len(files):,} data files of {size:,} bytes in {len(groups):,} groups would be rewritten, "
+            f"{deleted:,} of them have deletes"
+        )
+    if to_merge:
+        parts.append(f"{to_merge:,} position delete files would be merged or turned into deletion vectors")
+    return "; ".join(parts) or "no file is due"
+
+
+def _deletes_gone(files: list[FileRecord], rewritten: list[FileRecord], deletes: DeleteIndex) -> int:
+    paths = {file.path for file in rewritten}
+    held_back = {id_ for file in files if file.path not in paths for id_ in file.delete_files}
+    released = {id_ for file in rewritten for id_ in file.delete_files}
+    # A delete file of a whole partition or table may lie on files that ``where`` has left out of the plan.
+    known = {file.path for file in files}
+    surely = {d.id for d in deletes.all if d.target is None or d.target in known}
+    return len((released - held_back) & surely)
+
+
+def _deletes_to_merge(table: Table, spec: CompactionSpec, deletes: DeleteIndex, groups: list[list[FileRecord]]) -> int:
+    """Count position delete files, besides those that the rewritten data files settle, that would be rewritten."""
+    settled = {id_ for group in groups for file in group for id_ in file.delete_files}
+    left = [d for d in deletes.all if not (d.is_equality or d.is_vector or d.id in settled)]
+    if not left or spec.where is not None:
+        return 0
+    target = _target_bytes(table, "write.delete.target-file-size-bytes") or DELETE_TARGET_BYTES
+    to_vectors = table.format_version >= 3
+    rules = RewriteRules(target_bytes=target, min_input_files=spec.min_input_files, rewrite_all=to_vectors)
+    records = [
+        FileRecord(path=d.id, spec_id=0, partition=(d.spec_id, d.partition), bytes=d.bytes, records=d.records)
+        for d in left
+    ]
+    return sum(len(group) for group in plan_groups(records, rules, 0))
+
+
+def _target_bytes(table: Table, name: str) -> int | None:
+    value = table.properties.get(name)
+    return int(value) if value is not None else None

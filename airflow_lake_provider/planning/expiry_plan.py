@@ -1,0 +1,69 @@
+"""What a snapshot expiry would do, from metadata alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.job_spec import ExpirySpec
+from airflow_lake_provider.contracts.retention import (
+    FOREVER,
+    RefFact,
+    Retention,
+    RetentionRequest,
+    SnapshotFact,
+    expiry_sentence,
+    request_for,
+    work_out,
+)
+from airflow_lake_provider.planning.table_state import state_of
+
+
+def plan_expiry(table: Table, spec: ExpirySpec) -> ExpiryReport:
+    """Tell which snapshots and left-over stage branches an expiry would remove and which refs keep the others.
+
+    Files are not counted: that needs the manifests of every snapshot, kept ones included.
+
+    :raises UnsupportedError: the table says ``gc.enabled=false``: its files may belong to other tables too.
+    """
+    if table.properties.get("gc.enabled", "true").lower() == "false":
+        raise UnsupportedError(f"{spec.table}: gc.enabled is false, so its snapshots may not be expired; see its owner")
+    retention = retention_of(table, request_for(spec, _max_ref_age(table), datetime.now(UTC)))
+    due = retention.expired or retention.stage_branches or retention.aged_refs
+    sentence = expiry_sentence(retention, spec)
+    return ExpiryReport(
+        table=spec.table,
+        outcome=Outcome.PLANNED if due else Outcome.NOTHING_DUE,
+        reason=f"{sentence}; the files that would go were not counted" if due else sentence,
+        before=state_of(table),
+        snapshots_expired=tuple(str(id_) for id_ in retention.expired),
+        kept_by_refs={str(id_): names for id_, names in retention.kept_by_refs.items()},
+        stage_branches_removed=retention.stage_branches,
+    )
+
+
+def retention_of(table: Table, request: RetentionRequest) -> Retention:
+    """Work out the retention of a PyIceberg table."""
+    snapshots = [
+        SnapshotFact(id=s.snapshot_id, parent=s.parent_snapshot_id, at=s.timestamp_ms) for s in table.metadata.snapshots
+    ]
+    refs = [
+        RefFact(
+            name=name,
+            snapshot=ref.snapshot_id,
+            is_branch=ref.snapshot_ref_type is SnapshotRefType.BRANCH,
+            min_snapshots=ref.min_snapshots_to_keep,
+            max_snapshot_age=ref.max_snapshot_age_ms,
+            max_ref_age=ref.max_ref_age_ms,
+        )
+        for name, ref in table.metadata.refs.items()
+    ]
+    return work_out(snapshots, refs, request)
+
+
+def _max_ref_age(table: Table) -> int:
+    return int(table.properties.get("history.expire.max-ref-age-ms", FOREVER))

@@ -1,0 +1,84 @@
+"""Which files would be rewritten together: Iceberg's bin-packing planner on plain records.
+
+The rule is ``BinPackRewriteFilePlanner`` of Iceberg 1.12, which is what a compaction runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_lake_provider.contracts.compaction_rules import RewriteRules
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRecord:
+    """One data file.
+
+    :param partition: partition values; files of an older partition spec are planned as one partition.
+    :param delete_files: ids of the delete files that apply to it, of whatever kind.
+    :param deleted_records: rows deleted by the delete files that apply to this file only; others are not countable.
+    """
+
+    path: str
+    spec_id: int
+    partition: Hashable
+    bytes: int
+    records: int
+    delete_files: frozenset[str] = frozenset()
+    deleted_records: int = 0
+
+
+def plan_groups(files: Iterable[FileRecord], rules: RewriteRules, spec_id: int) -> list[list[FileRecord]]:
+    """Return the groups of files that are due.
+
+    :param spec_id: the table's partition spec.
+    """
+    partitions: dict[Hashable, list[FileRecord]] = {}
+    for file in files:
+        key = (file.partition,) if file.spec_id == spec_id else None
+        partitions.setdefault(key, []).append(file)
+    due = (
+        [group for group in _packed(_candidates(members, rules), rules) if _group_is_due(group, rules)]
+        for members in partitions.values()
+    )
+    return [group for groups in due for group in groups]
+
+
+def has_many_deletes(file: FileRecord, rules: RewriteRules) -> bool:
+    """Whether the deletes on a file alone make it due."""
+    if not file.delete_files:
+        return False
+    # Iceberg divides by zero into NaN here, which is past no threshold.
+    ratio = min(file.deleted_records, file.records) / file.records if file.records else 0.0
+    return len(file.delete_files) >= rules.delete_file_threshold or ratio >= rules.delete_ratio_threshold
+
+
+def _candidates(files: Iterable[FileRecord], rules: RewriteRules) -> Iterator[FileRecord]:
+    for file in files:
+        wrong_size = file.bytes < rules.min_bytes or file.bytes > rules.max_bytes
+        if rules.rewrite_all or wrong_size or has_many_deletes(file, rules):
+            yield file
+
+
+def _packed(files: Iterable[FileRecord], rules: RewriteRules) -> Iterator[list[FileRecord]]:
+    group: list[FileRecord] = []
+    size = 0
+    for file in files:
+        if group and size + file.bytes > rules.group_bytes:
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.bytes
+    if group:
+        yield group
+
+
+def _group_is_due(group: Sequence[FileRecord], rules: RewriteRules) -> bool:
+    size = sum(file.bytes for file in group)
+    return (
+        rules.rewrite_all
+        or (len(group) > 1 and (len(group) >= rules.min_input_files or size > rules.target_bytes))
+        or size > rules.max_bytes
+        or any(has_many_deletes(file, rules) for file in group)
+    )

@@ -1,0 +1,198 @@
+"""The data files of a table's head with the deletes on them, read from manifests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.parser import parse
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
+from pyiceberg.table import ManifestGroupPlanner, Table
+from pyiceberg.types import StructType
+from pyparsing import ParseException
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.planning.file_groups import FileRecord
+
+# Field ids of the table spec: a deletion vector names its data file, an older position delete bounds its paths.
+_REFERENCED_DATA_FILE = 143
+_PATH = 2147483546
+_DATA_FILE_STRUCT = MANIFEST_ENTRY_SCHEMAS[3].find_type("data_file")
+_REFERENCED_AT = (
+    [f.field_id for f in _DATA_FILE_STRUCT.fields].index(_REFERENCED_DATA_FILE)
+    if isinstance(_DATA_FILE_STRUCT, StructType)
+    else -1
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteRecord:
+    """One delete file.
+
+    :param id: path, for a deletion vector with its offset, as many share one file.
+    :param target: the only data file it applies to; None when it applies to many.
+    """
+
+    id: str
+    spec_id: int
+    partition: tuple[Any, ...]
+    bytes: int
+    records: int
+    sequence: int
+    target: str | None
+    is_equality: bool
+    is_vector: bool
+
+
+@dataclass
+class DeleteIndex:
+    """Finds the delete files that apply to a data file, as a scan does."""
+
+    all: list[DeleteRecord] = field(default_factory=list)
+    _by_target: dict[str, list[DeleteRecord]] = field(default_factory=lambda: defaultdict(list))
+    _by_partition: dict[Hashable, list[DeleteRecord]] = field(default_factory=lambda: defaultdict(list))
+    _everywhere: list[DeleteRecord] = field(default_factory=list)
+
+    def add(self, delete: DeleteRecord) -> None:
+        """File a delete under what it applies to."""
+        self.all.append(delete)
+        if delete.target is not None:
+            self._by_target[delete.target].append(delete)
+        elif delete.is_equality and not delete.partition:
+            self._everywhere.append(delete)
+        else:
+            self._by_partition[(delete.spec_id, delete.partition)].append(delete)
+
+    def on(self, file: DataFile, sequence: int) -> list[DeleteRecord]:
+        """Return the deletes on a data file."""
+        key = (file.spec_id, _values(file))
+        found = chain(self._by_target.get(file.file_path, ()), self._by_partition.get(key, ()), self._everywhere)
+        found_list = list(found)
+        # Once a file has a vector, older position deletes of it are part of the vector.
+        if any(delete.is_vector for delete in found_list):
+            found_list = [delete for delete in found_list if delete.is_vector or delete.is_equality]
+        return [d for d in found_list if sequence < d.sequence or (sequence == d.sequence and not d.is_equality)]
+
+
+def parsed_where(where: str | None, table: str) -> BooleanExpression:
+    """Parse a predicate as PyIceberg reads it.
+
+    :raises InvalidSpecError: it does not parse.
+    """
+    if where is None:
+        return AlwaysTrue()
+    try:
+        return parse(where)
+    except (ParseException, ValueError) as error:
+        raise InvalidSpecError(
+            f"{table}: where={where!r} cannot be read as comparisons of columns with constants ({error}); a dry run "
+            "knows =, !=, <, <=, >, >=, IN, IS NULL, LIKE 'x%', AND, OR and NOT"
+        ) from error
+
+
+def read_files(table: Table, where: str | None) -> tuple[list[FileRecord], DeleteIndex]:
+    """Read the live data files that may hold rows of ``where``, and all delete files, of main's head.
+
+    :raises InvalidSpecError: ``where`` does not parse or names a column that the table lacks.
+    """
+    head = table.current_snapshot()
+    deletes = DeleteIndex()
+    if head is None:
+        return [], deletes
+    manifests = head.manifests(table.io)
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DELETES:
+            for delete in _read_deletes(table, manifest):
+                deletes.add(delete)
+    data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
+    return [_file_record(entry, deletes) for entry in _data_entries(table, data, where)], deletes
+
+
+def _data_entries(table: Table, manifests: list[ManifestFile], where: str | None) -> Iterator[ManifestEntry]:
+    planner = ManifestGroupPlanner(
+        table_metadata=table.metadata,
+        io=table.io,
+        row_filter=parsed_where(where, ".".join(table.name())),
+        case_sensitive=False,
+        options={"include_empty_files": "true"} if where is None else {},
+    )
+    try:
+        yield from chain.from_iterable(planner.plan_manifest_entries(manifests))
+    except (ValueError, TypeError) as error:
+        if where is None:
+            raise
+        raise InvalidSpecError(f"{'.'.join(table.name())}: where={where!r} does not fit the table: {error}") from error
+
+
+def _file_record(entry: ManifestEntry, deletes: DeleteIndex) -> FileRecord:
+    file = entry.data_file
+    on = deletes.on(file, entry.sequence_number or 0)
+    return FileRecord(
+        path=file.file_path,
+        spec_id=file.spec_id,
+        partition=_values(file),
+        bytes=file.file_size_in_bytes,
+        records=file.record_count,
+        delete_files=frozenset(delete.id for delete in on),
+        deleted_records=sum(delete.records for delete in on if delete.target is not None),
+    )
+
+
+def _read_deletes(table: Table, manifest: ManifestFile) -> Iterator[DeleteRecord]:
+    # PyIceberg 0.12 reads manifests with the fields of version 2 and so loses which file a deletion vector is for.
+    with AvroFile[ManifestEntry](
+        table.io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[3],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        for entry in entries:
+            if entry.status != ManifestEntryStatus.DELETED:
+                yield _delete_record(entry, manifest)
+
+
+def _delete_record(entry: ManifestEntry, manifest: ManifestFile) -> DeleteRecord:
+    file = entry.data_file
+    target = _target(file)
+    is_vector = file.file_format == FileFormat.PUFFIN
+    sequence = entry.sequence_number if entry.sequence_number is not None else manifest.sequence_number
+    return DeleteRecord(
+        id=f"{file.file_path}#{target}" if is_vector else file.file_path,
+        spec_id=manifest.partition_spec_id,
+        partition=_values(file),
+        bytes=file.file_size_in_bytes,
+        records=file.record_count,
+        sequence=sequence or 0,
+        target=target,
+        is_equality=file.content == DataFileContent.EQUALITY_DELETES,
+        is_vector=is_vector,
+    )
+
+
+def _target(file: DataFile) -> str | None:
+    if file.content == DataFileContent.EQUALITY_DELETES:
+        return None
+    named: str | None = file[_REFERENCED_AT]
+    if named is not None:
+        return named
+    lower = (file.lower_bounds or {}).get(_PATH)
+    upper = (file.upper_bounds or {}).get(_PATH)
+    return lower.decode() if lower is not None and lower == upper else None
+
+
+def _values(file: DataFile) -> tuple[Any, ...]:
+    return tuple(file.partition[i] for i in range(len(file.partition))) if file.partition else ()

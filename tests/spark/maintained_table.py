@@ -1,0 +1,126 @@
+"""Small tables with many files and deletes, and what a test needs to look at them from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import duckdb
+from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.job_spec import CompactionSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+CATALOG = "lake_default"
+RUN = RunIdentity.of("dag", "run", "task", "-1")
+
+
+@dataclass
+class MaintainedTable:
+    """A table of orders, and beside it the rows that it must hold, kept in plain Python.
+
+    :param partitioned: by region.
+    """
+
+    spark: SparkSession
+    version: int = 3
+    partitioned: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
+    rows: dict[int, tuple[str, int]] = field(default_factory=dict)
+    name: str = field(default_factory=lambda: f"maintained.orders_{uuid4().hex[:8]}")
+
+    def __post_init__(self) -> None:
+        self.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake_default.maintained")
+        modes = {f"write.{action}.mode": "merge-on-read" for action in ("delete", "update", "merge")}
+        properties = {"format-version": str(self.version), **modes, **self.properties}
+        listed = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
+        partition = "PARTITIONED BY (region)" if self.partitioned else ""
+        self.spark.sql(
+            f"CREATE TABLE {self.name} (id BIGINT, region STRING, amount BIGINT) USING iceberg {partition} "
+            f"TBLPROPERTIES ({listed})"
+        )
+
+    def append(self, first: int, count: int, region: str = "north") -> None:
+        """Append one file of rows."""
+        new = {id_: (region, id_ * 10) for id_ in range(first, first + count)}
+        frame = self.spark.createDataFrame([(i, *v) for i, v in new.items()], "id BIGINT, region STRING, amount BIGINT")
+        frame.coalesce(1).writeTo(self.name).append()
+        self.rows.update(new)
+
+    def delete(self, ids: list[int], session: SparkSession | None = None) -> None:
+        """Delete rows by position, in this session or in another that shares nothing but the catalog."""
+        (session or self.spark).sql(f"DELETE FROM {self.name} WHERE id IN ({', '.join(map(str, ids))})")
+        for id_ in ids:
+            del self.rows[id_]
+
+    def merge(self, amounts: dict[int, int]) -> None:
+        """Change amounts by MERGE."""
+        changes = self.spark.createDataFrame(list(amounts.items()), "id BIGINT, amount BIGINT")
+        changes.createOrReplaceTempView("changes")
+        self.spark.sql(
+            f"MERGE INTO {self.name} t USING changes s ON t.id = s.id WHEN MATCHED THEN UPDATE SET t.amount = s.amount"
+        )
+        self.rows.update({id_: (self.rows[id_][0], amount) for id_, amount in amounts.items()})
+
+    @property
+    def handle(self) -> IcebergTable:
+        """A fresh handle, as a driver makes it."""
+        return IcebergTable(self.spark, CATALOG, TableName.parse(self.name))
+
+    def outside(self) -> StaticTable:
+        """The table as PyIceberg reads it, without Spark."""
+        return StaticTable.from_metadata(self.handle.refresh().java.operations().current().metadataFileLocation())
+
+    def rows_read(self) -> dict[int, tuple[str, int]]:
+        """Rows as Spark reads them; a row read twice is an error."""
+        self.spark.sql(f"REFRESH TABLE {self.name}")
+        found = [(row[0], (row[1], row[2])) for row in self.spark.sql(f"SELECT * FROM {self.name}").collect()]
+        assert len(found) == len(dict(found))
+        return dict(found)
+
+    def rows_in_data_files(self) -> dict[int, tuple[str, int]]:
+        """Rows of the live Parquet files as DuckDB reads them, deletes left out of account."""
+        paths = [path.removeprefix("file:") for path in self.live_files()]
+        found = duckdb.execute("SELECT id, region, amount FROM read_parquet(?)", [paths]).fetchall()
+        return {row[0]: (row[1], row[2]) for row in found}
+
+    def live_files(self, content: int = 0) -> list[str]:
+        """Paths of the live data files, or of delete files with content 1."""
+        rows = self.spark.sql(f"SELECT file_path FROM {self.name}.files WHERE content = {content}").collect()
+        return [row[0] for row in rows]
+
+    def lineage(self) -> dict[int, tuple[int, int]]:
+        """Row id and last change of each row."""
+        self.spark.sql(f"REFRESH TABLE {self.name}")
+        query = f"SELECT id, _row_id, _last_updated_sequence_number FROM {self.name}"
+        return {row[0]: (row[1], row[2]) for row in self.spark.sql(query).collect()}
+
+    def compaction(self, **arguments: object) -> CompactionSpec:
+        """A spec for this table."""
+        return CompactionSpec(catalog=CATALOG, table=self.name, run=RUN, **arguments)  # type: ignore[arg-type]  # as kwargs
+
+    def other_session(self) -> SparkSession:
+        """A session with a catalog object of its own: its commits are not seen by handles of the first."""
+        return self.spark.newSession()
+
+
+class ProgressThatRuns(Progress):
+    """Calls something each time a phase begins: where a writer gets in between, without a race."""
+
+    def __init__(self, phase: str, call: Callable[[], None], times: int = 1) -> None:
+        super().__init__()
+        self._phase, self._call, self._left = phase, call, times
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[dict[str, object]]:
+        with super().phase(name) as facts:
+            if name == self._phase and self._left:
+                self._left -= 1
+                self._call()
+            yield facts

@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, MissingTableError
+from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
+from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.table_properties import ACTION
+from airflow_lake_provider.planning.compaction_plan import plan_compaction
+from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
+
+
+def compact(table: MaintainedTable, progress: Progress | None = None, **arguments: object) -> CompactionReport:
+    return compact_table(table.spark, table.compaction(**arguments), progress or Progress())
+
+
+def six_files_with_deletes(spark: SparkSession, *, partitioned: bool = False, version: int = 3) -> MaintainedTable:
+    table = MaintainedTable(spark, version=version, partitioned=partitioned)
+    for place in range(6):
+        table.append(place * 100, 100, region="north" if place % 2 else "south")
+    table.delete([1, 2, 3, 101, 102])
+    table.merge({10: -1, 110: -2, 510: -3})
+    return table
+
+
+@pytest.mark.parametrize("partitioned", [True, False], ids=["partitioned", "unpartitioned"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_major_compaction_folds_deletes_in_and_changes_no_row(
+    spark: SparkSession, version: int, partitioned: bool
+) -> None:
+    table = six_files_with_deletes(spark, version=version, partitioned=partitioned)
+    before = table.rows_read()
+    assert before == table.rows
+    planned = plan_compaction(table.outside(), table.compaction(level=CompactionLevel.MAJOR, min_input_files=2))
+
+    report = compact(table, level=CompactionLevel.MAJOR, min_input_files=2)
+
+    assert report.outcome is Outcome.DONE
+    assert table.rows_read() == before
+    assert table.live_files(content=1) == []
+    # Without delete files the Parquet files alone are the table, which another engine confirms.
+    assert table.rows_in_data_files() == before
+    assert len(table.live_files()) == (2 if partitioned else 1)
+    assert planned.outcome is Outcome.PLANNED
+    for told in ("level", "files_rewritten", "bytes_rewritten", "delete_files_removed", "groups_rewritten", "before"):
+        assert getattr(report, told) == getattr(planned, told), told
+
+
+def test_row_ids_and_last_changes_survive_a_compaction(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark)
+    before = table.lineage()
+
+    compact(table, level=CompactionLevel.FULL, strategy=CompactionStrategy.SORT, sort_by=("amount DESC",))
+
+    assert len({row_id for row_id, _ in before.values()}) == len(before)
+    assert table.lineage() == before
+
+
+def test_the_report_is_what_the_metadata_says(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark)
+
+    report = compact(table, level=CompactionLevel.MAJOR)
+
+    outside = table.outside()
+    assert report.before is not None
+    assert report.after is not None
+    assert report.after.snapshot == str(outside.metadata.current_snapshot_id)
+    assert report.after.rows == report.before.rows == len(table.rows)
+    assert report.after.data_files == len(table.live_files())
+    assert report.after.delete_files == len(table.live_files(content=1)) == 0
+    assert report.before.delete_files == report.delete_files_removed
+    assert report.before.data_files - report.files_rewritten + report.files_added == report.after.data_files
+    ours = [s for s in outside.metadata.snapshots if s.summary is not None and s.summary[ACTION] == "compaction"]
+    assert report.committed == tuple(str(s.snapshot_id) for s in ours)
+    assert report.failed_groups == 0
+    assert report.attempts == 1
+
+
+def test_a_healthy_table_is_left_alone_without_a_spark_job(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 100)
+    spark.sparkContext.setJobGroup("healthy", "healthy")
+
+    report = compact(table)
+
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("healthy")
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    assert report.outcome is Outcome.NOTHING_DUE
+    assert report.before == report.after
+    assert report.committed == ()
+    assert list(jobs) == []
+    assert plan_compaction(table.outside(), table.compaction()).outcome is Outcome.NOTHING_DUE
+
+
+def test_a_table_without_snapshots_has_nothing_due(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+
+    assert compact(table).outcome is Outcome.NOTHING_DUE
+
+
+def test_a_second_compaction_finds_nothing_due(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark, partitioned=True)
+    compact(table, level=CompactionLevel.MAJOR)
+
+    again = compact(table, level=CompactionLevel.MAJOR)
+
+    assert again.outcome is Outcome.NOTHING_DUE
+    assert again.committed == ()
+
+
+def test_minor_leaves_a_file_with_few_deletes_that_major_rewrites(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 1000)
+    table.delete([5])
+
+    minor = compact(table, level=CompactionLevel.MINOR)
+    major = compact(table, level=CompactionLevel.MAJOR)
+
+    assert minor.outcome is Outcome.NOTHING_DUE
+    assert major.outcome is Outcome.DONE
+    assert table.rows_in_data_files() == table.rows
+
+
+def test_minor_rewrites_a_file_past_the_delete_ratio(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 1000)
+    table.delete(list(range(150)))
+
+    report = compact(table, level=CompactionLevel.MINOR)
+
+    assert report.outcome is Outcome.DONE
+    assert table.live_files(content=1) == []
+    assert table.rows_in_data_files() == table.rows
+
+
+def test_where_restricts_the_compaction_to_the_files_that_may_match(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark, partitioned=True)
+    arguments: dict[str, Any] = {"level": CompactionLevel.MAJOR, "where": "region = 'north'", "min_input_files": 2}
+    planned = plan_compaction(table.outside(), table.compaction(**arguments))
+
+    report = compact(table, **arguments)
+
+    assert report.outcome is Outcome.DONE
+    assert report.files_rewritten == planned.files_rewritten == 4
+    assert report.delete_files_removed == planned.delete_files_removed
+    assert table.rows_read() == table.rows
+    south = [path for path in table.live_files() if "region=south" in path]
+    assert len(south) == 4
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "reflect('java.lang.System', 'getenv', 'PATH') = 'x'",
+        "id IN (SELECT 1)",
+        "nothing = 1",
+        "amount =",
+        "id % 2 = 0",
+    ],
+    ids=["reflection", "subquery", "unknown-column", "syntax", "arithmetic"],
+)
+def test_a_where_that_is_no_iceberg_expression_is_refused(spark: SparkSession, where: str) -> None:
+    table = six_files_with_deletes(spark)
+    head = table.handle.head()
+
+    with pytest.raises(InvalidSpecError, match="where="):
+        compact(table, where=where)
+
+    assert table.handle.refresh().head() == head
+
+
+def test_a_writer_in_between_makes_the_compaction_try_again(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark)
+    other = table.other_session()
+    progress = ProgressThatRuns("rewrite", lambda: table.delete([50, 250], other))
+
+    report = compact(table, progress, level=CompactionLevel.MAJOR)
+
+    assert report.outcome is Outcome.DONE
+    assert report.attempts == 2
+    assert report.failed_groups == 0
+    assert table.rows_read() == table.rows
+    assert table.live_files(content=1) == []
+
+
+@pytest.mark.parametrize("partial_progress", [True, False], ids=["partial-progress", "one-commit"])
+def test_a_conflict_that_lasts_is_an_outcome_and_the_writer_wins(spark: SparkSession, partial_progress: bool) -> None:
+    table = six_files_with_deletes(spark)
+    other = table.other_session()
+    progress = ProgressThatRuns("rewrite", lambda: table.delete([50, 250], other))
+    files = sorted(table.live_files())
+
+    report = compact(table, progress, level=CompactionLevel.MAJOR, partial_progress=partial_progress, max_attempts=1)
+
+    assert report.outcome is Outcome.CONFLICT
+    assert report.failed_groups == 1
+    assert report.groups_rewritten == report.files_rewritten == 0
+    assert table.rows_read() == table.rows
+    assert sorted(table.live_files()) == files
+
+
+def test_groups_without_a_conflict_stay_done_when_another_group_is_given_up(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark, partitioned=True)
+    other = table.other_session()
+    progress = ProgressThatRuns("rewrite", lambda: table.delete([150], other))  # north only
+
+    report = compact(table, progress, level=CompactionLevel.MAJOR, max_attempts=1, max_commits=10)
+
+    assert report.outcome is Outcome.CONFLICT
+    assert (report.groups_rewritten, report.failed_groups) == (1, 1)
+    assert len(report.committed) >= 1
+    assert "given up" in report.reason
+    assert table.rows_read() == table.rows
+    assert len([path for path in table.live_files() if "region=south" in path]) == 1
+
+
+def test_an_append_in_between_is_no_conflict(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark)
+    other = MaintainedTable.other_session(table)
+
+    def append() -> None:
+        other.sql(f"INSERT INTO {table.name} VALUES (9999, 'north', 1)")
+        table.rows[9999] = ("north", 1)
+
+    report = compact(table, ProgressThatRuns("rewrite", append), level=CompactionLevel.MAJOR)
+
+    assert report.outcome is Outcome.DONE
+    assert report.attempts == 1
+    assert table.rows_read() == table.rows
+
+
+def test_a_group_that_spark_cannot_read_is_counted_with_its_reason(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark, partitioned=True)
+    broken = next(path for path in table.live_files() if "region=north" in path)
+    Path(broken.removeprefix("file:")).rename(Path(broken.removeprefix("file:")).with_suffix(".aside"))
+
+    report = compact(table, level=CompactionLevel.MAJOR)
+
+    assert report.outcome is Outcome.DONE
+    assert (report.groups_rewritten, report.failed_groups) == (1, 1)
+    assert len(report.failures) == 1
+    assert "file group" in report.failures[0]
+    assert "Exception" in report.failures[0]
+
+
+def test_a_compaction_in_which_no_group_could_be_read_fails_with_the_reason(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark)
+    broken = Path(table.live_files()[0].removeprefix("file:"))
+    broken.rename(broken.with_suffix(".aside"))
+
+    with pytest.raises(JobFailedError, match="no file group could be rewritten"):
+        compact(table, level=CompactionLevel.MAJOR)
+
+
+def test_z_order_and_the_order_of_the_table_can_be_asked_for(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark)
+    zorder = compact(table, level=CompactionLevel.FULL, strategy=CompactionStrategy.ZORDER, sort_by=("id", "amount"))
+    spark.sql(f"ALTER TABLE {table.name} WRITE ORDERED BY amount")
+
+    ordered = compact(table, level=CompactionLevel.FULL, strategy=CompactionStrategy.SORT)
+
+    assert zorder.outcome is ordered.outcome is Outcome.DONE
+    assert table.rows_read() == table.rows
+
+
+def test_a_sort_by_unknown_columns_is_refused_by_name(spark: SparkSession) -> None:
+    table = six_files_with_deletes(spark)
+
+    with pytest.raises(InvalidSpecError, match="Cannot find field 'nothing'"):
+        compact(table, level=CompactionLevel.FULL, strategy=CompactionStrategy.SORT, sort_by=("nothing",))
+
+
+def test_manifests_are_merged_after_a_compaction_unless_turned_off(spark: SparkSession) -> None:
+    kept, merged = (six_files_with_deletes(spark, partitioned=True) for _ in range(2))
+    report_kept = compact(kept, level=CompactionLevel.MAJOR, rewrite_manifests=False)
+    report_merged = compact(merged, level=CompactionLevel.MAJOR)
+
+    assert report_kept.after is not None
+    assert report_merged.after is not None
+    assert report_merged.after.manifests < report_kept.after.manifests
+
+
+def test_position_deletes_of_version_two_become_vectors_after_an_upgrade(spark: SparkSession) -> None:
+    table = MaintainedTable(spark, version=2)
+    table.append(0, 1000)
+    table.delete([5])
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version'='3')")
+    planned = plan_compaction(table.outside(), table.compaction(level=CompactionLevel.MINOR))
+
+    report = compact(table, level=CompactionLevel.MINOR)
+
+    assert planned.outcome is Outcome.PLANNED
+    assert "deletion vectors" in planned.reason
+    assert report.outcome is Outcome.DONE
+    assert [path.rpartition(".")[2] for path in table.live_files(content=1)] == ["puffin"]
+    assert table.rows_read() == table.rows
+
+
+def test_a_missing_table_is_named(spark: SparkSession) -> None:
+    spec = CompactionSpec(catalog=CATALOG, table="maintained.nowhere", run=RUN)
+
+    with pytest.raises(MissingTableError, match=r"maintained\.nowhere"):
+        compact_table(spark, spec, Progress())

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.job_spec import CompactionLevel, ExpirySpec
+from airflow_lake_provider.planning.expiry_plan import plan_expiry
+from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def expiry(table: MaintainedTable, **arguments: object) -> ExpirySpec:
+    everything = {"older_than": datetime.now(UTC) + timedelta(minutes=1), "stage_branches_older_than": LONG_AGO}
+    return ExpirySpec(catalog=CATALOG, table=table.name, run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
+
+
+def expire(table: MaintainedTable, **arguments: object) -> ExpiryReport:
+    return expire_snapshots(table.spark, expiry(table, **arguments), Progress())
+
+
+def snapshots(table: MaintainedTable) -> list[str]:
+    """Ids by PyIceberg, oldest first."""
+    found = sorted(table.outside().metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    return [str(s.snapshot_id) for s in found]
+
+
+def three_appends(spark: SparkSession) -> MaintainedTable:
+    table = MaintainedTable(spark)
+    for place in range(3):
+        table.append(place * 10, 10)
+    return table
+
+
+def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(spark: SparkSession) -> None:
+    table = three_appends(spark)
+    table.delete([1, 11])
+    compact_table(spark, table.compaction(level=CompactionLevel.FULL, rewrite_manifests=False), Progress())
+    old = snapshots(table)
+    files = [Path(path.removeprefix("file:")) for path in table.live_files()]
+    data = files[0].parent
+    planned = plan_expiry(table.outside(), expiry(table))
+
+    report = expire(table)
+
+    assert planned.outcome is Outcome.PLANNED
+    assert report.outcome is Outcome.DONE
+    assert report.snapshots_expired == planned.snapshots_expired == tuple(old[:-1])
+    assert report.kept_by_refs == planned.kept_by_refs == {old[-1]: "main"}
+    assert snapshots(table) == old[-1:]
+    assert report.before == planned.before
+    assert report.after is not None
+    assert report.after.snapshots == 1
+    assert report.data_files_deleted == 3
+    assert report.delete_files_deleted > 0
+    assert report.manifest_lists_deleted == len(old) - 1
+    assert sorted(data.glob("*.parquet")) == sorted(files)
+    assert list(data.glob("*.puffin")) == []
+    assert table.rows_read() == table.rows
+
+
+def test_keep_last_keeps_that_many_ancestors_of_main(spark: SparkSession) -> None:
+    table = three_appends(spark)
+    old = snapshots(table)
+    planned = plan_expiry(table.outside(), expiry(table, keep_last=2))
+
+    report = expire(table, keep_last=2)
+
+    assert report.snapshots_expired == planned.snapshots_expired == (old[0],)
+    assert snapshots(table) == old[1:]
+
+
+def test_young_snapshots_stay_and_no_spark_job_runs(spark: SparkSession) -> None:
+    table = three_appends(spark)
+    old = snapshots(table)
+    spark.sparkContext.setJobGroup("young", "young")
+
+    report = expire(table, older_than=LONG_AGO)
+
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("young")
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    assert report.outcome is Outcome.NOTHING_DUE
+    assert report.snapshots_expired == ()
+    assert snapshots(table) == old
+    assert list(jobs) == []
+    assert plan_expiry(table.outside(), expiry(table, older_than=LONG_AGO)).outcome is Outcome.NOTHING_DUE
+
+
+def test_tags_and_branches_keep_their_snapshots_and_are_named(spark: SparkSession) -> None:
+    table = three_appends(spark)
+    old = snapshots(table)
+    spark.sql(f"ALTER TABLE {table.name} CREATE TAG `lake.consumer.revenue` AS OF VERSION {old[0]}")
+    spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH audit AS OF VERSION {old[1]}")
+    table.append(30, 10)
+    planned = plan_expiry(table.outside(), expiry(table))
+
+    report = expire(table)
+
+    head = snapshots(table)[-1]
+    kept = {old[0]: "lake.consumer.revenue", old[1]: "audit", head: "main"}
+    assert report.kept_by_refs == planned.kept_by_refs == kept
+    assert report.snapshots_expired == planned.snapshots_expired == (old[2],)
+    at_tag = spark.sql(f"SELECT count(*) FROM {table.name} VERSION AS OF 'lake.consumer.revenue'").collect()
+    assert at_tag[0][0] == 10
+    assert table.rows_read() == table.rows
+
+
+def test_the_retention_that_a_branch_has_of_its_own_goes_before_keep_last(spark: SparkSession) -> None:
+    table = three_appends(spark)
+    old = snapshots(table)
+    spark.sql(
+        f"ALTER TABLE {table.name} CREATE BRANCH audit AS OF VERSION {old[1]} WITH SNAPSHOT RETENTION 2 SNAPSHOTS"
+    )
+    planned = plan_expiry(table.outside(), expiry(table))
+
+    report = expire(table)
+
+    assert report.snapshots_expired == planned.snapshots_expired == ()
+    assert report.outcome is planned.outcome is Outcome.NOTHING_DUE
+    assert set(report.kept_by_refs) == set(old)
+
+
+def test_a_left_over_stage_branch_goes_with_its_snapshots_and_a_live_one_stays(spark: SparkSession) -> None:
+    table = three_appends(spark)
+    spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH lake_stage_old")
+    spark.sql(f"INSERT INTO {table.name}.branch_lake_stage_old VALUES (77, 'north', 1)")
+    left_over = table.handle.refresh().head("lake_stage_old")
+    table.append(30, 10)
+    limit = datetime.now(UTC)
+    table.append(40, 10)
+    spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH lake_stage_live")
+    planned = plan_expiry(table.outside(), expiry(table, stage_branches_older_than=limit))
+
+    report = expire(table, stage_branches_older_than=limit)
+
+    assert report.outcome is Outcome.DONE
+    assert report.stage_branches_removed == planned.stage_branches_removed == ("lake_stage_old",)
+    assert str(left_over) in report.snapshots_expired
+    assert report.snapshots_expired == planned.snapshots_expired
+    assert set(table.outside().metadata.refs) == {"main", "lake_stage_live"}
+    assert table.rows_read() == table.rows
+
+
+def test_a_table_whose_files_belong_to_others_is_refused(spark: SparkSession) -> None:
+    table = three_appends(spark)
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('gc.enabled'='false')")
+
+    with pytest.raises(UnsupportedError, match=r"gc\.enabled"):
+        expire(table)
+    with pytest.raises(UnsupportedError, match=r"gc\.enabled"):
+        plan_expiry(table.outside(), expiry(table))
+
+    assert len(snapshots(table)) == 3
+
+
+def test_a_missing_table_is_named(spark: SparkSession) -> None:
+    spec = ExpirySpec(
+        catalog=CATALOG, table="maintained.nowhere", run=RUN, older_than=LONG_AGO, stage_branches_older_than=LONG_AGO
+    )
+
+    with pytest.raises(MissingTableError, match=r"maintained\.nowhere"):
+        expire_snapshots(spark, spec, Progress())

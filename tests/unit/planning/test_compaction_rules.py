@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_lake_provider.contracts.compaction_rules import OFF, choose_level, rules_for, surely_nothing_due
+from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.run_key import RunIdentity
+
+
+def spec(**arguments: object) -> CompactionSpec:
+    run = RunIdentity.of("dag", "run", "task", "-1")
+    return CompactionSpec(catalog="lake", table="shop.orders", run=run, **arguments)  # type: ignore[arg-type]  # as kwargs
+
+
+@pytest.mark.parametrize(
+    ("state", "equality_deletes", "level"),
+    [
+        (TableState(rows=100, data_files=10), 0, CompactionLevel.MINOR),
+        (TableState(rows=91, deleted_rows=9, data_files=10, delete_files=9), 0, CompactionLevel.MINOR),
+        (TableState(rows=90, deleted_rows=10, data_files=10, delete_files=1), 0, CompactionLevel.MAJOR),
+        (TableState(rows=99, deleted_rows=1, data_files=10, delete_files=10), 0, CompactionLevel.MAJOR),
+        (TableState(rows=100, data_files=10, delete_files=1), 5, CompactionLevel.MAJOR),
+        (TableState(), 0, CompactionLevel.MINOR),
+    ],
+    ids=["no-deletes", "few-deletes", "past-the-ratio", "a-delete-file-per-file", "equality-deletes", "no-rows"],
+)
+def test_auto_is_major_when_deletes_weigh_on_reads(
+    state: TableState, equality_deletes: int, level: CompactionLevel
+) -> None:
+    assert choose_level(spec(), state, equality_deletes)[0] is level
+
+
+def test_a_level_that_was_asked_for_is_taken() -> None:
+    assert choose_level(spec(level=CompactionLevel.FULL), TableState(), 5)[0] is CompactionLevel.FULL
+
+
+def test_only_major_asks_for_every_file_with_deletes() -> None:
+    assert rules_for(spec(), CompactionLevel.MINOR, None).delete_file_threshold == OFF
+    assert rules_for(spec(), CompactionLevel.MAJOR, None).delete_file_threshold == 1
+    assert rules_for(spec(delete_file_threshold=0), CompactionLevel.MAJOR, None).delete_file_threshold == OFF
+    assert rules_for(spec(), CompactionLevel.FULL, None).rewrite_all
+
+
+def test_the_target_is_the_specs_then_the_tables_then_icebergs() -> None:
+    assert rules_for(spec(target_file_bytes=7), CompactionLevel.MINOR, 9).target_bytes == 7
+    assert rules_for(spec(), CompactionLevel.MINOR, 9).target_bytes == 9
+    assert rules_for(spec(), CompactionLevel.MINOR, None).target_bytes == 512 * 1024 * 1024
+
+
+def test_groups_are_small_only_where_their_commits_are_separate_and_their_order_does_not_matter() -> None:
+    in_parts = rules_for(spec(), CompactionLevel.MINOR, None).group_bytes
+    at_once = rules_for(spec(partial_progress=False), CompactionLevel.MINOR, None).group_bytes
+    ordered = rules_for(spec(strategy=CompactionStrategy.SORT), CompactionLevel.MINOR, None).group_bytes
+
+    assert in_parts == 8 * 1024**3
+    assert at_once == ordered == 100 * 1024**3
+
+
+@pytest.mark.parametrize(
+    ("state", "proven"),
+    [
+        (TableState(), True),
+        (TableState(data_files=4, data_bytes=100), True),
+        (TableState(data_files=5, data_bytes=100), False),
+        (TableState(data_files=4, data_bytes=10**12), False),
+        (TableState(data_files=1, data_bytes=100, delete_files=1), False),
+    ],
+    ids=["empty", "too-few-to-merge", "enough-files", "too-many-bytes", "deletes"],
+)
+def test_the_summary_proves_that_nothing_is_due_only_where_it_can(state: TableState, proven: bool) -> None:
+    assert surely_nothing_due(rules_for(spec(), CompactionLevel.MAJOR, None), state) is proven

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_lake_provider.contracts.retention import RefFact, Retention, RetentionRequest, SnapshotFact, work_out
+
+HOUR = 3_600_000
+NOW = 1_000 * HOUR
+
+
+def line(*hours: int, first: int = 1, parent: int | None = None) -> list[SnapshotFact]:
+    """Snapshots first, first + 1, ... committed at these hours, each the parent of the next."""
+    ids = range(first, first + len(hours))
+    parents = [parent, *ids]
+    return [SnapshotFact(id=i, parent=p, at=h * HOUR) for i, p, h in zip(ids, parents, hours, strict=False)]
+
+
+def branch(name: str, snapshot: int, **retention: int) -> RefFact:
+    return RefFact(name=name, snapshot=snapshot, is_branch=True, **retention)
+
+
+def tag(name: str, snapshot: int, **retention: int) -> RefFact:
+    return RefFact(name=name, snapshot=snapshot, is_branch=False, **retention)
+
+
+def expire(
+    snapshots: list[SnapshotFact], *refs: RefFact, hour: int = 900, keep_last: int = 1, stage_hour: int = 0
+) -> Retention:
+    request = RetentionRequest(older_than=hour * HOUR, keep_last=keep_last, stage_older_than=stage_hour * HOUR, now=NOW)
+    return work_out(snapshots, refs, request)
+
+
+def test_snapshots_past_the_age_go_and_the_head_stays() -> None:
+    answer = expire(line(1, 2, 3), branch("main", 3))
+
+    assert answer.expired == (1, 2)
+    assert answer.kept_by_refs == {3: "main"}
+
+
+def test_a_snapshot_of_exactly_the_age_stays() -> None:
+    assert expire(line(899, 900, 901), branch("main", 3)).expired == (1,)
+
+
+def test_only_snapshots_past_the_age_are_said_to_be_kept_by_refs() -> None:
+    assert expire(line(1, 899, 950), branch("main", 3), tag("t", 2)).kept_by_refs == {2: "t"}
+
+
+def test_keep_last_counts_ancestors_of_each_branch() -> None:
+    snapshots = line(1, 2, 3) + line(4, 5, first=10, parent=1)
+
+    answer = expire(snapshots, branch("main", 3), branch("audit", 11), keep_last=2)
+
+    assert answer.expired == (1,)
+
+
+def test_a_tag_keeps_its_own_snapshot_only() -> None:
+    answer = expire(line(1, 2, 3), branch("main", 3), tag("lake.consumer.a", 2))
+
+    assert answer.expired == (1,)
+    assert answer.kept_by_refs == {2: "lake.consumer.a", 3: "main"}
+
+
+def test_a_branchs_own_number_of_snapshots_goes_before_the_one_asked_for() -> None:
+    assert expire(line(1, 2, 3, 4), branch("main", 4, min_snapshots=3)).expired == (1,)
+
+
+def test_a_branchs_own_age_of_snapshots_goes_before_the_one_asked_for() -> None:
+    refs = (branch("main", 4), branch("patient", 4, max_snapshot_age=NOW - 2 * HOUR))
+
+    assert expire(line(1, 2, 3, 4), *refs).expired == (1,)
+
+
+def test_a_ref_past_its_own_age_goes_and_main_never_does() -> None:
+    refs = (branch("main", 3, max_ref_age=1), tag("old", 1, max_ref_age=HOUR))
+
+    answer = expire(line(1, 2, 3), *refs)
+
+    assert answer.aged_refs == ("old",)
+    assert answer.expired == (1, 2)
+
+
+def test_snapshots_that_no_ref_reaches_go_by_age_alone() -> None:
+    snapshots = [*line(1, 2), SnapshotFact(id=8, parent=1, at=10 * HOUR), SnapshotFact(id=9, parent=1, at=950 * HOUR)]
+
+    assert expire(snapshots, branch("main", 2), keep_last=5).expired == (8,)
+
+
+def test_a_stage_branch_with_an_old_commit_of_its_own_goes() -> None:
+    snapshots = line(1, 999) + line(5, first=10, parent=1)
+
+    answer = expire(snapshots, branch("main", 2), branch("lake_stage_x", 10), stage_hour=500)
+
+    assert answer.stage_branches == ("lake_stage_x",)
+    assert 10 in answer.expired
+
+
+def test_a_stage_branch_with_a_young_commit_stays_although_its_base_is_old() -> None:
+    snapshots = line(1, 2) + line(600, first=10, parent=1)
+
+    assert expire(snapshots, branch("main", 2), branch("lake_stage_x", 10), stage_hour=500).stage_branches == ()
+
+
+def test_a_stage_branch_just_made_on_a_quiet_table_stays_although_its_head_is_old() -> None:
+    assert expire(line(1, 2), branch("main", 2), branch("lake_stage_x", 2), stage_hour=500).stage_branches == ()
+
+
+def test_a_stage_branch_without_commits_is_dated_by_what_main_did_next() -> None:
+    snapshots = line(1, 2, 600)
+
+    answer = expire(snapshots, branch("main", 3), branch("lake_stage_a", 1), branch("lake_stage_b", 2), stage_hour=500)
+
+    assert answer.stage_branches == ("lake_stage_a",)
+
+
+def test_only_branches_with_the_prefix_are_swept() -> None:
+    snapshots = line(1, 999) + line(5, first=10, parent=1)
+    refs = (branch("main", 2), branch("stage_x", 10), tag("lake_stage_tag", 10))
+
+    assert expire(snapshots, *refs, stage_hour=500).stage_branches == ()
+
+
+TREES = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=1, max_size=15).map(
+    lambda rows: [
+        SnapshotFact(id=i + 1, parent=(parent % i) + 1 if i else None, at=hour * HOUR)
+        for i, (hour, parent) in enumerate(rows)
+    ]
+)
+
+
+@given(TREES, st.data(), st.integers(0, 1000), st.integers(1, 4))
+def test_no_ref_loses_its_snapshot_and_nothing_young_goes(
+    snapshots: list[SnapshotFact], data: st.DataObject, hour: int, keep_last: int
+) -> None:
+    ids = st.sampled_from([s.id for s in snapshots])
+    refs = [branch("main", data.draw(ids)), branch("audit", data.draw(ids)), tag("t", data.draw(ids))]
+
+    answer = expire(snapshots, *refs, hour=hour, keep_last=keep_last)
+
+    gone = set(answer.expired)
+    assert not gone & {ref.snapshot for ref in refs}
+    assert not gone & set(answer.kept_by_refs)
+    by_id = {s.id: s for s in snapshots}
+    for ref in refs[:2]:
+        lineage, current = [], by_id.get(ref.snapshot)
+        while current is not None:
+            lineage.append(current.id)
+            current = by_id.get(current.parent) if current.parent is not None else None
+        assert not gone & set(lineage[:keep_last])
+    in_order = all(s.parent is None or by_id[s.parent].at <= s.at for s in snapshots)
+    if in_order:
+        assert all(by_id[i].at < hour * HOUR for i in gone)
