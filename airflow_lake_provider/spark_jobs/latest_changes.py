@@ -1,0 +1,139 @@
+"""Reducing rows to the last change of each key, and refusing what has no last change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE
+
+# What the reduction adds to each last row, for the one job that checks and counts.
+_ROWS = "_lake_rows"
+_BAD_ROWS = "_lake_bad_rows"
+_AMBIGUOUS = "_lake_ambiguous"
+_RANK = "_lake_rank"
+_CONTENT = "_lake_content"
+COUNTERS = (_ROWS, _BAD_ROWS, _AMBIGUOUS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeCounts:
+    """What one pass over reduced rows found.
+
+    :param null_keys: rows with NULL in a key column.
+    :param ambiguous: keys of which nothing tells the last row.
+    :param unparsable: records that could not be read.
+    """
+
+    rows: int
+    keys: int
+    deletes: int
+    null_keys: int
+    ambiguous: int
+    unparsable: int
+
+
+def resolve_columns(rows: DataFrame, names: Sequence[str], role: str) -> list[str]:
+    """Return the columns as the batch spells them; Spark compares names without case.
+
+    :param role: ``keys`` or ``order_by``, for the message.
+    :raises BadInputError: the batch lacks one, or has it twice; no Spark job has run.
+    """
+    existing = [name for name in rows.columns if not name.startswith("_lake_")]
+    spelled = {name.lower(): name for name in existing}
+    missing = [name for name in names if name.lower() not in spelled]
+    if missing:
+        raise BadInputError(f"{role} {list(names)} name columns that the batch lacks: {missing}; it has {existing}")
+    return [spelled[name.lower()] for name in names]
+
+
+def latest_change_per_key(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], arrival: bool) -> DataFrame:
+    """Keep the last row of each key: greatest in ``order_by``, then latest in arrival.
+
+    NULL in an ``order_by`` column is older than any value. Rows with NULL keys count as one key, for the check that
+    refuses them. The result carries counters, see :func:`count_changes`, to be dropped with :data:`COUNTERS`.
+
+    :param rows: with ``_lake_arrival`` when ``arrival``.
+    :param arrival: whether the rows have a place in files; without one, equal rows are one, different ones ambiguous.
+    """
+    key = Window.partitionBy(*(quoted(name) for name in keys))
+    order = [quoted(name).desc_nulls_last() for name in order_by]
+    bad = sf.col(UNPARSABLE).isNotNull() if UNPARSABLE in rows.columns else sf.lit(False)
+    counted = rows.withColumns({_ROWS: sf.count(sf.lit(1)).over(key), _BAD_ROWS: sf.count_if(bad).over(key)})
+    if arrival:
+        counted = counted.withColumn(_AMBIGUOUS, sf.lit(False))
+        newest = [*order, sf.col(ARRIVAL).desc()]
+    else:
+        rank = sf.rank().over(key.orderBy(*order)) if order else sf.lit(1)
+        counted = counted.withColumns({_RANK: rank, _CONTENT: _content(rows)})
+        top = sf.when(sf.col(_RANK) == 1, sf.col(_CONTENT))
+        counted = counted.withColumn(_AMBIGUOUS, sf.min(top).over(key) != sf.max(top).over(key))
+        newest = [*order, sf.col(_CONTENT).asc()]
+    last = counted.withColumn("_lake_number", sf.row_number().over(key.orderBy(*newest))).filter("_lake_number = 1")
+    return last.drop("_lake_number", _RANK, _CONTENT)
+
+
+def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
+    """Count and check in one job; where ``latest`` is cached, this job fills the cache.
+
+    :param latest: of :func:`latest_change_per_key`, with ``_lake_deleted``.
+    """
+    null_key = sf.lit(False)
+    for name in keys:
+        null_key = null_key | quoted(name).isNull()
+    found = latest.agg(
+        sf.coalesce(sf.sum(_ROWS), sf.lit(0)).alias("rows"),
+        sf.count(sf.lit(1)).alias("keys"),
+        sf.count_if(sf.col(DELETED)).alias("deletes"),
+        sf.coalesce(sf.sum(sf.when(null_key, sf.col(_ROWS))), sf.lit(0)).alias("null_keys"),
+        sf.count_if(sf.col(_AMBIGUOUS) & ~null_key).alias("ambiguous"),
+        sf.coalesce(sf.sum(_BAD_ROWS), sf.lit(0)).alias("unparsable"),
+    ).collect()[0]
+    return ChangeCounts(**found.asDict())
+
+
+def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequence[str]) -> None:
+    """Refuse NULL keys, and keys whose last change cannot be told.
+
+    :raises BadInputError: naming the columns and how many.
+    """
+    if counts.null_keys:
+        raise BadInputError(
+            f"{counts.null_keys} of {counts.rows} rows have NULL in the key columns {list(keys)}; such rows have no "
+            "identity in the table: fill the keys, or leave these rows out of the batch"
+        )
+    if counts.ambiguous and order_by:
+        raise BadInputError(
+            f"{counts.ambiguous} keys of {list(keys)} have different rows with the same greatest {list(order_by)}; "
+            "add a column to order_by that tells them apart"
+        )
+    if counts.ambiguous:
+        raise BadInputError(
+            f"{counts.ambiguous} keys of {list(keys)} occur more than once with different content, and a table or "
+            "query has no order of its own; give order_by"
+        )
+
+
+def quoted(name: str) -> Column:
+    """Return the top-level column of this name, dots and backticks included."""
+    escaped = name.replace("`", "``")
+    return sf.col(f"`{escaped}`")
+
+
+def _content(rows: DataFrame) -> Column:
+    columns = [(field.name, field.dataType) for field in rows.schema.fields if not field.name.startswith("_lake_")]
+    # Maps and variants cannot be hashed; as JSON text they can.
+    return sf.xxhash64(*(quoted(n) if _hashable(t) else sf.to_json(sf.struct(quoted(n))) for n, t in columns))
+
+
+def _hashable(data_type: DataType) -> bool:
+    if isinstance(data_type, StructType):
+        return all(_hashable(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _hashable(data_type.elementType)
+    return not isinstance(data_type, (MapType, VariantType))

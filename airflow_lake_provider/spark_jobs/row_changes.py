@@ -1,0 +1,96 @@
+"""A batch of plain rows, read and reduced to the last change per key."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.job_spec import UpsertSpec
+from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE, ChangeBatch, released_on_failure
+from airflow_lake_provider.spark_jobs.latest_changes import (
+    COUNTERS,
+    ChangeCounts,
+    count_changes,
+    latest_change_per_key,
+    refuse_unordered,
+    resolve_columns,
+)
+from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+
+
+def read_row_changes(
+    spark: SparkSession,
+    spec: UpsertSpec,
+    files: tuple[InputFile, ...],
+    table_schema: StructType | None,
+    table_snapshot: str | None = None,
+) -> ChangeBatch:
+    """Read the batch of ``spec`` and keep the last change of each key; one job checks, counts and fills the cache.
+
+    Only the last row of a key decides by ``delete_when`` whether the key is deleted. ``exclude_columns`` that the
+    batch lacks are no error: the column may be one that only some batches have.
+
+    :param files: the files to read, see ``list_input_files``; empty for a table.
+    :param table_schema: of the target; None when it does not exist yet.
+    :param table_snapshot: of a source table, to read it as it was listed; None for its head.
+    :raises BadInputError: missing columns, records that cannot be read, NULL keys, keys without a last change.
+    """
+    with released_on_failure() as cached:
+        batch = read_batch(spark, spec.source, files, table_schema, table_snapshot)
+        if batch.may_be_unparsable:
+            cached.append(batch.rows)
+        _refuse_reserved(batch.rows)
+        keys = resolve_columns(batch.rows, spec.keys, "keys")
+        order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
+        latest = latest_change_per_key(batch.rows, keys, order_by, batch.has_arrival)
+        latest = _with_deleted(latest, spec.delete_when).persist()
+        cached.append(latest)
+        counts = _count(latest, keys, spec)
+        batch.refuse_unparsable(counts.unparsable)
+        refuse_unordered(counts, keys, order_by)
+    return ChangeBatch(
+        changes=latest.drop(*COUNTERS, ARRIVAL, UNPARSABLE, *_excluded(latest, spec)),
+        rows=counts.rows,
+        keys=counts.keys,
+        upserts=counts.keys - counts.deletes,
+        deletes=counts.deletes,
+        cached=tuple(cached),
+    )
+
+
+def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:
+    excluded = {name.lower() for name in spec.exclude_columns}
+    return [name for name in latest.columns if name.lower() in excluded]
+
+
+def _refuse_reserved(rows: DataFrame) -> None:
+    reserved = [n for n in rows.columns if n.lower().startswith("_lake_") and n not in (ARRIVAL, UNPARSABLE)]
+    if reserved:
+        raise BadInputError(f"columns {reserved} of the batch begin with _lake_, which this package keeps for itself")
+
+
+def _with_deleted(latest: DataFrame, delete_when: str | None) -> DataFrame:
+    if delete_when is None:
+        return latest.withColumn(DELETED, sf.lit(False))
+    try:
+        return latest.withColumn(DELETED, sf.coalesce(sf.expr(delete_when).cast("boolean"), sf.lit(False)))
+    except AnalysisException as error:
+        columns = [name for name in latest.columns if not name.startswith("_lake_")]
+        raise BadInputError(
+            f"delete_when {delete_when!r} does not fit the columns {columns}: {error.getMessage()}"
+        ) from error
+
+
+def _count(latest: DataFrame, keys: list[str], spec: UpsertSpec) -> ChangeCounts:
+    try:
+        return count_changes(latest, keys)
+    except PySparkException as error:
+        if "CSV header does not conform to the schema" not in str(error):
+            raise
+        raise BadInputError(
+            f"the CSV files of {spec.source.path!r} do not all have the same header: {error}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Reading a batch: which files, which rows, which change events. Nothing here knows a table format."""

@@ -1,0 +1,60 @@
+"""Where in the input a row stands: its file by path order, then its place in the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
+
+_FILE = "_lake_file_path"
+_BLOCK = "_lake_block"
+_ROW = "_lake_row"
+
+
+def literal_paths(files: tuple[InputFile, ...]) -> list[str]:
+    """Return the paths so that Spark's readers take each as it is, though they glob what they are given."""
+    return ["".join(f"\\{char}" if char in GLOB_CHARACTERS else char for char in file.path) for file in files]
+
+
+def with_arrival(spark: SparkSession, rows: DataFrame, files: tuple[InputFile, ...]) -> DataFrame:
+    """Add ``_lake_arrival``, a struct of file index, start of the split and row number, which orders as it is.
+
+    The row number counts within a task, and a task reads its splits in any order, so it orders only within a split.
+
+    :param rows: straight from a file source: nothing may have moved its rows.
+    :param files: the files it reads; their order is the order of arrival.
+    """
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path
+    order = [(path(file.path).toUri().toString(), index) for index, file in enumerate(files)]
+    indexes = sf.broadcast(spark.createDataFrame(order, f"{_FILE} STRING, _lake_file INT"))
+    placed = rows.select(
+        "*",
+        sf.col("_metadata.file_path").alias(_FILE),
+        sf.col("_metadata.file_block_start").alias(_BLOCK),
+        sf.monotonically_increasing_id().alias(_ROW),
+    ).join(indexes, _FILE, "left")
+    arrival = sf.struct(sf.col("_lake_file").alias("file"), sf.col(_BLOCK).alias("block"), sf.col(_ROW).alias("row"))
+    return placed.withColumn(ARRIVAL, arrival).drop(_FILE, _BLOCK, _ROW, "_lake_file")
+
+
+def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...]) -> str:
+    """Say where the first wrong row stands, for a message; two jobs, so only once something is known to be wrong.
+
+    :param rows: all rows of the input with their arrival.
+    :param wrong: condition over ``rows``.
+    """
+    counted = rows.groupBy(sf.col(f"{ARRIVAL}.file").alias("file")).agg(
+        sf.count_if(wrong).alias("wrong"), sf.min(sf.when(wrong, sf.col(ARRIVAL))).alias("first")
+    )
+    worst = counted.filter("wrong > 0").orderBy("file").limit(1).collect()[0]
+    first = worst["first"]
+    place = sf.struct(f"{ARRIVAL}.block", f"{ARRIVAL}.row")
+    not_later = place <= sf.struct(sf.lit(first["block"]).cast("long"), sf.lit(first["row"]).cast("long"))
+    record = rows.filter((sf.col(f"{ARRIVAL}.file") == worst["file"]) & not_later).count()
+    return f"{worst['wrong']} in {files[worst['file']].path}, the first is its record {record}"

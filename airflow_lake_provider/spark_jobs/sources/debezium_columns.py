@@ -1,0 +1,120 @@
+"""The typed columns of change events, and how an event's text becomes their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.job_spec import Source
+from airflow_lake_provider.spark_jobs.sources.debezium_lines import parse_events
+from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey
+from airflow_lake_provider.spark_jobs.sources.debezium_types import ConnectType, common_type, inferred_type
+from airflow_lake_provider.spark_jobs.sources.debezium_values import convert, not_converted
+from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventColumns:
+    """Types of the columns of a batch of events.
+
+    :param types: column -> type, in the order of the result.
+    :param connect_types: by text of the connect schema, each column's connect type.
+    :param schemaless: some events carry no connect schema.
+    """
+
+    types: dict[str, DataType]
+    connect_types: dict[str, dict[str, ConnectType]]
+    schemaless: bool
+
+    def value(self, column: str, text: Column, types: Column) -> Column:
+        """Return the typed value of a column, NULL where the text does not convert.
+
+        :param text: JSON text of the value.
+        :param types: hash of the event's connect schema, see :func:`types_hash`; NULL without one.
+        """
+        # None first: events without a schema have no hash to be told by.
+        texts: dict[ConnectType | None, list[str]] = {None: []} if self.schemaless else {}
+        for schema_text, fields in self.connect_types.items():
+            texts.setdefault(fields.get(column), []).append(schema_text)
+        kinds = list(texts)
+        result = convert(text, self.types[column], kinds[-1])
+        for kind in kinds[:-1]:
+            hashes = [sf.xxhash64(sf.lit(schema_text)) for schema_text in texts[kind]]
+            is_kind = sf.coalesce(types.isin(*hashes), sf.lit(kind is None))
+            result = sf.when(is_kind, convert(text, self.types[column], kind)).otherwise(result)
+        return result
+
+    def lost(self, column: str, text: Column, value: Column) -> Column:
+        """Tell whether a text was there and gave no value."""
+        return not_converted(text, value, self.types[column])
+
+    def key(self, keys: Sequence[str], texts: str) -> Column:
+        """Return the typed struct of the key columns.
+
+        :param texts: column with their texts, in the order of ``keys``; the connect schema's hash is in ``types``.
+        """
+        values = (self.value(name, sf.get(texts, sf.lit(i)), sf.col("types")) for i, name in enumerate(keys))
+        return sf.struct(*(value.alias(f"k{i}") for i, value in enumerate(values)))
+
+
+def types_hash() -> Column:
+    """Return what stands for the text of a connect schema next to a value that was taken from its event."""
+    # The hash of NULL is not NULL.
+    return sf.when(sf.col("types").isNotNull(), sf.xxhash64("types"))
+
+
+def find_columns(
+    spark: SparkSession, source: Source, lines: DataFrame, found: EventSurvey, table_schema: StructType | None
+) -> EventColumns:
+    """Give each column of the events a type: declared, else the table's, else the connect schema's, else inferred.
+
+    Inferring takes a second pass over the text.
+
+    :param lines: of ``debezium_lines.read_lines``.
+    :raises BadInputError: a column whose connect types have nothing in common.
+    """
+    known = declared_types(source.schema, table_schema)
+    rank = {name: place for place, name in enumerate(known)}
+    columns = sorted(found.columns, key=lambda name: rank.get(name.lower(), len(rank)))
+    types = {name: known.get(name.lower()) or _connect_type(found, name) for name in columns}
+    if None in types.values():
+        inferred = _inferred(spark, lines, str(source.envelope_table))
+        types = {name: kind or inferred[name] for name, kind in types.items()}
+    return EventColumns(
+        types={name: kind for name, kind in types.items() if kind is not None},
+        connect_types=found.connect_types,
+        schemaless=found.schemaless > 0 or not found.connect_types,
+    )
+
+
+def spelled_keys(keys: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the keys after seeing that events have them.
+
+    :raises BadInputError: an event column of that exact name does not exist.
+    """
+    missing = [name for name in keys if name not in columns]
+    if missing:
+        raise BadInputError(
+            f"keys {list(keys)} name columns that the events lack: {missing}; they have {list(columns)}"
+        )
+    return list(keys)
+
+
+def _connect_type(found: EventSurvey, column: str) -> DataType | None:
+    kinds = [fields[column] for fields in found.connect_types.values() if column in fields]
+    return common_type(column, kinds) if kinds else None
+
+
+def _inferred(spark: SparkSession, lines: DataFrame, table: str) -> dict[str, DataType]:
+    images = parse_events(lines, table, (), text_images=True).select(sf.coalesce("after", "before"))
+    session: Any = spark
+    # PySpark's json() takes text only as a Python RDD, which would send every line through Python.
+    texts = getattr(images._jdf, "as")(session._jvm.org.apache.spark.sql.Encoders.STRING())
+    schema = DataFrame(session._jsparkSession.read().json(texts), spark).schema
+    return {field.name: inferred_type(field.dataType) for field in schema.fields}

@@ -1,0 +1,143 @@
+"""The last event of each key to a typed row, with what is wrong with it beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColumns
+
+# Kinds of trouble a column can be in; each is an array of column names beside a row.
+_LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowBuilder:
+    """Builds rows out of last events.
+
+    :param columns: types of the result.
+    :param keys: key columns, in the order of the struct ``key``.
+    :param hole_columns: columns with unavailable values; ``s0`` is what the batch knows of the first of them, ``t0``
+        what the table does, and so on.
+    """
+
+    columns: EventColumns
+    keys: Sequence[str]
+    hole_columns: Sequence[str]
+
+    @property
+    def types(self) -> dict[str, DataType]:
+        """Column -> type, in the order of the result."""
+        return self.columns.types
+
+    def checked_rows(self, last: DataFrame) -> DataFrame:
+        """Return ``row``, ``deleted``, ``no_key`` and an array of column names per kind of trouble.
+
+        :param last: one event per key; ``key``, ``op``, ``after``, ``holes``, ``types``, and ``s0``, ``t0``, ...
+        """
+        # In steps, each naming what the next uses more than once: written as one, the expressions multiply.
+        sent = last.withColumns({f"{part}{i}": c for i, n in self._numbered() for part, c in self._sent(n).items()})
+        typed = sent.withColumns({f"value{i}": self._value(i, name) for i, name in self._numbered()})
+        deleted = sf.col("op") == "d"
+        return typed.select(
+            sf.struct(*(self._filled(i, name).alias(name) for i, name in self._numbered())).alias("row"),
+            deleted.alias("deleted"),
+            reduce(or_, (sf.col(f"key.k{i}").isNull() for i in range(len(self.keys)))).alias("no_key"),
+            self._named(lambda i, name: self.columns.lost(name, sf.col(f"text{i}"), sf.col(f"value{i}"))).alias(_LOST),
+            self._named(self._unfilled).alias(_UNFILLED),
+            self._named(lambda _, name: ~deleted & ~sf.map_contains_key("after", name)).alias(_ABSENT),
+        )
+
+    def batch_of(self, checked: DataFrame, events: int) -> ChangeBatch:
+        """Count and check in one job, which fills the cache of ``checked``.
+
+        :param events: change events read.
+        :raises BadInputError: keys or values that do not convert, unavailable values that nothing fills.
+        """
+        counts = checked.agg(
+            sf.count(sf.lit(1)).alias("keys"),
+            sf.count_if("deleted").alias("deletes"),
+            sf.count_if("no_key").alias("no_key"),
+            *(sf.struct(*self._count_each(kind)).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
+        ).collect()[0]
+        lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
+        self._refuse(counts["no_key"], lost, unfilled)
+        return ChangeBatch(
+            changes=checked.select("row.*", sf.col("deleted").alias(DELETED)),
+            rows=events,
+            keys=counts["keys"],
+            upserts=counts["keys"] - counts["deletes"],
+            deletes=counts["deletes"],
+            absent=absent,
+            cached=(checked,),
+        )
+
+    def _numbered(self) -> list[tuple[int, str]]:
+        return list(enumerate(self.types))
+
+    def _sent(self, name: str) -> dict[str, Column]:
+        """Text of the value and hash of its connect schema: of the event, or of the one it takes the value from."""
+        text, types = sf.element_at("after", name), sf.col("types")
+        if name not in self.hole_columns:
+            return {"text": text, "schema": types}
+        hole, known = sf.array_contains("holes", name), sf.col(f"s{self.hole_columns.index(name)}")
+        return {
+            "text": sf.when(hole, known["text"]).otherwise(text),
+            "schema": sf.when(hole, known["types"]).otherwise(types),
+        }
+
+    def _value(self, number: int, name: str) -> Column:
+        return self.columns.value(name, sf.col(f"text{number}"), sf.col(f"schema{number}"))
+
+    def _filled(self, number: int, name: str) -> Column:
+        if name in self.keys:
+            return sf.col(f"key.k{self.keys.index(name)}")
+        value = sf.col(f"value{number}")
+        if name not in self.hole_columns:
+            return value
+        return sf.when(self._is_left(name), sf.col(f"t{self.hole_columns.index(name)}.value")).otherwise(value)
+
+    def _unfilled(self, _: int, name: str) -> Column | None:
+        if name not in self.hole_columns:
+            return None
+        return self._is_left(name) & sf.col(f"t{self.hole_columns.index(name)}").isNull()
+
+    def _is_left(self, name: str) -> Column:
+        """Whether the batch does not know the value, so that only the table can."""
+        return sf.array_contains("holes", name) & sf.col(f"s{self.hole_columns.index(name)}").isNull()
+
+    def _named(self, is_so: Callable[[int, str], Column | None]) -> Column:
+        found = [(name, is_so(i, name)) for i, name in self._numbered()]
+        names = [sf.when(condition, sf.lit(name)) for name, condition in found if condition is not None]
+        return sf.array_compact(sf.array(*names)) if names else sf.array().cast("ARRAY<STRING>")
+
+    def _count_each(self, kind: str) -> list[Column]:
+        return [sf.count_if(sf.array_contains(kind, name)).alias(f"c{i}") for i, name in self._numbered()]
+
+    def _found(self, counts: Sequence[int]) -> dict[str, int]:
+        return {name: count for name, count in zip(self.types, counts, strict=True) if count}
+
+    def _refuse(self, no_key: int, lost: dict[str, int], unfilled: dict[str, int]) -> None:
+        if no_key:
+            kinds = ", ".join(f"{name} {self.types[name].simpleString()}" for name in self.keys)
+            raise BadInputError(f"{no_key} events have a key that is NULL or cannot be read as {kinds}")
+        if lost:
+            told = ", ".join(f"{count} of {name} as {self.types[name].simpleString()}" for name, count in lost.items())
+            raise BadInputError(
+                f"values cannot be converted: {told}. Give the columns in source_schema a type that holds them, or "
+                "widen the table's"
+            )
+        if unfilled:
+            told = ", ".join(f"{count} of {name}" for name, count in unfilled.items())
+            raise BadInputError(
+                f"values are not in the events, and neither earlier in the batch nor in the table: {told}. The batch "
+                "does not follow what was applied before: apply the missing events first, or take a new snapshot"
+            )

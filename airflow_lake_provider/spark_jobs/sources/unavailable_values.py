@@ -1,0 +1,135 @@
+"""Filling values that the server did not send because they had not changed.
+
+An unavailable value takes the newest known one of its row: earlier in the batch, else the table's. A row lives through
+incarnations of keys. One begins with a create or snapshot event, or with what follows a delete; one that a change of
+the key began goes on with the end of the old key's, which may itself have come from another key, and so on. One that
+began before the batch goes on with the table's row. Known is not the same as not NULL, so values travel in structs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
+
+EVENT_ORDER = ("first", "second", ARRIVAL)
+_SEQUENCE = ["first", "second"]
+# Each round halves the longest chain of key changes, so this is more than any batch can hold.
+_MAX_ROUNDS = 40
+
+
+def last_known_values(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
+    """Return what is known at the end of each key that may need it.
+
+    :param events: ``key`` (struct), ``op``, ``first`` and ``second`` (of ``source.sequence``), ``_lake_arrival``,
+        ``after``, ``holes``, ``types``, ``old_key`` (struct, NULL without the header).
+    :param hole_columns: columns with an unavailable value somewhere.
+    :return: ``key``; ``s0``, ``s1``, ... per column of ``hole_columns`` a struct of ``text`` and ``types``, NULL while
+        unknown; ``root``: the key whose row in the table goes on, NULL when there is none.
+    """
+    incarnations = _incarnations(_events_of_needed_keys(events), hole_columns).localCheckpoint()
+    resolved = _inherit(_with_parents(incarnations), len(hole_columns))
+    states = [f"s{i}" for i in range(len(hole_columns))]
+    return resolved.filter("is_last").select(sf.col("id.key").alias("key"), "root", *states)
+
+
+def _events_of_needed_keys(events: DataFrame) -> DataFrame:
+    """All events of keys with unavailable values, and of the keys those came from, redelivered ones once."""
+    with_holes = events.filter(sf.size("holes") > 0)
+    moved = with_holes.filter("op = 'c'").select(*_SEQUENCE)
+    old_keys = events.filter("op = 'd'").join(moved, _SEQUENCE, "left_semi").select("key")
+    needed = with_holes.select("key").union(old_keys).distinct()
+    key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
+    event = sf.struct("first", "second", "op")
+    return (
+        events.join(needed, "key", "left_semi")
+        .withColumn("again", sf.coalesce(sf.lag(event).over(key) == event, sf.lit(False)))
+        .filter(~sf.col("again"))
+    )
+
+
+def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
+    """One row per incarnation: how it began and ended, and what is known at its end from its own events."""
+    key = Window.partitionBy("key")
+    in_order = key.orderBy(*EVENT_ORDER)
+    before = sf.lag("op").over(in_order)
+    begins = sf.col("op").isin("c", "r") | before.isNull() | (before == "d")
+    begun = events.withColumn("begins", begins.cast("int"))
+    numbered = begun.withColumn("number", sf.sum("begins").over(in_order))
+    order = sf.struct(*EVENT_ORDER)
+    states = [_last_known(name, order).alias(f"s{i}") for i, name in enumerate(hole_columns)]
+    found = (
+        numbered.withColumn("numbers", sf.max("number").over(key))
+        .groupBy("key", "number", "numbers")
+        .agg(
+            sf.min_by(sf.struct("op", *_SEQUENCE, "old_key"), order).alias("start"),
+            sf.max_by(sf.struct("op", *_SEQUENCE), order).alias("end"),
+            *states,
+        )
+    )
+    older_than_batch = (sf.col("number") == 1) & ~sf.col("start.op").isin("c", "r")
+    return found.select(
+        sf.struct("key", "number").alias("id"),
+        (sf.col("number") == sf.col("numbers")).alias("is_last"),
+        sf.when(older_than_batch, sf.col("key")).alias("root"),
+        "start",
+        "end",
+        *(f"s{i}" for i in range(len(hole_columns))),
+    )
+
+
+def _last_known(column: str, order: Column) -> Column:
+    present = (sf.col("op") != "d") & sf.map_contains_key("after", column)
+    known = present & ~sf.array_contains("holes", column)
+    value = sf.struct(sf.element_at("after", column).alias("text"), "types")
+    return sf.max_by(value, sf.when(known, order))
+
+
+def _with_parents(incarnations: DataFrame) -> DataFrame:
+    """Add ``parent``: the incarnation that one begun by a key change goes on with.
+
+    Both sides of a key change are one WAL record, so the delete of the old key has the create's sequence.
+    """
+    ended = incarnations.filter("end.op = 'd'").select(
+        sf.col("end.first"), sf.col("end.second"), sf.col("id").alias("parent")
+    )
+    born = incarnations.filter("start.op = 'c'").select(
+        sf.col("start.first"), sf.col("start.second"), sf.col("start.old_key"), "id"
+    )
+    same_key = sf.col("old_key").isNull() | (sf.col("old_key") == sf.col("parent.key"))
+    pairs = born.join(ended, _SEQUENCE).filter(same_key).groupBy("id").agg(sf.collect_list("parent").alias("parents"))
+    # Several deletes with one sequence tell nothing; the value then stays unknown and is refused.
+    parent = sf.when(sf.size("parents") == 1, sf.col("parents")[0]).alias("parent")
+    return incarnations.join(pairs.select("id", parent), "id", "left").drop("start", "end")
+
+
+def _inherit(incarnations: DataFrame, columns: int) -> DataFrame:
+    """Take over what the parents know, in rounds that each double how far back a row has looked."""
+    # A round's plan holds the round before twice, so each is cut off: twenty rounds would be a million copies.
+    current = incarnations.localCheckpoint()
+    for _ in range(_MAX_ROUNDS):
+        if current.filter(sf.col("parent").isNotNull()).isEmpty():
+            return current
+        current = _look_back(current, columns).localCheckpoint()
+    raise BadInputError("the key changes of the batch form a ring: a key comes from itself without any event between")
+
+
+def _look_back(current: DataFrame, columns: int) -> DataFrame:
+    states = [f"s{i}" for i in range(columns)]
+    parents = current.select(
+        sf.col("id").alias("parent"),
+        sf.col("parent").alias("parent_parent"),
+        sf.col("root").alias("parent_root"),
+        *(sf.col(state).alias(f"parent_{state}") for state in states),
+    )
+    return current.join(parents, "parent", "left").select(
+        "id",
+        "is_last",
+        sf.coalesce("root", "parent_root").alias("root"),
+        sf.col("parent_parent").alias("parent"),
+        *(sf.coalesce(state, f"parent_{state}").alias(state) for state in states),
+    )
