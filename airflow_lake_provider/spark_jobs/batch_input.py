@@ -1,0 +1,70 @@
+"""What a batch consists of before it is read: a listing of files, or a snapshot of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.job_spec import UpsertSpec
+from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.source_position import InputFile, SourcePosition, source_id
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchInput:
+    """The whole source as it is now.
+
+    :param source_id: see ``contracts.source_position``.
+    :param files: every file of the source, sorted by path; empty for a table.
+    :param snapshot: head of a source table, as text.
+    """
+
+    source_id: str
+    files: tuple[InputFile, ...] = ()
+    snapshot: str | None = None
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """One text per input, for the run key."""
+        return tuple(file.identity for file in self.files) or ((self.snapshot,) if self.snapshot else ())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read at all."""
+        return not self.identities
+
+    def beyond(self, position: SourcePosition) -> BatchInput:
+        """Return what a position has not consumed."""
+        if self.snapshot is not None:
+            return replace(self, snapshot=None if position.snapshot == self.snapshot else self.snapshot)
+        return replace(self, files=position.unconsumed(self.files))
+
+    def position_after(self, position: SourcePosition) -> SourcePosition:
+        """Return the position once all of this input is consumed."""
+        if self.snapshot is not None:
+            return position.next_snapshot(self.snapshot)
+        return position.next_files(self.files)
+
+
+def list_input(spark: SparkSession, spec: UpsertSpec) -> BatchInput:
+    """Look at the source.
+
+    :raises BadInputError: a path without a pattern that does not exist.
+    :raises MissingTableError: the source table does not exist.
+    """
+    if spec.source.table is not None:
+        table = keyed_table(spark, spec, TableName.parse(spec.source.table))
+        if not table.exists():
+            raise MissingTableError(f"{spec.source.table}: the source table does not exist")
+        return BatchInput(source_id=_source_id(spec), snapshot=table.state().snapshot)
+    return BatchInput(source_id=_source_id(spec), files=list_input_files(spark, spec.source.path or ""))
+
+
+def _source_id(spec: UpsertSpec) -> str:
+    # What selects and shapes the rows is part of the source: another query over the same files is another source.
+    return source_id(to_json(spec.source))

@@ -1,0 +1,162 @@
+"""Upsert: the last change of every key of a batch, in one atomic commit, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
+from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
+from airflow_lake_provider.contracts.job_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, KeyedTable, TableMemory
+from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
+from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
+
+
+def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> UpsertReport:
+    """Apply a batch, or say why there is nothing to apply.
+
+    :raises CommitConflictError: other writers won every attempt.
+    :raises BadInputError: the batch cannot be applied as it is.
+    """
+    target = keyed_table(spark, spec)
+    return retry_conflicts(
+        lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
+    )
+
+
+def _attempt(
+    spark: SparkSession, spec: UpsertSpec, target: KeyedTable, attempt: int, progress: Progress
+) -> UpsertReport:
+    with progress.phase("plan") as facts:
+        listed = list_input(spark, spec)
+        memory = target.memory(listed.source_id, spec.branch)
+        run_key = spec.run.run_key(spec.digest_text(), listed.identities)
+        facts["files"] = len(listed.files)
+    done = _recognised(spec, memory, listed, run_key)
+    if done is not None:
+        return _unchanged(spec, target, run_key, progress, *done)
+    wanted = listed if spec.on_repeat is OnRepeat.APPLY else listed.beyond(memory.position)
+    if wanted.is_empty:
+        return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the source has no input")
+    with progress.phase("read") as facts:
+        batch = _read(spark, spec, wanted, target, memory)
+        facts.update(rows=batch.rows, keys=batch.keys)
+    try:
+        if batch.keys == 0:
+            return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the batch has no rows")
+        before = target.state(spec.branch) if target.exists() else None
+        changes = _fit_schema(spec, target, batch)
+        applied = target.apply(_commit(spec, batch, memory, listed, run_key), progress)
+    finally:
+        batch.release()
+    return UpsertReport(
+        table=spec.table,
+        outcome=Outcome.APPLIED,
+        reason=_reason(memory, listed, wanted),
+        run_key=run_key,
+        before=before,
+        after=target.state(spec.branch),
+        committed=(applied.snapshot,),
+        seconds=dict(progress.seconds),
+        batch_files=len(wanted.files),
+        batch_rows=batch.rows,
+        batch_keys=batch.keys,
+        schema_changes=changes,
+        source_position=listed.position_after(memory.position).to_summary(listed.source_id),
+        attempts=attempt,
+        **_counts(applied),
+    )
+
+
+def _recognised(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, run_key: str) -> tuple[Outcome, str] | None:
+    """Return why this batch needs no commit, or None."""
+    if spec.on_repeat is OnRepeat.APPLY:
+        return None
+    known = None
+    if run_key in memory.run_keys:
+        known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input"
+    else:
+        memory.run_keys.refuse_forgotten(spec.run, spec.table)
+        memory.position.refuse_rolled_back(memory.newest_summary, listed.source_id, spec.table)
+        if not listed.is_empty and listed.beyond(memory.position).is_empty:
+            known = Outcome.NOTHING_NEW, "recognised by position: an earlier run has applied this input"
+    if known is not None and spec.on_repeat is OnRepeat.FAIL:
+        raise BadInputError(f"{spec.table}: {known[1]}, and on_repeat='fail' was asked for")
+    return known
+
+
+def _read(
+    spark: SparkSession, spec: UpsertSpec, wanted: BatchInput, target: KeyedTable, memory: TableMemory
+) -> ChangeBatch:
+    if spec.source.envelope:
+        rows = target.rows(memory.base)
+        return read_debezium_changes(spark, spec.source, wanted.files, spec.keys, target.schema(), rows)
+    return read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
+
+
+def _fit_schema(spec: UpsertSpec, target: KeyedTable, batch: ChangeBatch) -> tuple[str, ...]:
+    columns = StructType([StructField(f.name, f.dataType, True) for f in batch.changes.schema if f.name != DELETED])
+    if target.exists():
+        return target.fit_schema(columns, spec.schema_evolution, spec.missing_columns)
+    if spec.create is None:
+        raise MissingTableError(f"{spec.table}: the table does not exist and create=None was asked for")
+    target.create(columns, spec.keys, spec.create)
+    return ("created the table",)
+
+
+def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: BatchInput, run_key: str) -> KeyedCommit:
+    return KeyedCommit(
+        action=spec.action,
+        rows=batch.changes,
+        keys=spec.keys,
+        run_key=run_key,
+        base=memory.base,
+        source_id=listed.source_id,
+        position=listed.position_after(memory.position),
+        branch=spec.branch,
+        missing_columns=spec.missing_columns,
+    )
+
+
+def _unchanged(
+    spec: UpsertSpec, target: KeyedTable, run_key: str, progress: Progress, outcome: Outcome, reason: str
+) -> UpsertReport:
+    state = target.state(spec.branch) if target.exists() else None
+    return UpsertReport(
+        table=spec.table,
+        outcome=outcome,
+        reason=reason,
+        run_key=run_key,
+        before=state,
+        after=state,
+        seconds=dict(progress.seconds),
+    )
+
+
+def _reason(memory: TableMemory, listed: BatchInput, wanted: BatchInput) -> str:
+    if wanted.snapshot is not None:
+        return f"applied snapshot {wanted.snapshot} of the source table"
+    corrected = len(memory.position.corrected(listed.files))
+    known = len(listed.files) - len(wanted.files)
+    return (
+        f"applied {len(wanted.files)} of {len(listed.files)} files: {len(wanted.files) - corrected} new, "
+        f"{corrected} corrected since they were applied, {known} known by position"
+    )
+
+
+def _counts(applied: AppliedCommit) -> dict[str, Any]:
+    return {
+        "rows_inserted": applied.rows_inserted,
+        "rows_updated": applied.rows_updated,
+        "rows_deleted": applied.rows_deleted,
+        "strategy": applied.strategy,
+        "strategy_reason": applied.strategy_reason,
+    }
