@@ -1,0 +1,186 @@
+"""Show the package at work: change events into lake tables, a downstream table, maintenance, and the numbers.
+
+Everything runs through the DAGs in dags/ with ``airflow dags test``, on SQLite and a local Spark, below LAKE_HOME.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from rich.console import Console
+from rich.table import Table
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+
+from tests.shop_oracle import SHOP, keys_of, oracle  # noqa: E402  # found by the line above
+
+HOME = Path(os.environ["LAKE_HOME"]).resolve()
+INBOX = HOME / "inbox" / "shop"
+TABLES = ("shop.products", "shop.orders", "shop.order_items", "mart.order_revenue")
+console = Console(highlight=False)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a table's metadata says; rows are counted by reading them."""
+
+    files: int = 0
+    delete_files: int = 0
+    snapshots: int = 0
+    rows: int = 0
+
+
+def main() -> int:
+    """Run the demo; the exit code says whether every table equals the oracle."""
+    started = time.monotonic()
+    environment = demo_environment()
+    run(environment, "airflow", "db", "migrate")
+    for part in arriving_parts():
+        console.rule(f"[bold]{part}")
+        run(environment, "airflow", "dags", "test", "ingest_orders")
+        run(environment, "airflow", "dags", "test", "on_new_orders_snapshot")
+    before = {name: counts(name) for name in TABLES}
+    console.rule("[bold]nightly maintenance")
+    conf = json.dumps({"keep_for": "PT1S", "level": "major"})
+    run(environment, "airflow", "dags", "test", "nightly_maintenance", "--conf", conf)
+    after = {name: counts(name) for name in TABLES}
+    console.print(before_after(before, after))
+    wrong = [name for name in TABLES if not equals_oracle(name)]
+    console.print(f"[red]differs from the oracle: {wrong}" if wrong else "[green]every table equals the oracle")
+    console.print(f"{time.monotonic() - started:.0f} s; all of it is below {HOME}")
+    return 1 if wrong else 0
+
+
+def demo_environment() -> dict[str, str]:
+    """Return the environment of the Airflow commands: two connections, one variable, nothing that listens."""
+    lake = {"type": "sql", "uri": f"sqlite:///{HOME}/catalog.db", "warehouse": f"file://{HOME}/warehouse"}
+    (HOME / "warehouse").mkdir(parents=True, exist_ok=True)
+    INBOX.mkdir(parents=True, exist_ok=True)
+    return {
+        **os.environ,
+        "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
+        "AIRFLOW__LAKE__JOB_DIRECTORY": str(HOME / "jobs"),
+        "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "iceberg", "extra": lake}),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "AIRFLOW_VAR_SHOP_INBOX": str(INBOX),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def arriving_parts() -> Iterator[str]:
+    """Put the parts into the inbox one after another; once all are there, look at them as they are."""
+    parts = sorted(SHOP.glob("part-*.jsonl.gz"))
+    missing = [part for part in parts if not (INBOX / part.name).exists()]
+    for part in missing:
+        shutil.copy(part, INBOX)
+        yield f"{part.name} arrives"
+    if not missing:
+        yield "nothing new in the inbox"
+
+
+def run(environment: Mapping[str, str], *command: str) -> None:
+    """Run an Airflow command and show the lines of this package.
+
+    :raises SystemExit: when it fails, with the end of its output.
+    """
+    console.print(f"[dim]$ {' '.join(command)}")
+    log = HOME / "demo.log"
+    with (
+        subprocess.Popen(
+            command, env=dict(environment), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as process,
+        log.open("a", encoding="utf-8") as kept,
+    ):
+        lines = []
+        for line in process.stdout or ():
+            kept.write(line)
+            lines.append(line)
+            if said := worth_showing(line):
+                console.print(f"  {said}", markup=False)
+    if process.returncode or any("state=failed" in line for line in lines):
+        console.print("".join(lines[-60:]), markup=False)
+        sys.exit(f"{' '.join(command)} failed; the whole output is in {log}")
+
+
+def worth_showing(line: str) -> str | None:
+    """Return the message of a line of ours without its frame; None for another's."""
+    if "[lake]" in line and not line.rstrip().endswith("..."):
+        text = line[line.index("[lake]") :]
+        return None if " ... " in text else text.split(" [airflow.task", 1)[0].rstrip()
+    outcomes = (": applied: ", ": already-applied: ", ": nothing-new: ", ": done: ", ": nothing-due: ", ": news ")
+    if any(outcome in line for outcome in outcomes) and "] " in line:
+        return line.split("] ", 1)[1].split(" [airflow.task", 1)[0].rstrip()
+    return None
+
+
+def load(name: str) -> Any:
+    """Return the PyIceberg table; None when it does not exist."""
+    catalog = load_catalog("lake_default", type="sql", uri=f"sqlite:///{HOME}/catalog.db")
+    try:
+        return catalog.load_table(name)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+
+
+def counts(name: str) -> Counts:
+    """Read a table's numbers without Spark."""
+    table = load(name)
+    if table is None or table.current_snapshot() is None:
+        return Counts()
+    summary = table.current_snapshot().summary
+    return Counts(
+        files=int(summary["total-data-files"] or 0),
+        delete_files=int(summary["total-delete-files"] or 0),
+        snapshots=len(table.metadata.snapshots),
+        rows=table.scan().to_arrow().num_rows,
+    )
+
+
+def before_after(before: Mapping[str, Counts], after: Mapping[str, Counts]) -> Table:
+    """Return the table that ends the demo."""
+    sheet = Table(title="before and after the nightly maintenance")
+    for heading in ("table", "files", "delete files", "snapshots", "rows"):
+        sheet.add_column(heading, justify="left" if heading == "table" else "right")
+    for name in before:
+        pairs = zip(vars(before[name]).values(), vars(after[name]).values(), strict=True)
+        sheet.add_row(name, *(f"{old:,} → {new:,}" for old, new in pairs))
+    return sheet
+
+
+def equals_oracle(name: str) -> bool:
+    """Compare a table with what the source database itself held at that moment."""
+    namespace, _, table = name.partition(".")
+    if namespace != "shop":
+        return revenues(load(name)) == {key: revenue_of(row) for key, row in oracle("orders").items()}
+    rows = load(name).scan().to_arrow().to_pylist()
+    keyed = {tuple(row[key] for key in keys_of(table)): row for row in rows}
+    return len(keyed) == len(rows) and keyed == oracle(table)
+
+
+def revenues(table: Any) -> dict[tuple[Any, ...], Decimal]:
+    """Return the revenue by order that the downstream DAG computed."""
+    return {(row["order_id"],): row["revenue"] for row in table.scan().to_arrow().to_pylist()}
+
+
+def revenue_of(order: Mapping[str, Any]) -> Decimal:
+    """Return what an order is worth, by the rule of dags/on_new_orders_snapshot.py."""
+    return Decimal("0.00") if order["status"] == "cancelled" else order["total"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
