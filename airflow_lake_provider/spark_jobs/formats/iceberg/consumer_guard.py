@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 8
+LONGEST_PAUSE = 2.0  # seconds
 
 
 def tag_of(consumer: str) -> str:
@@ -81,7 +82,7 @@ def _commit(
             if not is_conflict(error) and not is_unknown(error):
                 raise
             logger.info("%s: attempt %d to move %s lost to another commit", table.name, attempt, sorted(tags))
-            time.sleep(random.uniform(0, min(2.0, 0.05 * 2**attempt)))
+            time.sleep(random.uniform(0, min(LONGEST_PAUSE, 0.05 * 2**attempt)))
         else:
             return
     raise CommitConflictError(

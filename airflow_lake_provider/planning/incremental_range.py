@@ -1,0 +1,66 @@
+"""Which range of a source a consumer has to read next, and whether that needs Spark at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.snapshot_news import NoNews, Quiet, Since, decide
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.snapshots.table_head import read_head
+
+_REASONS = {
+    Quiet.NO_SNAPSHOTS: "the source has no snapshot yet",
+    Quiet.NOTHING_COMMITTED: "the consumer stands at the head of the source",
+    Quiet.ONLY_MAINTENANCE: "only commits that change no rows were made since the consumer's position",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncrementalRange:
+    """What a consumer has not read yet.
+
+    :param from_snapshot: snapshot id as text that the target has consumed; None for nothing yet.
+    :param to_snapshot: head of the source's main as text; None for a source without snapshots.
+    :param nothing_new: no Spark is needed.
+    :param reason: one sentence that says why, or why not.
+    """
+
+    from_snapshot: str | None
+    to_snapshot: str | None
+    nothing_new: bool
+    reason: str
+
+
+def position_id(source_table: Table, consumer: str) -> str:
+    """Return the source id under which the target keeps this consumer's position.
+
+    :param consumer: name of the cursor.
+    """
+    return f"{source_table.metadata.table_uuid}.{consumer}"
+
+
+def nothing_new(source_table: Table, target_table: Table | None, consumer: str) -> IncrementalRange:
+    """Compare the consumer's position with the head of the source; reads loaded metadata only.
+
+    The position is the target's property, never the tag on the source. A target without a position has a first load
+    before it, so it is new whatever the source's commits did. What cannot be known, because the history between was
+    expired, counts as new: the driver compares the contents.
+
+    :param source_table: just loaded, or refreshed.
+    :param target_table: likewise; None when it does not exist yet.
+    :param consumer: name of the cursor.
+    """
+    head = read_head(source_table)
+    properties = target_table.properties if target_table is not None else {}
+    start = SourcePosition.read(properties, position_id(source_table, consumer)).snapshot
+    decision = decide(head, Since(snapshot_id=int(start) if start is not None else None))
+    to_snapshot = None if head.head is None else str(head.head)
+    if isinstance(decision, NoNews) and (start is not None or head.head is None):
+        reason, quiet = _REASONS[decision.reason], True
+    elif start is None:
+        reason, quiet = "the target has not consumed this source yet", False
+    else:
+        reason, quiet = f"rows changed, or may have, between snapshots {start} and {to_snapshot}", False
+    return IncrementalRange(from_snapshot=start, to_snapshot=to_snapshot, nothing_new=quiet, reason=reason)

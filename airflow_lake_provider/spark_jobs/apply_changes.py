@@ -1,0 +1,232 @@
+"""Incremental run: what changed in a source table, transformed, into a target table, exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
+from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.job_spec import IncrementalSpec, MissingColumns
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
+from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, SourceTable, TableMemory
+from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.transform_changes import CHANGE_TYPE, apply_transform, transform_digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """What is read of the source.
+
+    :param start: exclusive, as text; None to read everything and rebuild the target.
+    :param why: a sentence.
+    """
+
+    start: str | None
+    why: str
+
+
+def apply_changes(spark: SparkSession, spec: IncrementalSpec, progress: Progress) -> IncrementalReport:
+    """Bring the target from its own position to ``spec.to_snapshot``.
+
+    :raises RangeUnavailableError: the start of the range is gone and ``on_gap`` is ``fail``.
+    :raises BadInputError: the transform is not the one that filled the target, or its rows cannot be applied.
+    """
+    target = keyed_table(spark, spec)
+    source = source_table(spark, spec, TableName.parse(spec.source))
+    if not source.exists():
+        raise MissingTableError(f"{spec.source}: the source table does not exist")
+    report = retry_conflicts(
+        lambda attempt: _attempt(spark, spec, target, source, attempt, progress), spec.max_attempts, progress
+    )
+    if spec.protect_source:
+        _guard(spec, target, source, progress)
+    return report
+
+
+def _guard(spec: IncrementalSpec, target: KeyedTable, source: SourceTable, progress: Progress) -> None:
+    """Move the consumer's tag to the position; never back, which a late repeat of an old run would do."""
+    position = target.memory(_source_id(spec, source)).position
+    if position.snapshot == spec.to_snapshot:
+        with progress.phase("guard"):
+            source.advance(spec.consumer, spec.to_snapshot, owner=spec.run.label, target=spec.table, mode="net")
+
+
+def _source_id(spec: IncrementalSpec, source: SourceTable) -> str:
+    return f"{source.identity()}.{spec.consumer}"
+
+
+def _attempt(
+    spark: SparkSession,
+    spec: IncrementalSpec,
+    target: KeyedTable,
+    source: SourceTable,
+    attempt: int,
+    progress: Progress,
+) -> IncrementalReport:
+    source_id = _source_id(spec, source)
+    memory = target.memory(source_id)
+    run_key = spec.run.run_key(spec.digest_text(), ())
+    done = _recognised(spec, memory, source, run_key)
+    if done is not None:
+        return _unchanged(spec, target, run_key, memory, *done)
+    memory.position.refuse_rolled_back(memory.newest_summary, source_id, spec.table)
+    if spec.protect_source:
+        source.pin(spec.consumer, spec.to_snapshot)
+    reading, changes = _read(spec, target, source, memory)
+    before = target.state() if target.exists() else None
+    rows = apply_transform(spark, spec, changes.persist(), source.rows(spec.to_snapshot))
+    try:
+        with progress.phase("read") as facts:
+            read = _counts(changes)
+            facts.update({"from": reading.start or "the beginning", "to": spec.to_snapshot, **read})
+        commit = _commit(spec, target, memory, source_id, run_key, rows, full=reading.start is None)
+        applied = target.apply(commit, progress)
+    finally:
+        rows.unpersist()
+        changes.unpersist()
+    return IncrementalReport(
+        table=spec.table,
+        outcome=Outcome.APPLIED,
+        reason=f"applied the changes up to snapshot {spec.to_snapshot} of {spec.source}: {reading.why}",
+        run_key=run_key,
+        before=before,
+        after=target.state(),
+        committed=(applied.snapshot,),
+        seconds=dict(progress.seconds),
+        source=spec.source,
+        from_snapshot=reading.start,
+        to_snapshot=spec.to_snapshot,
+        upserts_read=read["upserts"],
+        deletes_read=read["deletes"],
+        rows_inserted=applied.rows_inserted,
+        rows_updated=applied.rows_updated,
+        rows_deleted=applied.rows_deleted,
+        attempts=attempt,
+    )
+
+
+def _commit(
+    spec: IncrementalSpec,
+    target: KeyedTable,
+    memory: TableMemory,
+    source_id: str,
+    run_key: str,
+    rows: DataFrame,
+    *,
+    full: bool,
+) -> KeyedCommit:
+    _fit_schema(spec, target, rows)
+    return KeyedCommit(
+        action=spec.action,
+        rows=_with_vanished_keys(rows, target.rows(memory.base), spec.keys) if full else rows,
+        keys=spec.keys,
+        run_key=run_key,
+        base=memory.base,
+        source_id=source_id,
+        position=memory.position.next_snapshot(spec.to_snapshot),
+        properties={TRANSFORM_PREFIX + spec.consumer: transform_digest(spec)},
+        missing_columns=MissingColumns.NULL,
+    )
+
+
+def _recognised(
+    spec: IncrementalSpec, memory: TableMemory, source: SourceTable, run_key: str
+) -> tuple[Outcome, str] | None:
+    if spec.full_refresh and run_key not in memory.run_keys:
+        return None
+    if run_key in memory.run_keys:
+        return Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this range"
+    if memory.position.snapshot == spec.to_snapshot:
+        return Outcome.NOTHING_NEW, f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
+    if memory.position.snapshot is not None and source.has_passed(memory.position.snapshot, spec.to_snapshot):
+        return (
+            Outcome.NOTHING_NEW,
+            f"the target is at the newer snapshot {memory.position.snapshot}",
+        )
+    return None
+
+
+def _read(
+    spec: IncrementalSpec, target: KeyedTable, source: SourceTable, memory: TableMemory
+) -> tuple[Range, DataFrame]:
+    reading = _range(spec, target, memory)
+    keys = spec.source_keys or None
+    try:
+        return reading, source.changes(reading.start, spec.to_snapshot, keys)
+    except RangeUnavailableError as gap:
+        if spec.on_gap != "full":
+            raise
+        reading = Range(start=None, why=f"everything was read, because {gap}")
+        return reading, source.changes(None, spec.to_snapshot, keys)
+
+
+def _range(spec: IncrementalSpec, target: KeyedTable, memory: TableMemory) -> Range:
+    """Decide where to start.
+
+    :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
+    """
+    if spec.full_refresh:
+        return Range(start=None, why="a full refresh was asked for")
+    start = spec.from_snapshot or memory.position.snapshot
+    if start is None:
+        return Range(start=None, why="the target has consumed nothing yet")
+    filled_by = target.properties().get(TRANSFORM_PREFIX + spec.consumer)
+    if filled_by is not None and filled_by != transform_digest(spec) and spec.on_transform_change != "continue":
+        if spec.on_transform_change == "full":
+            return Range(start=None, why="everything was read, because the transform changed")
+        raise BadInputError(
+            f"{spec.table}: it was filled by another transform than the one given for consumer {spec.consumer!r}. "
+            "Rebuild it with on_transform_change='full' or full_refresh=True, or keep on with 'continue'"
+        )
+    return Range(start=start, why=f"from snapshot {start}")
+
+
+def _counts(changes: DataFrame) -> dict[str, int]:
+    row = changes.agg(
+        sf.count_if(sf.col(CHANGE_TYPE) == "upsert").alias("upserts"),
+        sf.count_if(sf.col(CHANGE_TYPE) == "delete").alias("deletes"),
+    ).head()
+    return {"upserts": int(row["upserts"]), "deletes": int(row["deletes"])} if row else {"upserts": 0, "deletes": 0}
+
+
+def _fit_schema(spec: IncrementalSpec, target: KeyedTable, rows: DataFrame) -> None:
+    columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name != DELETED])
+    if target.exists():
+        target.fit_schema(columns, spec.schema_evolution, MissingColumns.NULL)
+    elif spec.create is None:
+        raise MissingTableError(f"{spec.table}: the target does not exist and create=None was asked for")
+    else:
+        target.create(columns, spec.keys, spec.create)
+
+
+def _with_vanished_keys(rows: DataFrame, present: DataFrame | None, keys: tuple[str, ...]) -> DataFrame:
+    """Add a delete for each key of the target that a full read no longer gives."""
+    if present is None:
+        return rows
+    vanished = present.select(*keys).join(rows.select(*keys), on=list(keys), how="left_anti").distinct()
+    return rows.unionByName(vanished.withColumn(DELETED, sf.lit(True)), allowMissingColumns=True)
+
+
+def _unchanged(
+    spec: IncrementalSpec, target: KeyedTable, run_key: str, memory: TableMemory, outcome: Outcome, reason: str
+) -> IncrementalReport:
+    state = target.state() if target.exists() else None
+    return IncrementalReport(
+        table=spec.table,
+        outcome=outcome,
+        reason=reason,
+        run_key=run_key,
+        before=state,
+        after=state,
+        source=spec.source,
+        from_snapshot=memory.position.snapshot,
+        to_snapshot=spec.to_snapshot,
+    )

@@ -1,0 +1,79 @@
+"""Read what changed in a lake table between two snapshots, from any PySpark job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.iceberg.changes import ChangeFilter, net_changes
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+MODES = ("net", "upserts")
+
+
+def read_changes(
+    spark: SparkSession,
+    table: str,
+    from_snapshot: str | None,
+    to_snapshot: str | None,
+    *,
+    mode: str = "net",
+    keys: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    catalog: str | None = None,
+) -> DataFrame:
+    """Return the net changes of a table between two snapshots, merge-on-read commits included.
+
+    One row per row of the table that is new or changed since ``from_snapshot`` (with its values at ``to_snapshot``),
+    and one per key that no row has any more (with its values at ``from_snapshot``). Compaction changes nothing, and a
+    row born and deleted between the two does not appear. An UPDATE that leaves the values as they were counts as a
+    change.
+
+    The DataFrame has the table's columns, or the chosen ones and the keys, and ``_change_type``, ``upsert`` or
+    ``delete``. With deletes one Spark job runs at once, over the files that lost rows. The choice of files and the gone
+    rows are kept for the DataFrame until the session ends.
+
+    :param spark: session with the table's catalog.
+    :param table: ``namespace.table``, Iceberg format version 3.
+    :param from_snapshot: exclusive start, as text; None for everything live at ``to_snapshot``, as upserts.
+    :param to_snapshot: inclusive end, as text; None for the head of main.
+    :param mode: ``net`` for upserts and deletes, ``upserts`` to leave deletes out.
+    :param keys: columns that identify a row to the reader; None for the table's identifier fields.
+    :param columns: columns to return beside the keys; None for all.
+    :param where: SQL predicate over the table's columns; the changes are then those of the rows that satisfy it, so a
+        row that no longer does is a delete. It must give the same answer whenever it is asked (no ``now()``).
+    :param catalog: Spark catalog; None for the session's current one.
+    :raises InvalidSpecError: malformed name, id or mode, unknown columns, deletes without keys.
+    :raises UnsupportedError: format version 1 or 2, or mode ``changelog``.
+    :raises MissingTableError: no such table.
+    :raises RangeUnavailableError: a snapshot was expired, or is older than the table's upgrade to version 3.
+    """
+    if mode == "changelog":
+        raise UnsupportedError(f"{table}: mode 'changelog' is not available yet; 'net' gives the sum of all steps")
+    if mode not in MODES:
+        raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
+    lake_table = IcebergTable(spark, catalog or spark.catalog.currentCatalog(), TableName.parse(table))
+    wanted = ChangeFilter(
+        deletes=mode == "net",
+        keys=tuple(keys or ()),
+        columns=None if columns is None else tuple(columns),
+        where=where,
+    )
+    if not lake_table.exists():
+        raise MissingTableError(f"{table}: no such table in catalog {lake_table.catalog}")
+    lake_table.refresh()
+    start = _snapshot_id(from_snapshot, "from_snapshot")
+    return net_changes(lake_table, start, _snapshot_id(to_snapshot, "to_snapshot"), wanted).dataframe
+
+
+def _snapshot_id(text: str | None, role: str) -> int | None:
+    if text is None:
+        return None
+    # An int would be one that lost digits on its way through JSON.
+    if not str(text).isdecimal() or isinstance(text, int):
+        raise InvalidSpecError(f"{role} must be a snapshot id as text, such as '3821550127947089009', got {text!r}")
+    return int(text)

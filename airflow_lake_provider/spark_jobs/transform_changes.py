@@ -1,0 +1,181 @@
+"""Turn the changes of a source table into the changes of a target table, by the author's function or SQL."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
+
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import IncrementalSpec
+from airflow_lake_provider.spark_jobs.change_batch import DELETED
+
+CHANGE_TYPE = "_change_type"
+
+
+def apply_transform(
+    spark: SparkSession, spec: IncrementalSpec, changes: DataFrame, source_at_to: DataFrame
+) -> DataFrame:
+    """Return the rows to upsert into the target and the keys to delete from it, at most one row per key.
+
+    The result is the transform's, with ``_change_type`` (``upsert`` or ``delete``; absent means upserts) replaced by a
+    boolean ``_lake_deleted``. It is persisted, since checking its keys runs it once: the caller unpersists it.
+
+    :param spec: names the transform and the target's keys.
+    :param changes: what ``read_changes`` returns; the view ``changes`` of a query.
+    :param source_at_to: the whole source at the end of the range; the view ``source`` of a query. Reading it costs
+        what its files cost, so a transform that does not use it is cheaper.
+    :raises BadInputError: keys that are NULL, missing or occur twice, or an unknown ``_change_type``.
+    :raises InvalidSpecError: no such module or function, or one that takes neither ``(changes)`` nor
+        ``(changes, source)`` or returns no DataFrame.
+    """
+    result = _run_query(spark, spec.query, changes, source_at_to) if spec.query else None
+    if result is None:
+        result = _run_function(spark, spec, changes, source_at_to)
+    return _checked(_normalised(result, spec), spec)
+
+
+def transform_digest(spec: IncrementalSpec) -> str:
+    """Return 32 hexadecimal digits that change when the query or the shipped code changes.
+
+    A function whose code is not shipped counts by its name only: what the cluster has cannot be seen from here.
+    """
+    text = "\x1f".join((spec.query or "", spec.transform or "", spec.transform_code or ""))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _run_query(spark: SparkSession, query: str | None, changes: DataFrame, source: DataFrame) -> DataFrame:
+    with _views(spark, changes=changes, source=source):
+        return spark.sql(query or "")
+
+
+@contextmanager
+def _views(spark: SparkSession, **views: DataFrame) -> Iterator[None]:
+    """Name DataFrames for a query; its plan keeps them when the names are gone."""
+    for name, rows in views.items():
+        rows.createOrReplaceTempView(name)
+    try:
+        yield
+    finally:
+        for name in views:
+            spark.catalog.dropTempView(name)
+
+
+def _run_function(spark: SparkSession, spec: IncrementalSpec, changes: DataFrame, source: DataFrame) -> DataFrame:
+    transform = _load(spark, spec)
+    arguments = (changes, source)[: _argument_count(transform, spec)]
+    result = transform(*arguments)
+    if not isinstance(result, DataFrame):
+        raise InvalidSpecError(f"{spec.transform} must return a DataFrame, got {type(result).__name__}")
+    return result
+
+
+def _load(spark: SparkSession, spec: IncrementalSpec) -> Callable[..., object]:
+    module_name, function_name = str(spec.transform).split(":")
+    if spec.transform_code is not None:
+        module_name = _ship(spark, spec.transform_code, module_name)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise InvalidSpecError(
+            f"transform {spec.transform}: {error}; ship its code with the operator, or put the module on the driver's "
+            "path with py_files"
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise InvalidSpecError(f"transform {spec.transform}: the module has no function {function_name!r}")
+    return function
+
+
+def _ship(spark: SparkSession, code: str, module_name: str) -> str:
+    """Write the code as a module that driver and executors can import, and return its name.
+
+    The name has the code's digest: a session that runs two versions keeps them apart.
+    """
+    digest = hashlib.sha256(code.encode()).hexdigest()[:16]
+    shipped_name = f"lake_transform_{module_name.rpartition('.')[2]}_{digest}"
+    if shipped_name not in sys.modules:
+        path = Path(tempfile.mkdtemp(prefix="lake_transform_")) / f"{shipped_name}.py"
+        path.write_text(code, encoding="utf-8")
+        spark.sparkContext.addPyFile(str(path))
+        importlib.invalidate_caches()
+    return shipped_name
+
+
+def _argument_count(transform: Callable[..., object], spec: IncrementalSpec) -> int:
+    signature = inspect.signature(transform)
+    for count in (2, 1):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return count
+    raise InvalidSpecError(f"transform {spec.transform}{signature} must take (changes) or (changes, source)")
+
+
+def _normalised(result: DataFrame, spec: IncrementalSpec) -> DataFrame:
+    if DELETED in result.columns:
+        raise BadInputError(f"{spec.table}: the transform returns a column {DELETED}, which is reserved")
+    missing = [key for key in spec.keys if key not in result.columns]
+    if missing:
+        raise BadInputError(
+            f"{spec.table}: the transform lacks key columns {missing} of the target; it returns {result.columns}"
+        )
+    if CHANGE_TYPE not in result.columns:
+        return result.withColumn(DELETED, F.lit(False))
+    kind = F.col(CHANGE_TYPE)
+    # NULL marks what is neither; the check below counts it.
+    deleted = F.when(kind == "delete", F.lit(True)).when(kind == "upsert", F.lit(False))
+    return result.withColumn(DELETED, deleted).drop(CHANGE_TYPE)
+
+
+def _checked(rows: DataFrame, spec: IncrementalSpec) -> DataFrame:
+    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        _refuse_bad_keys(rows, spec)
+    except BaseException:
+        rows.unpersist()
+        raise
+    return rows
+
+
+def _refuse_bad_keys(rows: DataFrame, spec: IncrementalSpec) -> None:
+    keys = [_column(key) for key in spec.keys]
+    is_null = F.lit(False)
+    for key in keys:
+        is_null = is_null | key.isNull()
+    # Once per key, not per row: one aggregation answers all three questions.
+    by_key = rows.groupBy(*keys).agg(
+        F.count(F.lit(1)).alias("_lake_rows"), F.count_if(F.col(DELETED).isNull()).alias("_lake_unknown")
+    )
+    found = by_key.agg(
+        F.sum(F.when(is_null, F.col("_lake_rows"))).alias("nulls"),
+        F.count_if(F.col("_lake_rows") > 1).alias("twice"),
+        F.sum("_lake_unknown").alias("unknown"),
+    ).collect()[0]
+    names = ", ".join(spec.keys)
+    if found["unknown"]:
+        raise BadInputError(
+            f"{spec.table}: {found['unknown']} rows of the transform have a {CHANGE_TYPE} that is neither 'upsert' nor "
+            "'delete'"
+        )
+    if found["nulls"]:
+        raise BadInputError(f"{spec.table}: {found['nulls']} rows of the transform have NULL in the key ({names})")
+    if found["twice"]:
+        raise BadInputError(
+            f"{spec.table}: {found['twice']} keys ({names}) occur more than once in what the transform returns; it "
+            "must return one row per key of the target"
+        )
+
+
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
