@@ -1,0 +1,153 @@
+"""An incremental run as the driver runs it: from a source table into a target, exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError
+from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, IncrementalSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.spark_jobs.apply_changes import apply_changes
+from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, row
+
+QUERY = "SELECT id, name, n * 10 AS revenue, _change_type FROM changes"
+
+
+@dataclass
+class Consumer:
+    """A target table that follows the table of a flow."""
+
+    source: Flow
+    target: Flow
+
+    def run(self, run: str, progress: Progress | None = None, **changes: Any) -> IncrementalReport:
+        arguments: dict[str, Any] = {
+            "catalog": "lake_default",
+            "table": self.target.table,
+            "run": RunIdentity.of("dag", run, "task", "-1"),
+            "source": self.source.table,
+            "consumer": "revenue",
+            "keys": ("id",),
+            "to_snapshot": str(self.source.loaded().metadata.current_snapshot_id),
+            "query": QUERY,
+        }
+        spec = IncrementalSpec(**{**arguments, **changes})
+        return apply_changes(self.source.spark, spec, progress or Progress())
+
+    def commit(self, run: str, *rows: dict[str, Any]) -> None:
+        self.source.arrive(f"{run}.jsonl", *rows)
+        self.source.apply(run)
+
+    def expected(self) -> dict[int, tuple[Any, ...]]:
+        """What a full computation of the source in plain Python gives."""
+        return {key: (name, n * 10) for key, (name, n) in self.source.rows().items()}
+
+
+@pytest.fixture
+def consumer(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Consumer:
+    name = f"t{abs(hash(request.node.name)) % 10**9}"
+    source = Flow(spark, f"source.{name}", tmp_path / "inbox")
+    made = Consumer(source, Flow(spark, f"mart.{name}", tmp_path / "unused"))
+    made.commit("1", row(1, "a", 1), row(2, "b", 2), row(3, "c", 3))
+    return made
+
+
+def test_each_run_applies_exactly_the_changes_since_the_last_and_compaction_is_none(consumer: Consumer) -> None:
+    first = consumer.run("1")
+    assert (first.upserts_read, first.deletes_read) == (3, 0)
+    assert consumer.target.rows() == consumer.expected()
+    consumer.commit("2", row(1, "a2", 7), row(2, "", op="d"), row(4, "d", 4))
+    spec = CompactionSpec(
+        catalog="lake_default", table=consumer.source.table, run=RunIdentity.of("m"), level=CompactionLevel.FULL
+    )
+    compact_table(consumer.source.spark, spec, Progress())
+    second = consumer.run("2")
+    assert (second.upserts_read, second.deletes_read) == (2, 1)
+    assert (second.rows_inserted, second.rows_updated, second.rows_deleted) == (1, 1, 1)
+    assert consumer.target.rows() == consumer.expected()
+    assert consumer.run("3").outcome is Outcome.NOTHING_NEW
+
+
+def test_the_position_is_in_the_target_and_the_guard_follows_on_the_source(consumer: Consumer) -> None:
+    consumer.run("1")
+    source = consumer.source.loaded()
+    head = source.metadata.current_snapshot_id
+    position = consumer.target.loaded().properties[f"lake.position.{source.metadata.table_uuid}.revenue"]
+    assert str(head) in position
+    assert source.metadata.refs["lake.consumer.revenue"].snapshot_id == head
+    assert "lake.consumer.revenue.reading" not in source.metadata.refs
+    assert source.properties["lake.consumer.revenue.snapshot"] == str(head)
+
+
+@pytest.mark.parametrize("phase", ["read", "merge", "publish", "guard"])
+def test_a_driver_killed_at_any_phase_is_made_good_by_the_retry(consumer: Consumer, phase: str) -> None:
+    def kill() -> None:
+        raise Killed
+
+    consumer.run("1")
+    consumer.commit("2", row(1, "a2", 7), row(2, "", op="d"))
+    with pytest.raises(Killed):
+        consumer.run("2", progress=InterruptedProgress(at=phase, then=kill))
+    retried = consumer.run("2")
+    assert retried.outcome is (Outcome.ALREADY_APPLIED if phase == "guard" else Outcome.APPLIED)
+    assert consumer.target.rows() == consumer.expected()
+    head = consumer.source.loaded().metadata.current_snapshot_id
+    assert consumer.source.loaded().metadata.refs["lake.consumer.revenue"].snapshot_id == head
+
+
+def test_a_late_run_of_an_older_range_does_not_take_the_target_back(consumer: Consumer) -> None:
+    consumer.run("1")
+    consumer.commit("2", row(1, "a2", 7))
+    older = str(consumer.source.loaded().metadata.current_snapshot_id)
+    consumer.commit("3", row(1, "a3", 8))
+    consumer.run("3")
+    late = consumer.run("2", to_snapshot=older)
+    assert late.outcome is Outcome.NOTHING_NEW
+    assert consumer.target.rows() == consumer.expected()
+
+
+def test_a_source_that_was_rolled_back_takes_the_target_back(consumer: Consumer) -> None:
+    base = consumer.source.loaded().metadata.current_snapshot_id
+    consumer.commit("2", row(1, "wrong", 9), row(9, "wrong", 9), row(3, "", op="d"))
+    consumer.run("1")
+    consumer.source.spark.sql(f"CALL system.rollback_to_snapshot('{consumer.source.table}', {base})")
+    consumer.run("2")
+    assert consumer.target.rows() == consumer.expected()
+
+
+def test_another_transform_is_refused_until_told_what_to_do(consumer: Consumer) -> None:
+    consumer.run("1")
+    consumer.commit("2", row(1, "a2", 7))
+    other = QUERY.replace("* 10", "* 100")
+    with pytest.raises(BadInputError, match="on_transform_change"):
+        consumer.run("2", query=other)
+    consumer.run("2", query=other, on_transform_change="full")
+    assert consumer.target.rows() == {k: (name, n * 100) for k, (name, n) in consumer.source.rows().items()}
+
+
+def test_an_expired_start_is_refused_or_read_in_full_as_asked(consumer: Consumer) -> None:
+    consumer.run("1", protect_source=False)
+    consumer.commit("2", row(2, "", op="d"), row(4, "d", 4))
+    consumer.source.spark.sql(
+        f"CALL system.expire_snapshots(table => '{consumer.source.table}', older_than => now(), retain_last => 1)"
+    )
+    with pytest.raises(RangeUnavailableError, match="on_gap"):
+        consumer.run("2", protect_source=False)
+    report = consumer.run("2", protect_source=False, on_gap="full")
+    assert report.from_snapshot is None
+    assert consumer.target.rows() == consumer.expected()
+
+
+def test_a_full_refresh_also_removes_what_the_source_no_longer_has(consumer: Consumer) -> None:
+    consumer.run("1")
+    consumer.target.spark.sql(f"INSERT INTO {consumer.target.table} VALUES (99, 'stray', 0)")
+    consumer.run("2", full_refresh=True)
+    assert consumer.target.rows() == consumer.expected()

@@ -1,0 +1,304 @@
+"""The upsert as the driver runs it, on real tables, read back by PyIceberg."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    CommitConflictError,
+    ForgottenRunError,
+    RolledBackError,
+)
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.job_spec import (
+    CompactionLevel,
+    CompactionSpec,
+    ExpirySpec,
+    MissingColumns,
+    OnRepeat,
+    SchemaEvolution,
+    Source,
+    TableLayout,
+)
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.source_position import MAX_INLINE_FILES
+from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, row
+
+
+@pytest.fixture
+def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
+    return Flow(spark, f"upserts.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox")
+
+
+def test_a_missing_table_is_created_merge_on_read_with_the_layout_asked_for(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    layout = TableLayout(
+        partition_by=("bucket(4, id)",),
+        sort_by=("name DESC",),
+        target_file_bytes=64_000_000,
+        bloom_filter_columns=("id",),
+    )
+    flow.apply(create=layout)
+    table = flow.loaded()
+    assert table.format_version == 3
+    assert [table.schema().find_column_name(i) for i in table.schema().identifier_field_ids] == ["id"]
+    assert [str(f.transform) for f in table.spec().fields] == ["bucket[4]"]
+    assert [str(f.direction) for f in table.sort_order().fields] == ["DESC"]
+    wanted = {
+        "write.merge.mode": "merge-on-read",
+        "write.delete.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        "write.target-file-size-bytes": "64000000",
+        "write.parquet.bloom-filter-enabled.column.id": "true",
+    }
+    assert wanted.items() <= table.properties.items()
+
+
+def test_the_last_change_of_each_key_is_applied_and_the_report_counts_what_happened(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "b"), row(3, "c"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(2, "b1"), row(2, "b2"), row(3, "", op="d"), row(4, "d"), row(5, "", op="d"))
+    report = flow.apply("run 2")
+    assert flow.rows() == {1: ("a", 0), 2: ("b2", 0), 4: ("d", 0)}
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (1, 1, 1)
+    assert (report.batch_rows, report.batch_keys) == (5, 4)
+    assert report.after is not None
+    assert report.after.snapshot == report.committed[-1] == str(flow.loaded().metadata.current_snapshot_id)
+
+
+def test_a_repeat_is_recognised_by_run_key_then_by_position_and_a_correction_is_applied(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), at=1_000)
+    first = flow.apply("run 1")
+    cleared = flow.apply("run 1")
+    assert (cleared.outcome, cleared.reason.startswith("recognised by run key")) == (Outcome.ALREADY_APPLIED, True)
+    again = flow.apply("run 2")
+    assert (again.outcome, again.reason.startswith("recognised by position")) == (Outcome.NOTHING_NEW, True)
+    assert flow.loaded().metadata.current_snapshot_id == int(first.committed[-1])
+    flow.arrive("1.jsonl", row(1, "corrected"), at=2_000)
+    corrected = flow.apply("run 1")
+    assert corrected.outcome is Outcome.APPLIED
+    assert "1 corrected" in corrected.reason
+    assert flow.rows() == {1: ("corrected", 0)}
+
+
+def test_on_repeat_applies_again_or_fails_as_asked(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    with pytest.raises(BadInputError, match="on_repeat='fail'"):
+        flow.apply("run 1", on_repeat=OnRepeat.FAIL)
+    flow.spark.sql(f"UPDATE {flow.table} SET name = 'by hand'")
+    assert flow.apply("run 1", on_repeat=OnRepeat.APPLY).outcome is Outcome.APPLIED
+    assert flow.rows() == {1: ("a", 0)}
+
+
+def test_run_keys_and_positions_survive_compaction_and_expiry_of_all_but_one_snapshot(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "b"))
+    flow.apply("run 1")
+    shared: dict[str, Any] = {"catalog": "lake_default", "table": flow.table, "run": RunIdentity.of("maintenance")}
+    compact_table(flow.spark, CompactionSpec(level=CompactionLevel.FULL, **shared), Progress())
+    now = datetime.now(UTC) + timedelta(seconds=1)
+    expire_snapshots(
+        flow.spark, ExpirySpec(older_than=now, stage_branches_older_than=now, keep_last=1, **shared), Progress()
+    )
+    assert len(flow.loaded().metadata.snapshots) == 1
+    assert flow.apply("run 1").outcome is Outcome.ALREADY_APPLIED
+    assert flow.apply("run 2").outcome is Outcome.NOTHING_NEW
+    flow.arrive("2.jsonl", row(2, "b2"))
+    assert flow.apply("run 3").outcome is Outcome.APPLIED
+    assert flow.rows() == {1: ("a", 0), 2: ("b2", 0)}
+
+
+def test_a_driver_that_outlived_its_task_and_the_retry_apply_the_batch_once(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
+    retry: list[Any] = []
+    zombie = InterruptedProgress(at="publish", then=lambda: retry.append(flow.apply("run 2")))
+    late = flow.apply("run 2", progress=zombie)
+    assert retry[0].outcome is Outcome.APPLIED
+    assert late.outcome is Outcome.ALREADY_APPLIED
+    assert flow.commits_of(late.run_key) == 1
+    assert flow.rows() == {1: ("a2", 0), 2: ("b", 0)}
+
+
+def test_a_writer_that_gets_in_between_makes_the_upsert_decide_again(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "a2"))
+    writer = InterruptedProgress(
+        at="publish", then=lambda: flow.spark.sql(f"INSERT INTO {flow.table} VALUES (9, 'z', 9)")
+    )
+    report = flow.apply("run 2", progress=writer)
+    assert (report.outcome, report.attempts) == (Outcome.APPLIED, 2)
+    assert flow.rows() == {1: ("a2", 0), 9: ("z", 9)}
+    assert list(flow.loaded().metadata.refs) == ["main"]
+
+
+def test_the_last_lost_race_is_a_conflict_that_leaves_the_table_alone(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "a2"))
+    writer = InterruptedProgress(
+        at="publish", then=lambda: flow.spark.sql(f"INSERT INTO {flow.table} VALUES (9, 'z', 9)")
+    )
+    with pytest.raises(CommitConflictError, match="No data changed"):
+        flow.apply("run 2", progress=writer, max_attempts=1)
+    assert flow.rows() == {1: ("a", 0), 9: ("z", 9)}
+    assert list(flow.loaded().metadata.refs) == ["main"]
+
+
+@pytest.mark.parametrize("phase", ["plan", "read", "merge", "publish"])
+def test_a_driver_killed_at_any_phase_leaves_a_batch_that_the_retry_applies_once(flow: Flow, phase: str) -> None:
+    def kill() -> None:
+        raise Killed
+
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
+    with pytest.raises(Killed):
+        flow.apply("run 2", progress=InterruptedProgress(at=phase, then=kill))
+    assert flow.rows() == {1: ("a", 0)}
+    report = flow.apply("run 2")
+    assert flow.rows() == {1: ("a2", 0), 2: ("b", 0)}
+    assert report.outcome is Outcome.APPLIED
+    assert list(flow.loaded().metadata.refs) == ["main"], "what the killed driver left was not removed"
+
+
+def test_a_table_rolled_back_behind_its_position_is_refused_until_told_to_apply(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    first = flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "a2"))
+    flow.apply("run 2")
+    flow.spark.sql(f"CALL system.rollback_to_snapshot('{flow.table}', {first.committed[-1]})")
+    flow.arrive("3.jsonl", row(2, "b"))
+    with pytest.raises(RolledBackError, match="on_repeat='apply'"):
+        flow.apply("run 3")
+    assert flow.rows() == {1: ("a", 0)}
+    flow.apply("run 3", on_repeat=OnRepeat.APPLY)
+    assert flow.rows() == {1: ("a2", 0), 2: ("b", 0)}
+
+
+def test_a_roll_back_during_the_upsert_is_not_undone_by_its_commit(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    first = flow.apply("run 1")
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES (9, 'wrong', 9)")
+    flow.arrive("2.jsonl", row(1, "a2"))
+    rollback = f"CALL system.rollback_to_snapshot('{flow.table}', {first.committed[-1]})"
+    flow.apply("run 2", progress=InterruptedProgress(at="publish", then=lambda: flow.spark.sql(rollback)))
+    assert flow.rows() == {1: ("a2", 0)}
+
+
+def test_a_retry_older_than_what_the_table_remembers_is_refused(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('lake.run-keys-dropped-before' = '2000')")
+    flow.arrive("2.jsonl", row(1, "a2"))
+    old = RunIdentity.of("d", "r", "t", try_number=2, run_after=datetime.fromtimestamp(1999, UTC))
+    with pytest.raises(ForgottenRunError, match="attempt 2"):
+        flow.apply(identity=old)
+    fresh = RunIdentity.of("d", "r", "t", try_number=2, run_after=datetime.fromtimestamp(2001, UTC))
+    assert flow.apply(identity=fresh).outcome is Outcome.APPLIED
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "message"),
+    [
+        ([{"id": None, "name": "a", "n": 1, "op": "u"}], {}, "NULL"),
+        ([row(1, "a")], {"keys": ("number",)}, "number"),
+        ([{"id": "x", "name": "a", "n": 1, "op": "u"}], {}, "cannot be read"),
+    ],
+    ids=["null-key", "missing-key-column", "unparsable-row"],
+)
+def test_a_bad_batch_is_refused_and_nothing_of_it_is_applied(
+    flow: Flow, rows: list[dict[str, Any]], changes: dict[str, Any], message: str
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    before = flow.apply("run 1")
+    flow.arrive("2.jsonl", row(7, "good"), *rows)
+    with pytest.raises(BadInputError, match=message):
+        flow.apply("run 2", **changes)
+    assert str(flow.loaded().metadata.current_snapshot_id) == before.committed[-1]
+
+
+def test_an_empty_batch_commits_nothing_and_says_so(flow: Flow) -> None:
+    flow.inbox.mkdir()
+    assert flow.apply("run 1").outcome is Outcome.EMPTY_BATCH
+    flow.arrive("1.jsonl")
+    assert flow.apply("run 2").outcome is Outcome.EMPTY_BATCH
+
+
+def test_a_batch_adds_and_widens_columns_only_where_that_is_allowed(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", n=1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", {**row(2, "b", n=2**40), "extra": 1.5})
+    wider = Source(
+        path=f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA.replace("n INT", "n BIGINT") + ", extra DOUBLE"
+    )
+    with pytest.raises(BadInputError, match="schema_evolution"):
+        flow.apply("run 2", source=wider, schema_evolution=SchemaEvolution.NONE)
+    report = flow.apply("run 2", source=wider)
+    assert sorted(report.schema_changes) == ["added column extra double", "widened column n to bigint"]
+    assert flow.rows() == {1: ("a", 1, None), 2: ("b", 2**40, 1.5)}
+
+
+@pytest.mark.parametrize(("missing", "expected"), [(MissingColumns.NULL, None), (MissingColumns.KEEP, 5)])
+def test_a_column_that_the_batch_lacks_becomes_what_was_asked_for(
+    flow: Flow, missing: MissingColumns, expected: int | None
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a", n=5))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
+    narrow: dict[str, Any] = {"exclude_columns": ("op", "n")}
+    with pytest.raises(BadInputError, match="missing_columns"):
+        flow.apply("run 2", **narrow)
+    flow.apply("run 2", missing_columns=missing, **narrow)
+    assert flow.rows() == {1: ("a2", expected), 2: ("b", None)}
+
+
+def test_a_write_to_a_branch_leaves_main_and_the_properties_alone(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    properties = flow.loaded().properties
+    flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
+    report = flow.apply("run 2", branch="audit")
+    assert flow.rows() == {1: ("a", 0)}
+    assert flow.rows("audit") == {1: ("a2", 0), 2: ("b", 0)}
+    assert flow.loaded().properties == properties
+    assert flow.commits_of(report.run_key, "audit") == 1
+    assert flow.apply("run 2", branch="audit").outcome is Outcome.ALREADY_APPLIED
+
+
+def test_another_lake_table_is_a_source_whose_snapshot_is_the_position(flow: Flow) -> None:
+    flow.spark.sql(f"CREATE TABLE {flow.table}_source USING iceberg AS SELECT 1L AS id, 'a' AS name, 1 AS n, 'u' AS op")
+    source = Source(table=f"{flow.table}_source", query="SELECT id, upper(name) AS name, n, op FROM source")
+    flow.apply("run 1", source=source)
+    assert flow.rows() == {1: ("A", 1)}
+    assert flow.apply("run 2", source=source).outcome is Outcome.NOTHING_NEW
+    flow.spark.sql(f"INSERT INTO {flow.table}_source VALUES (2L, 'b', 2, 'u')")
+    flow.apply("run 3", source=source)
+    assert flow.rows() == {1: ("A", 1), 2: ("B", 2)}
+
+
+def test_more_files_than_a_property_holds_are_remembered_in_a_side_file(flow: Flow) -> None:
+    for number in range(MAX_INLINE_FILES + 1):
+        flow.arrive(f"{number:03}.jsonl", row(number, "a"))
+    flow.apply("run 1")
+    assert all(len(value) <= 3_500 for value in flow.loaded().properties.values())
+    assert flow.apply("run 2").outcome is Outcome.NOTHING_NEW
+    flow.arrive("999.jsonl", row(999, "z"))
+    report = flow.apply("run 3")
+    assert (report.batch_files, len(flow.rows())) == (1, MAX_INLINE_FILES + 2)
+    folder = Path(flow.loaded().location().removeprefix("file:")) / "metadata"
+    for side_file in folder.glob("lake-position-*"):
+        side_file.unlink()
+    with pytest.raises(BadInputError, match="removed as an orphan"):
+        flow.apply("run 4")

@@ -1,0 +1,108 @@
+"""Small batches of rows into one table, run as the driver runs them and read back by PyIceberg."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.job_report import UpsertReport
+from airflow_lake_provider.contracts.job_spec import Source, UpsertSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
+
+SCHEMA = "id BIGINT, name STRING, n INT, op STRING"
+
+
+class Killed(BaseException):
+    """Stands for a kill: no handler of the driver takes it for an error."""
+
+
+@dataclass
+class InterruptedProgress(Progress):
+    """Calls something when a phase begins, once: another writer, or a kill."""
+
+    at: str = ""
+    then: Callable[[], Any] | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[dict[str, object]]:
+        if name == self.at and self.then is not None:
+            then, self.then = self.then, None
+            then()
+        with super().phase(name) as facts:
+            yield facts
+
+
+@dataclass
+class Flow:
+    """One table and its inbox.
+
+    :param table: ``namespace.table``.
+    :param inbox: folder of JSON lines.
+    """
+
+    spark: SparkSession
+    table: str
+    inbox: Path
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def arrive(self, name: str, *rows: dict[str, Any], at: int | None = None) -> None:
+        """Write a file of the inbox; ``at`` sets its modification time, for a correction within one second."""
+        self.inbox.mkdir(parents=True, exist_ok=True)
+        file = self.inbox / name
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if at is not None:
+            os.utime(file, (at, at))
+
+    def spec(self, run: str = "run 1", **changes: Any) -> UpsertSpec:
+        identity = changes.pop("identity", None) or RunIdentity.of("dag", run, "task", "-1")
+        arguments: dict[str, Any] = {
+            "catalog": "lake_default",
+            "table": self.table,
+            "run": identity,
+            "source": Source(path=f"{self.inbox}/*.jsonl", format="json", schema=SCHEMA),
+            "keys": ("id",),
+            "delete_when": "op = 'd'",
+            "exclude_columns": ("op",),
+        }
+        return UpsertSpec(**{**arguments, **self.changes, **changes})
+
+    def apply(self, run: str = "run 1", progress: Progress | None = None, **changes: Any) -> UpsertReport:
+        return upsert_batch(self.spark, self.spec(run, **changes), progress or Progress())
+
+    def loaded(self) -> Table:
+        """The table as PyIceberg sees it now."""
+        settings = self.spark.conf
+        uri = str(settings.get("spark.sql.catalog.lake_default.uri")).removeprefix("jdbc:").partition("?")[0]
+        catalog = load_catalog("lake_default", type="sql", uri=uri.replace("sqlite:", "sqlite:///"))
+        return catalog.load_table(self.table)
+
+    def rows(self, branch: str = "main") -> dict[int, tuple[Any, ...]]:
+        """Rows by id, read by PyIceberg."""
+        table = self.loaded()
+        snapshot = table.metadata.refs[branch].snapshot_id
+        found = table.scan(snapshot_id=snapshot).to_arrow().to_pylist()
+        keyed = {row["id"]: tuple(value for name, value in row.items() if name != "id") for row in found}
+        assert len(keyed) == len(found), f"keys occur twice in {found}"
+        return keyed
+
+    def commits_of(self, run_key: str | None, branch: str = "main") -> int:
+        """How many snapshots of a branch's history carry a run key; a staged and refused one is in no history."""
+        table = self.loaded()
+        history = ancestors_of(table.snapshot_by_name(branch), table.metadata)
+        return sum(1 for s in history if s.summary and s.summary["lake.run-key"] == run_key)
+
+
+def row(number: int, name: str, n: int = 0, op: str = "u") -> dict[str, Any]:
+    return {"id": number, "name": name, "n": n, "op": op}
