@@ -1,0 +1,25 @@
+"""One upsert and nothing else, for tests that kill it or look over its shoulder."""
+
+from __future__ import annotations
+
+import os
+
+from airflow.sdk import DAG
+
+from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+
+with DAG(dag_id="products_once", schedule=None):
+    LakeUpsertOperator(
+        task_id="products",
+        table="shop.products",
+        source="{{ var.value.shop_inbox }}/*.jsonl.gz",
+        envelope="debezium",
+        envelope_table="public.products",
+        keys=["sku"],
+        source_schema="sku STRING, name STRING, price DECIMAL(12,2), stock INT, weight_kg DOUBLE, attrs STRING, "
+        "description STRING, price_history ARRAY<INT>, discontinued BOOLEAN, launched DATE, legacy_code STRING, "
+        "image_ref STRING",
+        conf={"spark.eventLog.enabled": "true", "spark.eventLog.dir": os.environ["SPARK_EVENTS"]}
+        if "SPARK_EVENTS" in os.environ
+        else None,
+    )
