@@ -1,0 +1,163 @@
+"""What our job costs over a bare spark-submit of the same SQL, and how soon a commit starts the downstream DAG.
+
+Both sides of the first start from the same Parquet batch and the same table, dedupe included, in alternating rounds;
+their tables are compared after each. ``--rows`` and ``--batch`` size it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pyiceberg.catalog import load_catalog
+
+from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TABLES = {"ours": "bench.ours", "bare": "bench.bare"}
+SETUP = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+rows, batch, folder, rounds = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+spark.sql("CREATE NAMESPACE IF NOT EXISTS bench")
+for table in ("bench.ours", "bench.bare"):
+    spark.range(rows).selectExpr("id", "id % 97 AS n", "concat('name ', id) AS name").createOrReplaceTempView("seed")
+    spark.sql(f"CREATE TABLE {table} (id BIGINT NOT NULL, n BIGINT, name STRING) USING iceberg TBLPROPERTIES ("
+              "'format-version'='3', 'write.merge.mode'='merge-on-read', 'write.update.mode'='merge-on-read', "
+              "'write.delete.mode'='merge-on-read')")
+    spark.sql(f"INSERT INTO {table} SELECT * FROM seed")
+for i in range(rounds):
+    picked = f"pmod(xxhash64(id, {i}), {rows} + {batch} div 10)"
+    spark.range(batch).selectExpr(f"{picked} AS id", f"id + {i} AS n", "concat('new ', id) AS name").write.parquet(
+        f"{folder}/round-{i}")
+spark.stop()
+"""
+BARE = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
+spark.read.parquet(sys.argv[1]).createOrReplaceTempView("batch")
+spark.sql('''
+    MERGE INTO bench.bare t USING (
+        SELECT id, n, name FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY n DESC) AS place FROM batch)
+        WHERE place = 1
+    ) s ON t.id = s.id
+    WHEN MATCHED THEN UPDATE SET t.n = s.n, t.name = s.name
+    WHEN NOT MATCHED THEN INSERT (id, n, name) VALUES (s.id, s.n, s.name)
+''')
+spark.stop()
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Folders and settings of one run."""
+
+    home: Path
+    connection: CatalogConnection
+
+    @classmethod
+    def at(cls, home: Path) -> Bench:
+        """Lay out a catalog below ``home``."""
+        (home / "warehouse").mkdir(parents=True)
+        extra = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
+        os.environ["AIRFLOW_CONN_LAKE_DEFAULT"] = json.dumps({"conn_type": "iceberg", "extra": extra})
+        os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps({"conn_type": "spark", "host": "local[2]"})
+        os.environ["AIRFLOW__LAKE__JOB_DIRECTORY"] = str(home / "jobs")
+        connection = CatalogConnection.from_fields(conn_id="lake_default", extra=extra)
+        lines = {"spark.log.level": "WARN", **connection.spark_settings()}
+        (home / "bare.properties").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
+        return cls(home, connection)
+
+    def submit(self, code: str, *arguments: str) -> float:
+        """Run a script by the same spark-submit and settings, and return its seconds."""
+        script = self.home / "script.py"
+        script.write_text(code)
+        jars = ",".join(str(jar) for jar in sorted(Path(os.environ["AIRFLOW__LAKE__SPARK_JARS"]).glob("*.jar")))
+        command = [str(spark_submit_binary()), "--master", "local[2]", "--jars", jars]
+        command += ["--properties-file", str(self.home / "bare.properties"), str(script), *arguments]
+        environment = {**os.environ, **launch_environment("local[2]")}
+        started = time.monotonic()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        took = time.monotonic() - started
+        if done.returncode:
+            sys.exit(done.stderr[-4000:])
+        return took
+
+    def ours(self, source: str, number: int) -> float:
+        """Run our operator on the same batch, and return its seconds."""
+        from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+
+        operator = LakeUpsertOperator(
+            task_id="bench", table="bench.ours", source=source, source_format="parquet", keys=["id"], order_by=["n"]
+        )
+        started = time.monotonic()
+        operator.execute(_context(f"round {number}"))
+        return time.monotonic() - started
+
+    def contents(self, table: str) -> Any:
+        """Return a table's rows, sorted."""
+        catalog = load_catalog("lake_default", **self.connection.pyiceberg_properties())
+        return catalog.load_table(table).scan().to_arrow().sort_by("id")
+
+
+def _context(run: str) -> Any:
+    instance = SimpleNamespace(dag_id="bench", run_id=run, task_id="bench", map_index=-1, try_number=1, stats_tags={})
+    return {"ti": instance, "dag_run": SimpleNamespace(run_after=None), "outlet_events": {}}
+
+
+def submit_overhead(rows: int, batch: int, rounds: int) -> float:
+    """Return our median seconds over the bare ones; round 0 warms the file cache and is not counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench.at(Path(folder) / "lake")
+        bench.submit(SETUP, str(rows), str(batch), folder, str(rounds + 1))
+        seconds: dict[str, list[float]] = {"ours": [], "bare": []}
+        for number in range(rounds + 1):
+            source = f"{folder}/round-{number}"
+            took = {}
+            for side in ("ours", "bare") if number % 2 else ("bare", "ours"):
+                took[side] = bench.ours(source, number) if side == "ours" else bench.submit(BARE, source)
+            same = bench.contents(TABLES["ours"]).equals(bench.contents(TABLES["bare"]))
+            print(f"round {number}: ours {took['ours']:.1f} s, bare {took['bare']:.1f} s, equal contents: {same}")
+            if not same:
+                sys.exit("the two tables differ")
+            if number:
+                for side, value in took.items():
+                    seconds[side].append(value)
+    return statistics.median(seconds["ours"]) / statistics.median(seconds["bare"])
+
+
+def main() -> None:
+    """Run both measurements and print the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--batch", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=["submit_overhead", "event_lag"], help="run one of the two")
+    options = parser.parse_args()
+    ratios: dict[str, float] = {}
+    if options.only != "event_lag":
+        ratios["submit_overhead"] = round(submit_overhead(options.rows, options.batch, options.rounds), 3)
+    if options.only != "submit_overhead":
+        from tests.benchmarks.event_lag import seconds_over_poll_interval
+
+        ratios["event_lag_seconds_over_poll"] = round(seconds_over_poll_interval(), 2)
+    command = f"scripts/bench first-light --rows {options.rows} --batch {options.batch} --rounds {options.rounds}"
+    print(json.dumps({"benchmark": "first-light", "command": command, "ratios": ratios}))
+
+
+if __name__ == "__main__":
+    main()
