@@ -1,0 +1,308 @@
+"""What changed between two snapshots of v3 merge-on-read tables, against changes written down by hand."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import (
+    InvalidSpecError,
+    MissingTableError,
+    RangeUnavailableError,
+    UnsupportedError,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg import row_versions
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.live_files import changed_files, live_files
+from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from tests.spark.changes_history import CATALOG, ChangesHistory, deletes, upserts
+
+NOTHING = upserts()
+
+
+@pytest.fixture
+def history(spark: SparkSession) -> ChangesHistory:
+    return ChangesHistory(spark)
+
+
+def test_inserts_updates_and_deletes_come_out_once_with_new_and_old_values(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b", 3: "c", 4: "d"})
+    history.insert({5: "e"})
+    history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
+    end = history.run("DELETE FROM {t} WHERE id = 3")
+    assert history.changes(start, end) == upserts((2, "B"), (5, "e")) + deletes((3, "c"))
+
+
+def test_a_merge_with_all_branches_comes_out_by_its_effect(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b", 3: "c"})
+    history.run(
+        "MERGE INTO {t} t USING (SELECT * FROM VALUES (2L, 'B'), (3L, NULL), (9L, 'i') AS s(id, v)) s ON t.id = s.id "
+        "WHEN MATCHED AND s.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert history.changes(start) == upserts((2, "B"), (9, "i")) + deletes((3, "c"))
+
+
+def test_copy_on_write_carries_rows_over_without_reporting_them(history: ChangesHistory) -> None:
+    history.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.update.mode'='copy-on-write')")
+    start = history.insert({1: "a", 2: "b", 3: "c"})
+    history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
+    assert history.changes(start) == upserts((2, "B"))
+
+
+def test_a_row_deleted_and_inserted_again_is_one_upsert(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b"})
+    history.run("DELETE FROM {t} WHERE id = 1")
+    history.insert({1: "again"})
+    assert history.changes(start) == upserts((1, "again"))
+
+
+def test_a_row_born_and_deleted_inside_the_range_does_not_appear(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b"})
+    history.insert({3: "c", 4: "d"})
+    history.run("DELETE FROM {t} WHERE id = 3")
+    assert history.changes(start) == upserts((4, "d"))
+
+
+def test_a_changed_key_is_a_delete_of_the_old_and_an_upsert_of_the_new(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b"})
+    history.run("UPDATE {t} SET id = 7 WHERE id = 1")
+    assert history.changes(start) == upserts((7, "a")) + deletes((1, "a"))
+
+
+def test_compaction_alone_changes_nothing(history: ChangesHistory) -> None:
+    history.insert({1: "a", 2: "b", 3: "c"})
+    history.insert({4: "d"})
+    start = history.run("DELETE FROM {t} WHERE id = 2")
+    end = history.compact()
+    assert start != end
+    assert history.changes(start, end) == NOTHING
+
+
+def test_changes_before_and_after_a_compaction_in_the_range_come_out_alone(history: ChangesHistory) -> None:
+    history.insert({1: "a", 2: "b", 3: "c"})
+    start = history.insert({4: "d", 5: "e", 6: "f"})
+    history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
+    history.run("DELETE FROM {t} WHERE id = 4")
+    history.compact()
+    history.run("UPDATE {t} SET v = 'E' WHERE id = 5")
+    history.run("DELETE FROM {t} WHERE id = 6")
+    assert history.changes(start) == upserts((2, "B"), (5, "E")) + deletes((4, "d"), (6, "f"))
+
+
+def test_files_that_both_ends_have_with_the_same_deletes_are_not_read(history: ChangesHistory) -> None:
+    history.insert({1: "a", 2: "b"})
+    history.insert({3: "c", 4: "d"})
+    start = history.run("DELETE FROM {t} WHERE id = 1")
+    end = history.run("UPDATE {t} SET v = 'D' WHERE id = 4")
+    table = history.handle()
+    changed = changed_files(live_files(table, int(start)), live_files(table, int(end)))
+    assert [len(files) for files in (changed.before, changed.after, changed.added)] == [1, 2, 1]
+    assert history.changes(start, end) == upserts((4, "D"))
+
+
+def test_expired_snapshots_between_the_ends_are_not_missed(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b", 3: "c"})
+    history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
+    history.run("DELETE FROM {t} WHERE id = 3")
+    end = history.insert({4: "d"})
+    history.expire_all_but(start)
+    assert history.changes(start, end) == upserts((2, "B"), (4, "d")) + deletes((3, "c"))
+
+
+def test_after_a_rollback_and_other_commits_both_branches_are_told_apart(history: ChangesHistory) -> None:
+    base = history.insert({1: "a", 2: "b", 3: "c"})
+    history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
+    consumed = history.insert({4: "d"})
+    history.run(f"CALL {CATALOG}.system.rollback_to_snapshot('{{t}}', {base})")
+    history.run("UPDATE {t} SET v = 'C' WHERE id = 3")
+    assert history.changes(consumed) == upserts((2, "b"), (3, "C")) + deletes((4, "d"))
+
+
+def test_after_a_rollback_to_an_ancestor_the_range_runs_backwards(history: ChangesHistory) -> None:
+    base = history.insert({1: "a", 2: "b", 3: "c"})
+    consumed = history.run("DELETE FROM {t} WHERE id = 2")
+    history.run(f"CALL {CATALOG}.system.rollback_to_snapshot('{{t}}', {base})")
+    assert history.changes(consumed) == upserts((2, "b"))
+
+
+def test_rows_before_an_added_column_are_read_with_the_new_schema(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b", 3: "c"})
+    history.run("ALTER TABLE {t} ADD COLUMN n INT")
+    history.run("ALTER TABLE {t} RENAME COLUMN v TO w")
+    history.run("UPDATE {t} SET n = 5 WHERE id = 2")
+    history.run("DELETE FROM {t} WHERE id = 3")
+    assert history.changes(start) == upserts((2, "b", 5)) + deletes((3, "c", None))
+
+
+def test_an_end_before_a_schema_change_has_the_schema_of_its_time(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b"})
+    end = history.run("DELETE FROM {t} WHERE id = 2")
+    history.run("ALTER TABLE {t} DROP COLUMN v")
+    assert history.handle().java.schema().findField("v") is None
+    assert history.changes(start, end) == deletes((2, "b"))
+
+
+def test_a_partitioned_table_reports_rows_that_move_between_partitions(spark: SparkSession) -> None:
+    history = ChangesHistory(spark, partitioned_by="v")
+    start = history.insert({1: "a", 2: "a", 3: "b", 4: "b"})
+    history.run("UPDATE {t} SET v = 'b' WHERE id = 1")
+    history.run("DELETE FROM {t} WHERE v = 'b' AND id > 2")
+    assert history.changes(start) == upserts((1, "b")) + deletes((3, "b"), (4, "b"))
+
+
+def test_a_dropped_partition_is_deletes(spark: SparkSession) -> None:
+    history = ChangesHistory(spark, partitioned_by="v")
+    start = history.insert({1: "a", 2: "a", 3: "b"})
+    history.run("DELETE FROM {t} WHERE v = 'a'")
+    assert history.changes(start) == deletes((1, "a"), (2, "a"))
+
+
+def test_a_key_that_another_live_row_still_has_is_not_deleted(spark: SparkSession) -> None:
+    history = ChangesHistory(spark, identifier=False)
+    history.insert({1: "old", 2: "b"})
+    start = history.insert({1: "new", 3: "c"})
+    history.run("DELETE FROM {t} WHERE v IN ('old', 'c')")
+    assert history.changes(start, keys=["id"]) == deletes((3, "c"))
+    history.run("DELETE FROM {t} WHERE id = 1")
+    assert history.changes(start, keys=["id"]) == deletes((1, "new"), (3, "c"))
+
+
+def test_null_keys_are_matched_like_any_other_key(spark: SparkSession) -> None:
+    history = ChangesHistory(spark, identifier=False)
+    history.run("INSERT INTO {t} VALUES (1, NULL), (2, NULL), (3, 'c')")
+    start = str(history.handle().head())
+    history.run("DELETE FROM {t} WHERE id IN (1, 3)")
+    assert history.changes(start, keys=["v"]) == deletes((3, "c"))
+
+
+def test_rows_of_a_key_of_several_columns_are_told_apart_by_all_of_them(spark: SparkSession) -> None:
+    history = ChangesHistory(spark, identifier=False)
+    start = history.run("INSERT INTO {t} VALUES (1, 'a'), (1, 'b'), (2, 'a')")
+    history.run("DELETE FROM {t} WHERE id = 1 AND v = 'a'")
+    assert history.changes(start, keys=["id", "v"]) == deletes((1, "a"))
+
+
+def test_without_a_start_everything_live_is_an_upsert(history: ChangesHistory) -> None:
+    history.insert({1: "a", 2: "b"})
+    end = history.run("DELETE FROM {t} WHERE id = 1")
+    history.insert({3: "c"})
+    assert history.changes(None, end) == upserts((2, "b"))
+    assert history.changes(None) == upserts((2, "b"), (3, "c"))
+
+
+def test_an_empty_range_and_an_empty_table_have_no_changes_but_a_schema(history: ChangesHistory) -> None:
+    empty = read_changes(history.spark, history.name, None, None)
+    assert (empty.columns, empty.count()) == (["id", "v", "_change_type"], 0)
+    head = history.insert({1: "a"})
+    same = read_changes(history.spark, history.name, head, head)
+    assert (same.columns, same.count()) == (["id", "v", "_change_type"], 0)
+
+
+def test_mode_upserts_leaves_deletes_out_and_needs_no_keys(spark: SparkSession) -> None:
+    history = ChangesHistory(spark, identifier=False)
+    start = history.insert({1: "a", 2: "b"})
+    history.run("DELETE FROM {t} WHERE id = 1")
+    history.insert({3: "c"})
+    assert history.changes(start, mode="upserts") == upserts((3, "c"))
+    with pytest.raises(InvalidSpecError, match="deletes need keys"):
+        history.changes(start)
+
+
+def test_columns_are_narrowed_to_the_keys_and_those_asked_for(history: ChangesHistory) -> None:
+    history.run("ALTER TABLE {t} ADD COLUMN n INT")
+    start = history.run("INSERT INTO {t} VALUES (1, 'a', 10), (2, 'b', 20)")
+    history.run("DELETE FROM {t} WHERE id = 2")
+    assert history.changes(start, columns=["n"]) == deletes((2, 20))
+    with pytest.raises(InvalidSpecError, match="no top-level column"):
+        history.changes(start, columns=["m"])
+
+
+def test_where_reports_the_changes_of_the_rows_that_satisfy_it(history: ChangesHistory) -> None:
+    start = history.insert({1: "in", 2: "in", 3: "out", 4: "out", 5: "in"})
+    history.run("UPDATE {t} SET v = CASE id WHEN 1 THEN 'out' WHEN 3 THEN 'in' ELSE v END WHERE id IN (1, 3)")
+    history.run("DELETE FROM {t} WHERE id IN (2, 4)")
+    assert history.changes(start, where="v = 'in'") == upserts((3, "in")) + deletes((1, "in"), (2, "in"))
+
+
+def test_equality_deletes_are_applied_at_both_ends(history: ChangesHistory) -> None:
+    start = history.insert({1: "a", 2: "b", 3: "c"})
+    commit_equality_delete(history, keys=[1, 2])
+    history.insert({2: "B"})
+    assert history.changes(start) == upserts((2, "B")) + deletes((1, "a"))
+
+
+def commit_equality_delete(history: ChangesHistory, keys: list[int]) -> None:
+    """Delete by key as Flink does: a file of keys, applied to all rows committed before it."""
+    jvm: Any = history.spark._jvm
+    gateway: Any = history.spark.sparkContext._gateway
+    table = history.handle().java
+    field_id = int(table.schema().findField("id").fieldId())
+    field = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(field_id)})
+    path = Path(urlsplit(str(table.location())).path) / "data" / f"equality-{len(keys)}.parquet"
+    pq.write_table(pa.table([pa.array(keys, pa.int64())], schema=pa.schema([field])), path)
+    field_ids = gateway.new_array(jvm.int, 1)
+    field_ids[0] = field_id
+    builder = jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec()).ofEqualityDeletes(field_ids)
+    file = builder.withPath(f"file:{path}").withFileSizeInBytes(path.stat().st_size).withRecordCount(len(keys))
+    table.newRowDelta().addDeletes(file.withFormat("parquet").build()).commit()
+
+
+def test_without_the_internal_classes_the_answer_is_the_same_and_a_warning_names_them(
+    history: ChangesHistory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = history.insert({1: "a", 2: "b", 3: "c"})
+    history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
+    history.compact()
+    history.run("DELETE FROM {t} WHERE id = 3")
+    expected = history.changes(start)
+    absent = "org.apache.iceberg.spark.NoSuchCache"
+    monkeypatch.setattr(f"{row_versions.__name__}.missing_internals", lambda spark: missing_internals(spark, [absent]))
+    with caplog.at_level(logging.WARNING):
+        assert history.changes(start) == expected == upserts((2, "B")) + deletes((3, "c"))
+    assert absent in caplog.text
+    history.run("ALTER TABLE {t} ADD COLUMN n INT")
+    history.run("INSERT INTO {t} VALUES (9, 'i', 1)")
+    with pytest.raises(UnsupportedError, match="schema changed"):
+        history.changes(start)
+
+
+def test_a_start_that_was_expired_is_refused_with_the_way_out(history: ChangesHistory) -> None:
+    start = history.insert({1: "a"})
+    history.insert({2: "b"})
+    history.expire_all_but()
+    with pytest.raises(RangeUnavailableError, match=rf"from_snapshot {start} .* full_refresh=True.*on_gap='full'"):
+        history.changes(start)
+
+
+def test_a_start_before_the_upgrade_to_v3_is_refused_and_one_after_it_works(spark: SparkSession) -> None:
+    history = ChangesHistory(spark, version=2)
+    start = history.insert({1: "a", 2: "b", 3: "c"})
+    with pytest.raises(UnsupportedError, match="format version 2"):
+        history.changes(start)
+    history.run("DELETE FROM {t} WHERE id = 3")
+    history.run("ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='3')")
+    with pytest.raises(RangeUnavailableError, match="before the table had format version 3"):
+        history.changes(start)
+    after = history.insert({4: "d"})
+    history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
+    history.run("DELETE FROM {t} WHERE id = 1")
+    assert history.changes(after) == upserts((2, "B")) + deletes((1, "a"))
+
+
+def test_what_cannot_be_answered_is_refused_by_name(history: ChangesHistory) -> None:
+    head = history.insert({1: "a"})
+    with pytest.raises(UnsupportedError, match="changelog"):
+        history.changes(head, mode="changelog")
+    with pytest.raises(InvalidSpecError, match="mode must be one of"):
+        history.changes(head, mode="deletes")
+    with pytest.raises(InvalidSpecError, match="from_snapshot must be a snapshot id as text"):
+        history.changes("yesterday")
+    with pytest.raises(MissingTableError):
+        read_changes(history.spark, "changes.nowhere", None, None)
