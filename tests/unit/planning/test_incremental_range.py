@@ -1,0 +1,103 @@
+"""What a consumer has to read next, told from the metadata of real tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.planning.incremental_range import IncrementalRange, nothing_new, position_id
+
+Append = Callable[..., int]
+
+
+@pytest.fixture
+def target(lake_catalog: SqlCatalog) -> Table:
+    return lake_catalog.create_table("shop.target", schema=pa.schema([("id", pa.int64())]))
+
+
+def consume(source: Table, target: Table, snapshot: int, consumer: str = "mart") -> None:
+    """Set the position as a commit to the target does."""
+    name = position_id(source, consumer)
+    position = SourcePosition.read(target.properties, name).next_snapshot(str(snapshot))
+    with target.transaction() as transaction:
+        transaction.set_properties(position.to_property(name))
+
+
+def test_a_source_without_snapshots_has_nothing(orders: Table, target: Table) -> None:
+    expected = IncrementalRange(
+        from_snapshot=None, to_snapshot=None, nothing_new=True, reason="the source has no snapshot yet"
+    )
+    assert nothing_new(orders, target, "mart") == nothing_new(orders, None, "mart") == expected
+
+
+def test_a_missing_or_fresh_target_has_everything_before_it(orders: Table, target: Table, append: Append) -> None:
+    head = str(append(orders, 1))
+    for table in (None, target):
+        found = nothing_new(orders, table, "mart")
+        assert (found.from_snapshot, found.to_snapshot, found.nothing_new) == (None, head, False)
+
+
+def test_a_consumer_at_the_head_has_nothing_and_behind_it_has_the_range(
+    orders: Table, target: Table, append: Append
+) -> None:
+    first = append(orders, 1)
+    consume(orders, target, first)
+    assert nothing_new(orders, target, "mart").nothing_new
+    second = append(orders, 2)
+    found = nothing_new(orders, target, "mart")
+    assert (found.from_snapshot, found.to_snapshot, found.nothing_new) == (str(first), str(second), False)
+    consume(orders, target, second)
+    assert nothing_new(orders, target, "mart").nothing_new
+
+
+def test_positions_of_other_consumers_and_other_sources_do_not_count(
+    lake_catalog: SqlCatalog, orders: Table, target: Table, append: Append
+) -> None:
+    consume(orders, target, append(orders, 1), consumer="other")
+    twin = lake_catalog.create_table("shop.twin", schema=pa.schema([("id", pa.int64())]))
+    consume(twin, target, append(twin, 1))
+    assert nothing_new(orders, target, "mart").from_snapshot is None
+    assert not nothing_new(orders, target, "mart").nothing_new
+
+
+def test_the_tag_on_the_source_is_no_position(orders: Table, target: Table, append: Append) -> None:
+    head = append(orders, 1)
+    with orders.manage_snapshots() as manage:
+        manage.create_tag(head, "lake.consumer.mart")
+    assert not nothing_new(orders, target, "mart").nothing_new
+
+
+def test_commits_that_change_no_row_are_nothing_new(
+    orders: Table, target: Table, append: Append, compact: Callable[[Table], int]
+) -> None:
+    consume(orders, target, append(orders, 1))
+    append(orders)
+    compacted = compact(orders)
+    found = nothing_new(orders, target, "mart")
+    assert (found.to_snapshot, found.nothing_new) == (str(compacted), True)
+    assert found.reason == "only commits that change no rows were made since the consumer's position"
+    append(orders, 2)
+    assert not nothing_new(orders, target, "mart").nothing_new
+
+
+def test_a_rollback_behind_the_position_is_new(orders: Table, target: Table, append: Append) -> None:
+    first = append(orders, 1)
+    consume(orders, target, append(orders, 2))
+    with orders.manage_snapshots() as manage:
+        manage.rollback_to_snapshot(first)
+    assert not nothing_new(orders, target, "mart").nothing_new
+
+
+def test_an_expired_position_is_left_to_the_driver(orders: Table, target: Table, append: Append) -> None:
+    first = append(orders, 1)
+    consume(orders, target, first)
+    append(orders, 2)
+    append(orders, 3)
+    orders.maintenance.expire_snapshots().by_id(first).commit()
+    found = nothing_new(orders.refresh(), target, "mart")
+    assert (found.from_snapshot, found.nothing_new) == (str(first), False)
