@@ -38,6 +38,7 @@ with DAG(
         "image_ref STRING",
         outlets=[lake_table_asset("shop.products")],
     )
+    # [START orders]
     orders = LakeUpsertOperator(
         task_id="orders",
         table="shop.orders",
@@ -52,6 +53,7 @@ with DAG(
         # The watcher of this asset starts on_new_orders_snapshot, whoever commits; the task adds no event of its own.
         outlets=[lake_table_asset("shop.orders", watch=True)],
     )
+    # [END orders]
     order_items = LakeUpsertOperator(
         task_id="order_items",
         table="shop.order_items",

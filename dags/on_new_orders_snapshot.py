@@ -32,6 +32,7 @@ with DAG(
         poke_interval=5,
         soft_fail=True,
     )
+    # [START revenue]
     revenue = LakeIncrementalOperator(
         task_id="revenue",
         source="shop.orders",
@@ -45,4 +46,5 @@ with DAG(
         """,
         outlets=[lake_table_asset("mart.order_revenue")],
     )
+    # [END revenue]
     new_snapshot >> revenue
