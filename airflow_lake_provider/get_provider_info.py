@@ -34,7 +34,8 @@ def _options() -> dict[str, dict[str, Any]]:
         ),
         "spark_jars": _option(
             "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "
-            "comma-separated paths, or one folder. Empty: Maven coordinates are passed to Spark as packages.",
+            "comma-separated paths, or one folder. Empty: Maven coordinates are passed to Spark as packages. "
+            "'provided': the cluster has them, and neither is passed.",
             example="/opt/lake/jars",
         ),
         "report_location": _option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +55,24 @@ class SparkTarget:
 class LakeSparkSubmitHook(SparkSubmitHook):
     """The official hook, which also keeps spark-defaults.conf in force and finds the installed pyspark."""
 
+    before_submit: Callable[[], None]
+
     @classmethod
-    def adopt(cls, hook: SparkSubmitHook) -> LakeSparkSubmitHook:
-        """Return the hook that the official operator built from its some forty arguments, as one of this class."""
+    def adopt(cls, hook: SparkSubmitHook, before_submit: Callable[[], None]) -> LakeSparkSubmitHook:
+        """Return the hook that the official operator built from its some forty arguments, as one of this class.
+
+        :param before_submit: called before an application is started, and not before one is reconnected to.
+        """
         lake_hook = cls.__new__(cls)
         lake_hook.__dict__.update(vars(hook))
+        lake_hook.before_submit = before_submit
         return lake_hook
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Start the application."""
+        self.before_submit()
+        driver: str | None = super().submit(application, **kwargs)
+        return driver
 
     def _build_spark_common_args(self) -> list[str]:
         arguments: list[str] = super()._build_spark_common_args()

@@ -66,6 +66,9 @@ def duration(value: timedelta | str, name: str) -> timedelta:
             parsed = pendulum.parse(value)
         except ValueError:
             parsed = None
+        if isinstance(parsed, pendulum.Interval):
+            # Two points in time; ISO-8601 text of a duration names none.
+            parsed = None
     if not isinstance(parsed, timedelta) or parsed <= timedelta(0):
         raise InvalidSpecError(f"{name} must be a positive timedelta or ISO-8601 duration such as 'P5D', got {value!r}")
     return parsed

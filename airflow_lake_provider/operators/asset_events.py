@@ -10,6 +10,7 @@ from airflow.sdk import Asset
 from airflow_lake_provider.assets.lake_table import watches
 from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, UpsertReport
 from airflow_lake_provider.contracts.snapshot_news import News, Since, decide
+from airflow_lake_provider.contracts.table_head import TableHead
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.snapshots.table_head import read_head
 
@@ -46,7 +47,16 @@ def _payload(operator: LakeJobOperator, report: JobReport, branch: str) -> dict[
     if not report.committed or not isinstance(report, (UpsertReport, IncrementalReport)):
         return None
     committed = int(report.committed[-1])
-    before = report.before.snapshot if report.before is not None else None
     head = replace(read_head(operator.lake.load_table(report.table), branch), head=committed)
-    news = decide(head, Since(snapshot_id=int(before) if before is not None else None))
+    news = decide(head, Since(snapshot_id=_previous(report, head, committed)))
     return news.to_payload(report.table, branch) if isinstance(news, News) else None
+
+
+def _previous(report: JobReport, head: TableHead, committed: int) -> int | None:
+    """Return where the table stood before; None where it had no rows yet."""
+    if report.before is not None:
+        return int(report.before.snapshot) if report.before.snapshot is not None else None
+    # The table is new, or the report was lost; a new table's first snapshot has an empty one before it.
+    record = head.snapshots.get(committed)
+    parent = head.snapshots.get(record.parent_id) if record is not None and record.parent_id is not None else None
+    return parent.snapshot_id if parent is not None and (parent.changes_rows or parent.parent_id is not None) else None

@@ -82,6 +82,7 @@ class LakeCompactionOperator(LakeJobOperator):
         """Translate the arguments."""
         return CompactionSpec(
             catalog=self.lake.connection.catalog_name,
+            table_format=self.lake.connection.table_format,
             table=self.table,
             run=self.run_identity(context),
             level=choice(CompactionLevel, self.level, "level"),

@@ -99,6 +99,7 @@ class LakeIncrementalOperator(LakeJobOperator):
             raise MissingTableError(f"{self.source}: {unread.reason}, so there are no changes to read")
         return IncrementalSpec(
             catalog=self.lake.connection.catalog_name,
+            table_format=self.lake.connection.table_format,
             table=self.table,
             run=self.run_identity(context),
             source=self.source,

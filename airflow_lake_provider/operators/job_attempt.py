@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
     from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
+_log = logging.getLogger(__name__)
 _PROVIDED = "provided"
 # A task log is read by people; Spark's own INFO lines would be hundreds to one of ours. An author's setting wins.
 _QUIET = {"spark.log.level": "WARN"}
@@ -96,6 +99,18 @@ class JobAttempt:
                 return answer_from_plain(json.load(file))
         except FileNotFoundError:
             return None
+        # Each file system has errors of its own, and the table itself can still tell what happened.
+        except Exception:  # noqa: BLE001
+            _log.exception("The report at %s cannot be read", self.report_path)
+            return None
+
+    def forget_old_report(self) -> None:
+        """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place."""
+        if self.report_path is None:
+            return
+        files, path = fsspec.core.url_to_fs(self.report_path)
+        with suppress(FileNotFoundError):
+            files.rm_file(path)
 
     def close(self) -> None:
         """Remove spec, settings and a local report."""

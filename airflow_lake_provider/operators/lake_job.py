@@ -145,6 +145,9 @@ class LakeJobOperator(SparkSubmitOperator):
         lost = f"spark-submit ended well, but there is no report: {attempt.where_the_report_is}"
         try:
             super().execute(context)
+        except ValueError as error:
+            # How the official operator refuses arguments that do not go together; a retry would hear it again.
+            raise InvalidSpecError(f"{self.table}: {error}") from error
         # Whatever a deployment raises, the driver's own answer says more.
         except Exception as error:  # noqa: BLE001
             lost = f"the Spark application ended without a report: {error}"
@@ -158,4 +161,9 @@ class LakeJobOperator(SparkSubmitOperator):
             for name, value in self._attempt.submission(self).items():
                 setattr(submitted, name, value)
             self.application = submitted.application
-        return LakeSparkSubmitHook.adopt(super(LakeJobOperator, submitted)._get_hook())
+        forget = self._attempt.forget_old_report if self._attempt is not None else _nothing
+        return LakeSparkSubmitHook.adopt(super(LakeJobOperator, submitted)._get_hook(), forget)
+
+
+def _nothing() -> None:
+    """A hook that kills has nothing to forget."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-
-import pendulum
 
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import ExpirySpec, JobSpec
@@ -56,9 +54,10 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
 
     def build_spec(self, context: Context) -> ExpirySpec:
         """Translate the arguments; the cutoff is fixed here, so that a slow queue does not move it."""
-        now = pendulum.now("UTC")
+        now = datetime.now(UTC)
         return ExpirySpec(
             catalog=self.lake.connection.catalog_name,
+            table_format=self.lake.connection.table_format,
             table=self.table,
             run=self.run_identity(context),
             older_than=now - duration(self.keep_for, "keep_for"),

@@ -117,6 +117,7 @@ class LakeUpsertOperator(LakeJobOperator):
         missing = self.missing_columns or ("null" if self.envelope else "fail")
         return UpsertSpec(
             catalog=self.lake.connection.catalog_name,
+            table_format=self.lake.connection.table_format,
             table=self.table,
             run=self.run_identity(context, self.batch_id),
             source=self._source(),
