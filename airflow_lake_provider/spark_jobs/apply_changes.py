@@ -202,7 +202,7 @@ def _fit_schema(spec: IncrementalSpec, target: KeyedTable, rows: DataFrame) -> N
     if target.exists():
         target.fit_schema(columns, spec.schema_evolution, MissingColumns.NULL)
     elif spec.create is None:
-        raise MissingTableError(f"{spec.table}: the target does not exist and create=None was asked for")
+        raise MissingTableError(f"{spec.table}: the target does not exist and create=False was asked for")
     else:
         target.create(columns, spec.keys, spec.create)
 

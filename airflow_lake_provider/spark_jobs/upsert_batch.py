@@ -65,6 +65,9 @@ def _attempt(
         before=before,
         after=target.state(spec.branch),
         committed=(applied.snapshot,),
+        warnings=tuple(
+            f"{count} rows had no column {name}; it is NULL in them" for name, count in batch.absent.items()
+        ),
         seconds=dict(progress.seconds),
         batch_files=len(wanted.files),
         batch_rows=batch.rows,
@@ -98,7 +101,9 @@ def _read(
 ) -> ChangeBatch:
     if spec.source.envelope:
         rows = target.rows(memory.base)
-        return read_debezium_changes(spark, spec.source, wanted.files, spec.keys, target.schema(), rows)
+        return read_debezium_changes(
+            spark, spec.source, wanted.files, spec.keys, target.schema(), rows, spec.exclude_columns
+        )
     return read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
 
 
@@ -107,7 +112,7 @@ def _fit_schema(spec: UpsertSpec, target: KeyedTable, batch: ChangeBatch) -> tup
     if target.exists():
         return target.fit_schema(columns, spec.schema_evolution, spec.missing_columns)
     if spec.create is None:
-        raise MissingTableError(f"{spec.table}: the table does not exist and create=None was asked for")
+        raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
     target.create(columns, spec.keys, spec.create)
     return ("created the table",)
 
