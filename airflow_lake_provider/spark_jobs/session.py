@@ -14,7 +14,7 @@ def open_session() -> SparkSession:
     # Debezium times, partition transforms and order columns mean UTC, whatever zone the driver's machine is in.
     builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
     spark = builder.getOrCreate()
-    if spark.sparkContext.master.startswith("local") and not submitted.contains(_SHUFFLE_PARTITIONS):
+    if str(spark.sparkContext.master).startswith("local") and not submitted.contains(_SHUFFLE_PARTITIONS):
         # Spark's 200 suit a cluster; on one machine most of a small batch's time would go into empty tasks.
         spark.conf.set(_SHUFFLE_PARTITIONS, str(spark.sparkContext.defaultParallelism))
     return spark

@@ -1,6 +1,6 @@
-"""What our job costs over a bare spark-submit of the same SQL, and how soon a commit starts the downstream DAG.
+"""What our job costs over a bare spark-submit of the same SQL.
 
-Both sides of the first start from the same Parquet batch and the same table, dedupe included, in alternating rounds;
+Both sides start from the same Parquet batch and the same table, dedupe included, in alternating rounds;
 their tables are compared after each. ``--rows`` and ``--batch`` size it.
 """
 
@@ -141,20 +141,13 @@ def submit_overhead(rows: int, batch: int, rounds: int) -> float:
 
 
 def main() -> None:
-    """Run both measurements and print the JSON line."""
+    """Measure and print the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--batch", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=["submit_overhead", "event_lag"], help="run one of the two")
     options = parser.parse_args()
-    ratios: dict[str, float] = {}
-    if options.only != "event_lag":
-        ratios["submit_overhead"] = round(submit_overhead(options.rows, options.batch, options.rounds), 3)
-    if options.only != "submit_overhead":
-        from tests.benchmarks.event_lag import seconds_over_poll_interval
-
-        ratios["event_lag_seconds_over_poll"] = round(seconds_over_poll_interval(), 2)
+    ratios = {"submit_overhead": round(submit_overhead(options.rows, options.batch, options.rounds), 3)}
     command = f"scripts/bench first-light --rows {options.rows} --batch {options.batch} --rounds {options.rounds}"
     print(json.dumps({"benchmark": "first-light", "command": command, "ratios": ratios}))
 
