@@ -1,4 +1,4 @@
-"""An Airflow home and a lake of their own for each session, and the environment that a user would set."""
+"""What end-to-end tests share: a lake in a temporary folder, and an Airflow home with its connections."""
 
 from __future__ import annotations
 
@@ -16,22 +16,28 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def lake_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("lake-home")
+    """Folder with ``catalog.db`` and ``warehouse`` of the connection ``lake_default``."""
+    home = tmp_path_factory.mktemp("lake")
     (home / "warehouse").mkdir()
     return home
 
 
 @pytest.fixture(scope="session")
-def airflow_environment(lake_home: Path) -> dict[str, str]:
+def airflow_environment(lake_home: Path) -> Mapping[str, str]:
+    """Environment of Airflow's commands: the repository's DAGs, one lake, a local Spark, loopback only."""
+    jars = Path(os.environ.get("LAKE_JARS", REPOSITORY / ".lake" / "jars"))
+    assert list(jars.glob("*.jar")), f"no jars in {jars}; run scripts/setup, or name their folder in LAKE_JARS"
     lake = {"type": "sql", "uri": f"sqlite:///{lake_home}/catalog.db", "warehouse": f"file://{lake_home}/warehouse"}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     return {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        **inherited,
+        # An interpreter that was started by its path still finds its own airflow and spark-submit.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": str(REPOSITORY),
         "AIRFLOW_HOME": str(lake_home / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__LAKE__SPARK_JARS": os.environ.get("LAKE_JARS", str(REPOSITORY / ".lake" / "jars")),
+        "AIRFLOW__LAKE__SPARK_JARS": str(jars),
         "AIRFLOW__LAKE__JOB_DIRECTORY": str(lake_home / "jobs"),
         "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "iceberg", "extra": lake}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
@@ -41,7 +47,15 @@ def airflow_environment(lake_home: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def migrated(airflow_environment: dict[str, str]) -> Mapping[str, str]:
+def migrated(airflow_environment: Mapping[str, str]) -> Mapping[str, str]:
     """The environment, with Airflow's database made."""
-    subprocess.run(["airflow", "db", "migrate"], env=airflow_environment, check=True, capture_output=True)
+    done = subprocess.run(
+        ["airflow", "db", "migrate"],
+        env=dict(airflow_environment),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, f"airflow db migrate ended with {done.returncode}:\n{done.stderr[-4000:]}"
     return airflow_environment
