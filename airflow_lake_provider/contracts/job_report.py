@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
-from airflow_lake_provider.contracts.errors import LakeProviderError, error_class
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
 
 
@@ -178,9 +178,15 @@ def answer_to_json(answer: JobReport | JobFailure) -> str:
 
 
 def answer_from_plain(plain: dict[str, Any]) -> JobReport | JobFailure:
-    """Read what :func:`answer_to_json` wrote."""
+    """Read what :func:`answer_to_json` wrote.
+
+    :raises InvalidSpecError: for an action or a field that this version does not know.
+    """
     if "failure" in plain:
         failure: JobFailure = from_plain(JobFailure, plain["failure"])
         return failure
-    report: JobReport = from_plain(REPORTS[plain["action"]], plain["report"])
+    action = plain.get("action")
+    if action not in REPORTS:
+        raise InvalidSpecError(f"a report of the action {action!r} is not known; driver and worker differ in version")
+    report: JobReport = from_plain(REPORTS[action], plain["report"])
     return report

@@ -44,14 +44,18 @@ def to_json(value: Any) -> str:
 def from_json(cls: type[T], text: str) -> T:
     """Build ``cls`` from JSON written by :func:`to_json`.
 
-    :raises InvalidSpecError: when a field is unknown or missing: the two sides are of different versions.
+    :raises InvalidSpecError: when a field is unknown or missing, or a choice is unknown: the two sides are of
+        different versions.
     """
     value: T = from_plain(cls, json.loads(text))
     return value
 
 
 def from_plain(hint: Any, value: Any) -> Any:
-    """Build a value of the type ``hint`` from plain JSON data."""
+    """Build a value of the type ``hint`` from plain JSON data.
+
+    :raises InvalidSpecError: as :func:`from_json`.
+    """
     if value is None or hint is Any:
         return value
     origin = typing.get_origin(hint)
@@ -64,16 +68,29 @@ def from_plain(hint: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(hint):
         return _dataclass_from_plain(typing.cast("type", hint), value)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(value)
+        return _member(hint, value)
     return datetime.fromisoformat(value) if hint is datetime else value
 
 
 def _dataclass_from_plain(cls: type, value: dict[str, Any]) -> Any:
     hints = _hints(cls)
-    unknown = value.keys() - {field.name for field in dataclasses.fields(cls)}
+    fields = dataclasses.fields(cls)
+    unknown = value.keys() - {field.name for field in fields}
     if unknown:
         raise InvalidSpecError(f"{cls.__name__} has no field {sorted(unknown)}; driver and worker differ in version")
+    absent = dataclasses.MISSING
+    needed = {field.name for field in fields if field.default is absent and field.default_factory is absent}
+    if not needed <= value.keys():
+        missing = sorted(needed - value.keys())
+        raise InvalidSpecError(f"{cls.__name__} needs {missing}; driver and worker differ in version")
     return cls(**{name: from_plain(hints[name], item) for name, item in value.items()})
+
+
+def _member(cls: type[Enum], value: Any) -> Enum:
+    try:
+        return cls(value)
+    except ValueError as error:
+        raise InvalidSpecError(f"{error}; driver and worker differ in version") from None
 
 
 @cache

@@ -105,11 +105,12 @@ class RecentRunKeys:
     def refuse_forgotten(self, run: RunIdentity, table: str) -> None:
         """Refuse a retry so old that its first attempt may have been dropped from the list.
 
-        :raises ForgottenRunError: try number above 1 and the DAG run older than the newest dropped entry.
+        :raises ForgottenRunError: try number above 1 and the DAG run not younger than the newest dropped entry.
         """
         if run.try_number <= 1 or run.run_after is None or self.dropped_before is None:
             return
-        if run.run_after.timestamp() < self.dropped_before:
+        # Commit times are kept in whole seconds, so a run of that same second counts as older.
+        if int(run.run_after.timestamp()) <= self.dropped_before:
             dropped = datetime.fromtimestamp(self.dropped_before, UTC).isoformat()
             raise ForgottenRunError(
                 f"{table}: {run.label} is attempt {run.try_number} of a run of {run.run_after.isoformat()}, but the "
