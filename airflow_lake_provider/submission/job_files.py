@@ -79,9 +79,11 @@ def sweep(base: Path) -> None:
     for folder in base.glob("attempt-*"):
         if _owner_lives(folder):
             continue
+        # Removing a file makes the folder young again.
+        age = _age_seconds(folder)
         # A driver that outlived its task has read its settings long ago, but may still leave its report here.
         (folder / _SETTINGS).unlink(missing_ok=True)
-        if time.time() - folder.stat().st_mtime > _KEEP_SECONDS:
+        if age > _KEEP_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -91,12 +93,20 @@ def _owner_lives(folder: Path) -> bool:
         os.kill(pid, 0)
     except (FileNotFoundError, ValueError):
         # Being made right now, or broken: young ones are left to their owner.
-        return folder.exists() and time.time() - folder.stat().st_mtime < 60
+        return _age_seconds(folder) < 60
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
     return True
+
+
+def _age_seconds(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except FileNotFoundError:
+        # Another task's sweep, or its own end, took it away just now.
+        return 0.0
 
 
 def _write_private(path: Path, text: str) -> None:
@@ -106,7 +116,9 @@ def _write_private(path: Path, text: str) -> None:
 
 def _escape(text: str, *, key: bool = False) -> str:
     """Escape for ``java.util.Properties``, which Spark reads as UTF-8."""
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    escaped = text.replace("\\", "\\\\")
+    for sign, letter in (("\n", "n"), ("\r", "r"), ("\t", "t"), ("\f", "f")):
+        escaped = escaped.replace(sign, "\\" + letter)
     if key:
         for sign in (" ", "=", ":", "#", "!"):
             escaped = escaped.replace(sign, "\\" + sign)
