@@ -1,0 +1,54 @@
+"""One Spark session for all tests of this folder, with an Iceberg catalog on SQLite in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def lake_jars() -> str:
+    """The jars of the folder that LAKE_JARS names, by default the one the set-up script fills."""
+    folder = Path(os.environ.get("LAKE_JARS", REPOSITORY / ".lake" / "jars"))
+    jars = sorted(str(jar) for jar in folder.glob("*.jar"))
+    assert jars, f"no jars in {folder}; run the set-up script, or name their folder in LAKE_JARS"
+    return ",".join(jars)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    home = tmp_path_factory.mktemp("lake")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    catalog = "spark.sql.catalog.lake_default"
+    settings = {
+        "spark.driver.memory": "1500m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.jars": lake_jars(),
+        "spark.local.dir": str(home / "scratch"),
+        "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.defaultCatalog": "lake_default",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": f"jdbc:sqlite:{home / 'catalog.db'}",
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": f"file://{home / 'warehouse'}",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("lake tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
