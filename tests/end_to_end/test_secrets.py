@@ -74,7 +74,7 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
         "SPARK_CONF_DIR": str(defaults),
     }
     watch = Watch(jobs, unused_tcp_port)
-    output = AirflowCommand(environment, ("dags", "test", "products_once", "2026-02-01T00:00:00+00:00")).wait()
+    output = AirflowCommand(environment, ("dags", "test", "products_once")).wait()
     watch.stopped.set()
     watch.thread.join(30)
 

@@ -11,6 +11,8 @@ from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 with DAG(dag_id="products_once", schedule=None):
     LakeUpsertOperator(
         task_id="products",
+        # "airflow dags test" gives each call a run of its own; a retry keeps its identity.
+        batch_id="the products of the shop",
         table="shop.products",
         source="{{ var.value.shop_inbox }}/*.jsonl.gz",
         envelope="debezium",
