@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,25 +22,31 @@ def literal_paths(files: tuple[InputFile, ...]) -> list[str]:
     return ["".join(f"\\{char}" if char in GLOB_CHARACTERS else char for char in file.path) for file in files]
 
 
-def with_arrival(spark: SparkSession, rows: DataFrame, files: tuple[InputFile, ...]) -> DataFrame:
+def with_arrival(
+    spark: SparkSession, rows: DataFrame, files: tuple[InputFile, ...], columns: Sequence[Column | str] = ("*",)
+) -> DataFrame:
     """Add ``_lake_arrival``, a struct of file index, start of the split and row number, which orders as it is.
 
     The row number counts within a task, and a task reads its splits in any order, so it orders only within a split.
 
     :param rows: straight from a file source: nothing may have moved its rows.
     :param files: the files it reads; their order is the order of arrival.
+    :param columns: what is made of the rows on the way; no later filter is evaluated below them.
     """
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path
     order = [(path(file.path).toUri().toString(), index) for index, file in enumerate(files)]
     indexes = sf.broadcast(spark.createDataFrame(order, f"{_FILE} STRING, _lake_file INT"))
     placed = rows.select(
-        "*",
+        *columns,
         sf.col("_metadata.file_path").alias(_FILE),
         sf.col("_metadata.file_block_start").alias(_BLOCK),
         sf.monotonically_increasing_id().alias(_ROW),
     ).join(indexes, _FILE, "left")
-    arrival = sf.struct(sf.col("_lake_file").alias("file"), sf.col(_BLOCK).alias("block"), sf.col(_ROW).alias("row"))
+    # Never NULL, which would order as the oldest file.
+    unknown = sf.raise_error(sf.concat(sf.lit("Spark read a file that was not listed: "), sf.col(_FILE)))
+    file = sf.coalesce("_lake_file", unknown.cast("int"))
+    arrival = sf.struct(file.alias("file"), sf.col(_BLOCK).alias("block"), sf.col(_ROW).alias("row"))
     return placed.withColumn(ARRIVAL, arrival).drop(_FILE, _BLOCK, _ROW, "_lake_file")
 
 

@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium_columns import (
     spelled_keys,
     types_hash,
 )
-from airflow_lake_provider.spark_jobs.sources.debezium_lines import parse_events, read_lines
+from airflow_lake_provider.spark_jobs.sources.debezium_lines import read_events
 from airflow_lake_provider.spark_jobs.sources.debezium_rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium_survey import refuse_bad_events, survey
 from airflow_lake_provider.spark_jobs.sources.table_values import with_table_values
@@ -50,16 +50,15 @@ def read_debezium_changes(
         unavailable values that nothing fills.
     :raises UnsupportedError: truncations, types that events cannot have.
     """
-    lines = read_lines(spark, source, files)
     with released_on_failure() as cached:
-        raw = parse_events(lines, str(source.envelope_table), keys).persist()
+        raw = read_events(spark, source, files, keys).persist()
         cached.append(raw)
         found = survey(raw).without(exclude_columns)
-        refuse_bad_events(found, source, lines, files)
+        refuse_bad_events(spark, found, source, files)
         if not found.events:
             raw.unpersist()
             return _empty(spark, source, table_schema)
-        columns = find_columns(spark, source, lines, found, table_schema)
+        columns = find_columns(spark, source, files, found, table_schema)
         rows = RowBuilder(columns=columns, keys=spelled_keys(keys, found.columns), hole_columns=found.hole_columns)
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
         events = _typed_events(raw, columns, keys).localCheckpoint()

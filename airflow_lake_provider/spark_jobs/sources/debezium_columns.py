@@ -12,7 +12,8 @@ from pyspark.sql.types import DataType, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_spec import Source
-from airflow_lake_provider.spark_jobs.sources.debezium_lines import parse_events
+from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.spark_jobs.sources.debezium_lines import read_images
 from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium_types import ConnectType, common_type, inferred_type
 from airflow_lake_provider.spark_jobs.sources.debezium_values import convert, not_converted
@@ -70,13 +71,17 @@ def types_hash() -> Column:
 
 
 def find_columns(
-    spark: SparkSession, source: Source, lines: DataFrame, found: EventSurvey, table_schema: StructType | None
+    spark: SparkSession,
+    source: Source,
+    files: tuple[InputFile, ...],
+    found: EventSurvey,
+    table_schema: StructType | None,
 ) -> EventColumns:
     """Give each column of the events a type: declared, else the table's, else the connect schema's, else inferred.
 
     Inferring takes a second pass over the text.
 
-    :param lines: of ``debezium_lines.read_lines``.
+    :param files: the files that the events are in.
     :raises BadInputError: a column whose connect types have nothing in common.
     """
     known = declared_types(source.schema, table_schema)
@@ -84,7 +89,7 @@ def find_columns(
     columns = sorted(found.columns, key=lambda name: rank.get(name.lower(), len(rank)))
     types = {name: known.get(name.lower()) or _connect_type(found, name) for name in columns}
     if None in types.values():
-        inferred = _inferred(spark, lines, str(source.envelope_table))
+        inferred = _inferred(spark, read_images(spark, source, files))
         types = {name: kind or inferred[name] for name, kind in types.items()}
     return EventColumns(
         types={name: kind for name, kind in types.items() if kind is not None},
@@ -111,8 +116,7 @@ def _connect_type(found: EventSurvey, column: str) -> DataType | None:
     return common_type(column, kinds) if kinds else None
 
 
-def _inferred(spark: SparkSession, lines: DataFrame, table: str) -> dict[str, DataType]:
-    images = parse_events(lines, table, (), text_images=True).select(sf.coalesce("after", "before"))
+def _inferred(spark: SparkSession, images: DataFrame) -> dict[str, DataType]:
     session: Any = spark
     # PySpark's json() takes text only as a Python RDD, which would send every line through Python.
     texts = getattr(images._jdf, "as")(session._jvm.org.apache.spark.sql.Encoders.STRING())

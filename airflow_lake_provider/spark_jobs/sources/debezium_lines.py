@@ -46,89 +46,89 @@ def _line_schema(image: str) -> str:
     return f"STRUCT<{line}, {_CORRUPT}: STRING>"
 
 
-def read_lines(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
-    """Return the non-empty lines as ``value`` with their arrival.
+def read_events(spark: SparkSession, source: Source, files: tuple[InputFile, ...], keys: Sequence[str]) -> DataFrame:
+    """Return one row per change event of the source's table and per line that is no change event at all.
 
     :param source: its options go to Spark's text reader (``lineSep``).
-    """
-    lines = spark.read.options(**source.options).text(literal_paths(files))
-    return with_arrival(spark, lines, files).filter(sf.length(sf.trim("value")) > 0)
-
-
-def parse_events(lines: DataFrame, table: str, keys: Sequence[str], text_images: bool = False) -> DataFrame:
-    """Return one row per change event of ``table`` and per line that is no change event at all.
-
-    :param lines: see :func:`read_lines`.
-    :param table: ``table`` or ``schema.table`` of the event's source.
     :param keys: key columns.
-    :param text_images: give ``before`` and ``after`` as JSON text, without the columns that are made of them.
     :return: ``_lake_arrival``; ``bad`` (no change event); ``op``; ``sequence`` (array of two numbers as text);
         ``after`` (column -> JSON text); ``image`` (names in ``after``, or in ``before`` for a delete); ``holes`` (names
         of unavailable values); ``key``, ``key_before``, ``old_key`` (texts in the order of ``keys``, or NULL);
         ``types`` (text per distinct connect schema, NULL without one).
     """
-    of_table = (sf.col("event.source.table") == table) | (
-        sf.concat_ws(".", "event.source.schema", "event.source.table") == table
-    )
+    kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>")
+    sequence = sf.from_json("sequence", "ARRAY<STRING>").alias("sequence")
+    return kept.select(ARRIVAL, "bad", "op", sequence, "after", *_row_columns(keys))
+
+
+def read_images(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
+    """Return ``after``, or ``before`` where there is none, of the table's events as one column of JSON text."""
+    return _events_of_table(spark, source, files, "STRING").select(sf.coalesce("after", "before"))
+
+
+def mark_bad(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
+    """Return every line's arrival and ``bad``, whether ``read_events`` counts it as no change event."""
+    lines = _lines(spark, source, files)
+    parsed = _parse(spark, lines, files, "STRING")
+    return parsed.select(ARRIVAL, (sf.col("bad") & _may_be_of(str(source.envelope_table))).alias("bad"))
+
+
+def _lines(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
+    lines = spark.read.options(**source.options).text(literal_paths(files))
+    return lines.filter(sf.length(sf.trim("value")) > 0)
+
+
+def _events_of_table(spark: SparkSession, source: Source, files: tuple[InputFile, ...], image: str) -> DataFrame:
+    table = str(source.envelope_table)
+    of_table = (sf.col("source_table") == table) | (sf.concat_ws(".", "source_schema", "source_table") == table)
     # A logical message ('m') may name a table and carries no row.
-    kept = _parse(_may_be_of(lines, table), "STRING" if text_images else "MAP<STRING, STRING>").filter(
-        sf.col("bad") | (of_table & (sf.col("event.op") != "m"))
-    )
-    sequence = sf.from_json("event.source.sequence", "ARRAY<STRING>").alias("sequence")
-    columns = [sf.col(ARRIVAL), sf.col("bad"), sf.col("event.op").alias("op"), sequence]
-    if text_images:
-        return kept.select(*columns, "event.before", "event.after")
-    return kept.select(*columns, sf.col("event.after").alias("after"), *_row_columns(keys))
+    wanted = sf.col("bad") | (of_table & (sf.col("op") != "m"))
+    return _parse(spark, _lines(spark, source, files).filter(_may_be_of(table)), files, image).filter(wanted)
 
 
-def _may_be_of(lines: DataFrame, table: str) -> DataFrame:
-    """Drop lines that plainly name another table: a stream of many tables is parsed once per table it is read for."""
+def _may_be_of(table: str) -> Column:
+    """Tell lines that plainly name another table: a stream of many tables is parsed once per table it is read for."""
     name = table.rpartition(".")[2]
     if not re.fullmatch(r"\w+", name, re.ASCII):
         # An encoder may have escaped it.
-        return lines
-    names_it, names_any = sf.col("value").rlike(rf'"table"\s*:\s*"{name}"'), sf.col("value").rlike(r'"table"\s*:')
-    return lines.filter(names_it | ~names_any)
+        return sf.lit(True)
+    return sf.col("value").rlike(rf'"table"\s*:\s*"{name}"') | ~sf.col("value").rlike(r'"table"\s*:')
 
 
-def mark_bad(lines: DataFrame) -> DataFrame:
-    """Return every line's arrival and ``bad``, whether it is neither a change event nor a tombstone."""
-    return _parse(lines, "STRING").select(ARRIVAL, "bad")
-
-
-def _parse(lines: DataFrame, image: str) -> DataFrame:
-    parsed = sf.from_json("value", _line_schema(image), {"columnNameOfCorruptRecord": _CORRUPT})
-    # Two steps, since from_json is evaluated once for each of its fields that a single projection takes.
-    read = lines.select(ARRIVAL, parsed.alias("line")).select(ARRIVAL, *_event_columns())
-    no_event = sf.col("event.op").isNull()
-    tombstone = no_event & sf.col("is_record") & sf.col("no_value") & ~sf.col("corrupt")
-    return read.withColumn("bad", (sf.col("corrupt") | no_event) & ~tombstone)
+def _parse(spark: SparkSession, lines: DataFrame, files: tuple[InputFile, ...], image: str) -> DataFrame:
+    parsed = sf.from_json("value", _line_schema(image), {"columnNameOfCorruptRecord": _CORRUPT}).alias("line")
+    # Parsed where arrival is told: elsewhere Spark would move filters below, and parse a line once per field they use.
+    read = with_arrival(spark, lines, files, ["value", parsed]).select(ARRIVAL, "value", *_event_columns())
+    # A row that some tool took out of its envelope may lack "value" or hold anything else there: that is no tombstone.
+    says_null = sf.array_contains(sf.json_object_keys("value"), "value") & sf.col("no_value") & ~sf.col("corrupt")
+    tombstone = sf.col("is_record") & sf.coalesce(says_null, sf.lit(False))
+    return read.withColumn("bad", sf.when(sf.col("op").isNull(), ~tombstone).otherwise(sf.col("corrupt")))
 
 
 def _event_columns() -> list[Column]:
     """The envelope wherever the line has it, its connect schema, and what tells a tombstone from nonsense."""
+    # At most one of the forms has any of an envelope's fields.
     forms = ("line.value.payload", "line.value", "line.payload", "line")
-    names = ("before", "after", "op", "source")
-    choices = [(sf.col(f"{form}.op"), sf.struct(*(sf.col(f"{form}.{name}") for name in names))) for form in forms]
-    event = sf.coalesce(*(sf.when(op.isNotNull(), envelope) for op, envelope in choices))
+    fields = {"source_schema": "source.schema", "source_table": "source.table", "sequence": "source.sequence"}
+    fields.update({name: name for name in ("before", "after", "op")})
     return [
-        event.alias("event"),
+        *(sf.coalesce(*(f"{form}.{field}" for form in forms)).alias(name) for name, field in fields.items()),
         sf.coalesce("line.value.schema", "line.schema").alias("schema"),
         sf.element_at("line.headers", "__debezium.oldkey").alias("old_key"),
         (sf.col("line").isNull() | sf.col(f"line.{_CORRUPT}").isNotNull()).alias("corrupt"),
         (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull()).alias("is_record"),
-        (sf.col("line.value").isNull() | sf.col("line.value.payload").isNull()).alias("no_value"),
+        sf.col("line.value").isNull().alias("no_value"),
     ]
 
 
 def _row_columns(keys: Sequence[str]) -> list[Column]:
-    image = sf.when(sf.col("event.op") == "d", sf.col("event.before")).otherwise(sf.col("event.after"))
-    holes = sf.map_keys(sf.map_filter("event.after", lambda _, text: _is_placeholder(text)))
+    image = sf.when(sf.col("op") == "d", sf.col("before")).otherwise(sf.col("after"))
+    holes = sf.map_keys(sf.map_filter("after", lambda _, text: _is_placeholder(text)))
     return [
         sf.map_keys(image).alias("image"),
         sf.coalesce(holes, sf.array().cast("ARRAY<STRING>")).alias("holes"),
         _texts(image, keys).alias("key"),
-        sf.when(sf.col("event.before").isNotNull(), _texts(sf.col("event.before"), keys)).alias("key_before"),
+        sf.when(sf.col("before").isNotNull(), _texts(sf.col("before"), keys)).alias("key_before"),
         _old_key(keys).alias("old_key"),
         _types_text().alias("types"),
     ]
@@ -155,7 +155,7 @@ def _old_key(keys: Sequence[str]) -> Column:
 
 def _types_text() -> Column:
     """The connect types of the row, ``[["name", [type, name, scale, precision], [the same of items]], ...]``."""
-    fields = sf.filter("schema.fields", lambda field: field["field"] == "after")[0]["fields"]
+    fields = sf.get(sf.filter("schema.fields", lambda field: field["field"] == "after"), sf.lit(0))["fields"]
 
     def described(connect: Column) -> Column:
         scale = sf.element_at(connect["parameters"], "scale")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
@@ -50,7 +50,7 @@ class EventSurvey:
 def survey(events: DataFrame) -> EventSurvey:
     """Look through all events in one job, which fills the cache of ``events``.
 
-    :param events: see ``debezium_lines.parse_events``.
+    :param events: see ``debezium_lines.read_events``.
     """
     moved = (
         (sf.col("op") == "u")
@@ -88,16 +88,16 @@ def _survey(found: dict[str, Any]) -> EventSurvey:
     )
 
 
-def refuse_bad_events(found: EventSurvey, source: Source, lines: DataFrame, files: tuple[InputFile, ...]) -> None:
+def refuse_bad_events(spark: SparkSession, found: EventSurvey, source: Source, files: tuple[InputFile, ...]) -> None:
     """Refuse what cannot be applied.
 
-    :param lines: of ``debezium_lines.read_lines``, to say where a bad line stands.
+    :param files: the files that were read, to say where a bad line stands.
     :raises BadInputError: lines that are no change events, events without an order, updates that move a key.
     :raises UnsupportedError: truncations, and operations this package does not know.
     """
     table = source.envelope_table or ""
     if found.bad_lines:
-        place = describe_first(mark_bad(lines), sf.col("bad"), files)
+        place = describe_first(mark_bad(spark, source, files), sf.col("bad"), files)
         raise BadInputError(f"{found.bad_lines} lines are no Debezium change events: {place}")
     if "t" in found.operations:
         raise UnsupportedError(

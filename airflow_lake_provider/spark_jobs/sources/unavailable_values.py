@@ -103,7 +103,7 @@ def _with_parents(incarnations: DataFrame) -> DataFrame:
     same_key = sf.col("old_key").isNull() | (sf.col("old_key") == sf.col("parent.key"))
     pairs = born.join(ended, _SEQUENCE).filter(same_key).groupBy("id").agg(sf.collect_list("parent").alias("parents"))
     # Several deletes with one sequence tell nothing; the value then stays unknown and is refused.
-    parent = sf.when(sf.size("parents") == 1, sf.col("parents")[0]).alias("parent")
+    parent = sf.when(sf.size("parents") == 1, sf.get("parents", sf.lit(0))).alias("parent")
     return incarnations.join(pairs.select("id", parent), "id", "left").drop("start", "end")
 
 
