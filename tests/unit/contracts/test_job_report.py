@@ -1,0 +1,84 @@
+"""Reports and failures: the same after the border, as plain JSON on it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.job_report import (
+    REPORTS,
+    CompactionReport,
+    ExpiryReport,
+    IncrementalReport,
+    JobFailure,
+    JobReport,
+    Outcome,
+    TableState,
+    UpsertReport,
+    answer_from_plain,
+    answer_to_json,
+)
+
+COUNTS = st.integers(0, 2**63 - 1)
+IDS = COUNTS.map(str)
+STATES = st.none() | st.builds(TableState, snapshot=st.none() | IDS, rows=COUNTS, snapshots=COUNTS)
+SHARED = {
+    "table": st.just("shop.orders"),
+    "outcome": st.sampled_from(Outcome),
+    "reason": st.text(),
+    "run_key": st.none() | st.text("0123456789abcdef", min_size=16, max_size=16),
+    "before": STATES,
+    "after": STATES,
+    "committed": st.lists(IDS).map(tuple),
+    "warnings": st.lists(st.text()).map(tuple),
+    "seconds": st.dictionaries(st.text(), st.floats(0, 1e9)),
+}
+ANSWERS = st.one_of(
+    st.builds(UpsertReport, **SHARED, rows_updated=COUNTS, strategy=st.none() | st.text(), source_position=st.text()),
+    st.builds(CompactionReport, **SHARED, level=st.none() | st.text(), failures=st.lists(st.text()).map(tuple)),
+    st.builds(
+        ExpiryReport, **SHARED, snapshots_expired=st.lists(IDS).map(tuple), kept_by_refs=st.dictionaries(IDS, IDS)
+    ),
+    st.builds(IncrementalReport, **SHARED, from_snapshot=st.none() | IDS, upserts_read=COUNTS),
+    st.builds(JobFailure, error=st.text(), message=st.text(), traceback=st.text()),
+)
+
+
+@settings(deadline=None)
+@given(ANSWERS)
+def test_an_answer_is_the_same_after_the_border(answer: JobReport | JobFailure) -> None:
+    assert answer_from_plain(json.loads(answer_to_json(answer))) == answer
+
+
+@pytest.mark.parametrize("cls", REPORTS.values())
+def test_every_report_can_be_written_with_nothing_but_what_is_shared(cls: type[JobReport]) -> None:
+    report = cls(table="shop.orders", outcome=Outcome.DONE, reason="because")
+    plain = json.loads(answer_to_json(report))
+    assert plain["action"] == cls.action
+    assert plain["report"].keys() == {field.name for field in fields(cls)}
+    assert answer_from_plain(plain) == report
+
+
+def test_snapshot_ids_are_text_that_no_json_reader_rounds() -> None:
+    report = UpsertReport(table="a.b", outcome=Outcome.APPLIED, reason="", committed=("8245678901234567891",))
+    assert '"committed":["8245678901234567891"]' in answer_to_json(report)
+
+
+def test_a_failure_becomes_its_error_again() -> None:
+    error = JobFailure(error="CommitConflictError", message="lost 5 times", traceback="").to_error()
+    assert type(error) is CommitConflictError
+    assert str(error) == "lost 5 times"
+    assert type(JobFailure(error="Py4JError", message="", traceback="").to_error()) is JobFailedError
+
+
+@pytest.mark.parametrize("action", ["vacuum", None])
+def test_a_report_of_another_version_is_refused_in_words(action: str | None) -> None:
+    with pytest.raises(InvalidSpecError, match=str(action)):
+        answer_from_plain({"action": action, "report": {}})
+    with pytest.raises(InvalidSpecError, match="colour"):
+        answer_from_plain({"action": "upsert", "report": {"colour": "red"}})

@@ -1,0 +1,258 @@
+"""Specs: the same after the border, refused in words before it, and digested by what is applied."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import (
+    SPECS,
+    CompactionLevel,
+    CompactionSpec,
+    CompactionStrategy,
+    ExpirySpec,
+    IncrementalSpec,
+    JobSpec,
+    MissingColumns,
+    OnRepeat,
+    SchemaEvolution,
+    Source,
+    TableLayout,
+    UpsertSpec,
+    spec_from_plain,
+    spec_to_json,
+)
+from airflow_lake_provider.contracts.run_key import RunIdentity
+
+NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)
+BASE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RUN}
+FILES = Source(path="s3://in/*.parquet", format="parquet")
+EVENTS = Source(path="in/*.json", format="json", envelope="debezium", envelope_table="public.orders")
+MAXIMAL: dict[str, JobSpec] = {
+    "upsert": UpsertSpec(
+        **BASE,
+        source=Source(path="in/*.csv", format="csv", options={"header": "true"}, schema="id BIGINT", query="SELECT 1"),
+        keys=("id", "line"),
+        order_by=("at",),
+        delete_when="op = 'D'",
+        exclude_columns=("op",),
+        create=TableLayout(
+            partition_by=("days(at)",), sort_by=("at",), bloom_filter_columns=("id",), properties={"a": "b"}
+        ),
+        schema_evolution=SchemaEvolution.NONE,
+        missing_columns=MissingColumns.KEEP,
+        branch="audit",
+        on_repeat=OnRepeat.FAIL,
+        max_attempts=7,
+    ),
+    "compaction": CompactionSpec(
+        **BASE,
+        level=CompactionLevel.MAJOR,
+        strategy=CompactionStrategy.ZORDER,
+        sort_by=("a", "b"),
+        where="id > 3",
+        target_file_bytes=2**30,
+        partial_progress=False,
+        delete_ratio_threshold=0.5,
+    ),
+    "snapshot-expiry": ExpirySpec(**BASE, older_than=NOW, stage_branches_older_than=NOW, keep_last=3),
+    "incremental": IncrementalSpec(
+        **BASE,
+        source="shop.lines",
+        consumer="revenue",
+        keys=("id",),
+        to_snapshot="8245678901234567890",
+        transform="marts.revenue:rows",
+        transform_code="def rows(changes): return changes\n",
+        from_snapshot="1",
+        create=None,
+        schema_evolution=SchemaEvolution.NONE,
+    ),
+}
+
+
+def test_there_is_a_specimen_of_every_spec() -> None:
+    assert MAXIMAL.keys() == SPECS.keys()
+
+
+@pytest.mark.parametrize("spec", MAXIMAL.values(), ids=list(MAXIMAL))
+def test_a_spec_is_the_same_after_the_border(spec: JobSpec) -> None:
+    assert spec_from_plain(json.loads(spec_to_json(spec))) == spec
+
+
+TEXT = st.text(min_size=1)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(TEXT, min_size=1, max_size=4, unique=True),
+    st.none() | TEXT,
+    st.dictionaries(TEXT, st.text()),
+    st.none() | st.just(TableLayout()),
+    st.sampled_from(OnRepeat),
+    st.none() | st.datetimes(timezones=st.just(UTC)),
+)
+def test_any_upsert_is_the_same_after_the_border(
+    keys: list[str],
+    delete_when: str | None,
+    options: dict[str, str],
+    create: TableLayout | None,
+    on_repeat: OnRepeat,
+    run_after: datetime | None,
+) -> None:
+    spec = UpsertSpec(
+        catalog="lake",
+        table="shop.orders",
+        run=RunIdentity.of("batch", *keys, run_after=run_after),
+        source=Source(path="in/*.csv", format="csv", options=options),
+        keys=tuple(keys),
+        delete_when=delete_when,
+        create=create,
+        on_repeat=on_repeat,
+    )
+    assert spec_from_plain(json.loads(spec_to_json(spec))) == spec
+
+
+ASIDE: dict[str, Any] = {"run": RunIdentity.of("other"), "on_repeat": OnRepeat.APPLY, "max_attempts": 99}
+OTHER: dict[type, Any] = {bool: None, int: 77, float: 0.25, str: "other"}
+
+
+def changed(spec: JobSpec, name: str, value: Any) -> JobSpec:
+    return replace(spec, **{name: value})
+
+
+@pytest.mark.parametrize("spec", MAXIMAL.values(), ids=list(MAXIMAL))
+def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: JobSpec) -> None:
+    special: dict[str, Any] = {
+        "table": "shop.other",
+        "source": FILES if isinstance(spec, UpsertSpec) else "shop.others",
+        "create": TableLayout(file_format="orc"),
+        "level": CompactionLevel.FULL,
+        "strategy": CompactionStrategy.SORT,
+        "schema_evolution": SchemaEvolution.ADD_AND_WIDEN,
+        "missing_columns": MissingColumns.NULL,
+        "on_gap": "full",
+        "on_transform_change": "full",
+        "transform": "marts.other:rows",
+        "older_than": datetime(2025, 1, 1, tzinfo=UTC),
+        "stage_branches_older_than": datetime(2025, 1, 1, tzinfo=UTC),
+    }
+    for field in fields(spec):
+        old = getattr(spec, field.name)
+        if field.name == "query":
+            continue  # contradicts the specimen's transform; its own test is below
+        if field.name in ASIDE:
+            assert changed(spec, field.name, ASIDE[field.name]).digest_text() == spec.digest_text(), field.name
+            continue
+        new = special.get(field.name)
+        if new is None:
+            new = not old if isinstance(old, bool) else ("other",) if isinstance(old, tuple) else OTHER[type(old)]
+        assert changed(spec, field.name, new).digest_text() != spec.digest_text(), field.name
+
+
+def test_the_digest_tells_queries_and_actions_apart() -> None:
+    def incremental(query: str) -> str:
+        return replace(MAXIMAL["incremental"], transform=None, transform_code=None, query=query).digest_text()  # type: ignore[call-arg]  # a field of the subclass
+
+    assert incremental("SELECT 1") != incremental("SELECT 2")
+    assert len({spec.digest_text() for spec in MAXIMAL.values()}) == len(MAXIMAL)
+
+
+def upsert(**changed: Any) -> UpsertSpec:
+    return UpsertSpec(**{**BASE, "source": FILES, "keys": ("id",), **changed})
+
+
+def incremental(**changed: Any) -> IncrementalSpec:
+    given = {"source": "shop.lines", "consumer": "c", "keys": ("id",), "to_snapshot": "1", "query": "SELECT 1"}
+    return IncrementalSpec(**{**BASE, **given, **changed})
+
+
+def expiry(**changed: Any) -> ExpirySpec:
+    return ExpirySpec(**{**BASE, "older_than": NOW, "stage_branches_older_than": NOW, **changed})
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (Source, ["None and None"]),
+        (lambda: Source(path="a.csv", format="csv", table="shop.x"), ["'a.csv'", "'shop.x'"]),
+        (lambda: Source(path="a.xml", format="xml"), ["'xml'", "parquet, orc, json, csv, avro", "'a.xml'"]),
+        (lambda: Source(path="a", format=None), ["source_format", "'a'"]),
+        (lambda: Source(table="orders"), ["'orders'"]),
+        (lambda: replace(EVENTS, envelope="maxwell"), ["'maxwell'", "'debezium'"]),
+        (lambda: replace(EVENTS, envelope_table=None), ["envelope_table"]),
+        (lambda: replace(EVENTS, format="csv"), ["JSON"]),
+        (lambda: replace(EVENTS, query="SELECT 1"), ["no query"]),
+        (lambda: TableLayout(file_format="csv"), ["'csv'", "parquet, orc, avro"]),
+        (lambda: TableLayout(file_format="orc", bloom_filter_columns=("id",)), ["orc"]),
+        (lambda: TableLayout(properties={"lake.position.x": "1"}), ["lake.position.x"]),
+        (lambda: upsert(table="orders"), ["'orders'"]),
+        (lambda: upsert(keys=()), ["shop.orders", "[]"]),
+        (lambda: upsert(keys=("id", "id")), ["['id', 'id']"]),
+        (lambda: upsert(exclude_columns=("id", "op")), ["['id']"]),
+        (lambda: upsert(source=EVENTS, order_by=("at",)), ["order_by"]),
+        (lambda: upsert(source=EVENTS, delete_when="true"), ["delete_when"]),
+        (lambda: upsert(branch="main"), ["'main'"]),
+        (lambda: upsert(branch="lake_stage_1"), ["'lake_stage_1'"]),
+        (lambda: upsert(max_attempts=0), ["max_attempts", "0"]),
+        (lambda: CompactionSpec(**BASE, strategy=CompactionStrategy.ZORDER), ["zorder", "sort_by"]),
+        (lambda: CompactionSpec(**BASE, sort_by=("a",)), ["sort_by", "binpack"]),
+        (lambda: CompactionSpec(**BASE, delete_ratio_threshold=1.5), ["1.5"]),
+        (lambda: CompactionSpec(**BASE, delete_ratio_threshold=0), ["(0, 1]"]),
+        (lambda: CompactionSpec(**BASE, min_input_files=0), ["min_input_files", "at least 1", "got 0"]),
+        (lambda: CompactionSpec(**BASE, delete_file_threshold=-1), ["delete_file_threshold", "got -1"]),
+        (lambda: expiry(keep_last=0), ["keep_last", "got 0"]),
+        (lambda: expiry(older_than=datetime(2026, 1, 1)), ["time zone"]),  # noqa: DTZ001  # what is refused
+        (lambda: incremental(source="shop.orders"), ["shop.orders", "same table"]),
+        (lambda: incremental(source="lines"), ["'lines'"]),
+        (lambda: incremental(consumer="a.b"), ["'a.b'"]),
+        (lambda: incremental(consumer="c" * 28), ["1 to 27"]),
+        (lambda: incremental(keys=()), ["keys"]),
+        (lambda: incremental(query=None), ["module:function", "query"]),
+        (lambda: incremental(transform="m:f"), ["not both"]),
+        (lambda: incremental(query=None, transform="m.f"), ["'m.f'"]),
+        (lambda: incremental(on_gap="skip"), ["on_gap", "'skip'"]),
+        (lambda: incremental(on_transform_change="skip"), ["on_transform_change", "'skip'"]),
+    ],
+)
+def test_a_refusal_names_what_was_given(make: Any, said: list[str]) -> None:
+    with pytest.raises(InvalidSpecError) as refused:
+        make()
+    assert all(words in str(refused.value) for words in said), str(refused.value)
+
+
+def plain() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(spec_to_json(MAXIMAL["upsert"]))
+    return found
+
+
+def test_an_unknown_action_is_refused_with_the_known_ones() -> None:
+    for action in ("vacuum", None):
+        with pytest.raises(InvalidSpecError, match="upsert, compaction"):
+            spec_from_plain({**plain(), "action": action})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda spec: spec.update(colour="red"), "UpsertSpec has no field ['colour']"),
+        (lambda spec: spec["source"].update(colour="red"), "Source has no field ['colour']"),
+        (lambda spec: spec.pop("keys"), "UpsertSpec needs ['keys']"),
+        (lambda spec: spec.update(on_repeat="maybe"), "'maybe' is not a valid OnRepeat"),
+    ],
+)
+def test_a_spec_of_another_version_is_refused_in_words(change: Any, said: str) -> None:
+    given = plain()
+    change(given["spec"])
+    with pytest.raises(InvalidSpecError) as refused:
+        spec_from_plain(given)
+    assert said in str(refused.value)
+    assert "version" in str(refused.value)

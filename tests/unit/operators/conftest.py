@@ -1,0 +1,44 @@
+"""What tests of operators share: connections, and the part of a task's context that operators read."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def context() -> Context:
+    """The context of the second try of one task; ``outlet_events`` is the task runner's own class."""
+    from airflow.sdk.execution_time.context import OutletEventAccessors
+
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=2)
+    found: Any = {
+        "ti": ti,
+        "dag_run": SimpleNamespace(run_after=RUN_AFTER),
+        "outlet_events": OutletEventAccessors(),
+    }
+    return found
+
+
+@pytest.fixture
+def spark_connection(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Connection ``spark_default``: one machine; its id."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    return "spark_default"
+
+
+@pytest.fixture
+def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """``[lake] job_directory``."""
+    monkeypatch.setenv("AIRFLOW__LAKE__JOB_DIRECTORY", str(tmp_path / "jobs"))
+    return tmp_path / "jobs"

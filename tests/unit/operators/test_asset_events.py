@@ -1,0 +1,137 @@
+"""One commit, one event: which outlets of a task get one, and what is in it. Tables are real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import Asset
+from pyiceberg.table import Table
+
+from airflow_lake_provider.assets.lake_table import lake_table_asset, snapshot_event
+from airflow_lake_provider.contracts.job_report import (
+    CompactionReport,
+    ExpiryReport,
+    IncrementalReport,
+    JobReport,
+    Outcome,
+    TableState,
+    UpsertReport,
+)
+from airflow_lake_provider.operators.asset_events import announce
+from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+FOREIGN = Asset(name="dashboard", uri="https://bi.example.com/revenue")
+
+
+def task(*outlets: Asset, **arguments: Any) -> LakeUpsertOperator:
+    return LakeUpsertOperator(
+        task_id="orders", table="shop.orders", source="in/*.csv", keys=["id"], outlets=list(outlets), **arguments
+    )
+
+
+def report(
+    cls: type[JobReport] = UpsertReport, *, before: int | None = None, committed: int | None = None
+) -> JobReport:
+    return cls(
+        table="shop.orders",
+        outcome=Outcome.APPLIED,
+        reason="",
+        run_key="0123456789abcdef",
+        before=TableState(snapshot=str(before)) if before is not None else None,
+        committed=(str(committed),) if committed is not None else (),
+    )
+
+
+@pytest.mark.parametrize("cls", [UpsertReport, IncrementalReport])
+def test_a_commit_of_rows_is_told_once_in_the_words_of_the_watcher(
+    orders: Table, append: Callable[..., int], context: Context, cls: type[JobReport]
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    job = task(asset, FOREIGN)
+    before, committed = append(orders, 1), append(orders, 2, 3)
+    append(orders, 4)
+    announce(job, report(cls, before=before, committed=committed), context)
+    assert job.outlets == [asset, FOREIGN]
+    assert list(context["outlet_events"]) == [asset]
+    extra: dict[str, Any] = context["outlet_events"][asset].extra
+    assert {name: extra[name] for name in ("table", "branch", "snapshot_id", "previous_snapshot_id", "run_key")} == {
+        "table": "shop.orders",
+        "branch": "main",
+        "snapshot_id": str(committed),
+        "previous_snapshot_id": str(before),
+        "run_key": "0123456789abcdef",
+    }
+    assert extra["commits"] == 1
+    assert extra["counts"]["added-records"] == 2
+
+
+def test_the_first_commit_of_a_table_follows_nothing(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    announce(task(asset), report(committed=append(orders, 1)), context)
+    assert context["outlet_events"][asset].extra["previous_snapshot_id"] is None
+
+
+def silent(cls: type[JobReport], committed: bool) -> Any:
+    return pytest.param(cls, committed, id=f"{cls.action}{' committed' if committed else ''}")
+
+
+@pytest.mark.parametrize(
+    ("cls", "committed"),
+    [
+        silent(UpsertReport, committed=False),
+        silent(IncrementalReport, committed=False),
+        silent(CompactionReport, committed=True),
+        silent(ExpiryReport, committed=False),
+    ],
+)
+def test_where_no_rows_were_committed_only_other_outlets_stay(
+    orders: Table, append: Callable[..., int], context: Context, cls: type[JobReport], committed: bool
+) -> None:
+    job = task(lake_table_asset("shop.orders"), FOREIGN, lake_table_asset("shop.others"))
+    before, after = append(orders, 1), append(orders, 2)
+    announce(job, report(cls, before=before, committed=after if committed else None), context)
+    assert [outlet.uri for outlet in job.outlets] == [FOREIGN.uri, "iceberg://lake_default/shop/others"]
+    assert not len(context["outlet_events"])
+
+
+def test_a_watched_asset_hears_of_it_from_its_watcher_alone(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    job = task(lake_table_asset("shop.orders", watch=True), FOREIGN)
+    announce(job, report(committed=append(orders, 1)), context)
+    assert job.outlets == [FOREIGN]
+    assert not len(context["outlet_events"])
+
+
+def test_a_commit_to_a_branch_is_news_of_the_branchs_asset(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    on_main, on_branch = lake_table_asset("shop.orders"), lake_table_asset("shop.orders", branch="audit")
+    base = append(orders, 1)
+    orders.manage_snapshots().create_branch(base, "audit").commit()
+    committed = append(orders, 2, branch="audit")
+    announce(task(on_branch, branch="audit"), report(before=base, committed=committed), context)
+    assert context["outlet_events"][on_branch].extra["branch"] == "audit"
+    assert on_main not in list(context["outlet_events"])
+
+
+def test_an_event_of_ours_is_read_like_one_of_the_watcher(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    committed = append(orders, 1)
+    announce(task(asset), report(committed=committed), context)
+    assert snapshot_event(context["outlet_events"][asset])["snapshot_id"] == str(committed)
+
+
+def test_a_task_without_outlets_asks_the_catalog_nothing(lake_connection: str, context: Context) -> None:
+    job = task(FOREIGN)
+    announce(job, report(committed=1), context)
+    assert job.outlets == [FOREIGN]

@@ -1,0 +1,242 @@
+"""The way from an operator to spark-submit's command line, on Airflow's own hook; nothing is started."""
+
+from __future__ import annotations
+
+import copy
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
+from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome, answer_to_json
+from airflow_lake_provider.contracts.job_spec import spec_from_plain
+from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.job_attempt import JobAttempt
+from airflow_lake_provider.submission.job_archive import APPLICATION
+from tests.unit.submission import java_properties
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+SECRETS = ("hunter2", "AKIDSECRET", "s3cr3tkey")
+LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
+CLUSTER = SparkTarget(master="yarn", cluster_mode=True)
+
+pytestmark = pytest.mark.usefixtures("spark_connection", "job_directory")
+
+
+@pytest.fixture(autouse=True)
+def secret_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connection ``lake_default`` on PostgreSQL and S3, with a secret of each."""
+    extra = {
+        "type": "sql",
+        "warehouse": "s3://lake/wh",
+        "s3.access-key-id": SECRETS[1],
+        "s3.secret-access-key": SECRETS[2],
+    }
+    fields = {"host": "postgresql+psycopg2://db:5432/lake", "login": "airflow", "password": SECRETS[0]}
+    connection = {"conn_type": "iceberg", **fields, "extra": {**extra, "s3.region": "eu-west-1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(connection))
+
+
+def set_spark(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", **fields}))
+
+
+def operator(**arguments: Any) -> LakeCompactionOperator:
+    return LakeCompactionOperator(task_id="compact", table="shop.orders", **arguments)
+
+
+def opened(job: LakeCompactionOperator, context: Context, target: SparkTarget = LOCAL) -> JobAttempt:
+    return JobAttempt.open(job.build_spec(context), job.lake.connection, target, job)
+
+
+def value_of(command: list[str], option: str) -> str:
+    return command[command.index(option) + 1]
+
+
+@pytest.mark.parametrize("name", ["application", "application_args", "conn_id"])
+def test_what_we_set_ourselves_cannot_be_given(name: str) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"LakeCompactionOperator sets {name} itself"):
+        operator(**{name: "x"})
+
+
+def test_the_authors_arguments_are_merged_with_ours(context: Context) -> None:
+    theirs = {"py_files": "a.zip,b.py", "packages": "org:thing:1", "jars": "x.jar", "files": "notes.txt"}
+    job = operator(conf={"spark.executor.cores": "2"}, **theirs)
+    attempt = opened(job, context)
+    found = attempt.submission(job)
+    assert found["py_files"] == f"{attempt.archive},a.zip,b.py"
+    assert found["packages"].split(",") == [*job.lake.connection.spark_packages(), "org:thing:1"]
+    assert (found["jars"], found["files"]) == ("x.jar", "notes.txt")
+    assert found["conf"] == {"spark.executor.cores": "2"}
+    assert found["application"] == str(APPLICATION)
+    assert found["application_args"] == ["--spec", str(attempt.files.spec), "--report", str(attempt.files.report)]
+
+
+def test_nothing_of_the_authors_is_needed(context: Context) -> None:
+    job = operator()
+    found = opened(job, context).submission(job)
+    assert (found["jars"], found["files"], found["conf"]) == (None, None, {})
+
+
+def test_the_spec_in_the_file_is_the_one_that_was_built(context: Context) -> None:
+    job = operator(level="major", where="id > 3")
+    written = opened(job, context).files.spec.read_text(encoding="utf-8")
+    assert spec_from_plain(json.loads(written)) == job.build_spec(context)
+
+
+def test_a_driver_in_the_cluster_gets_the_spec_shipped_and_reports_to_a_shared_place(
+    context: Context, tmp_path: Path
+) -> None:
+    job = operator(files="notes.txt", report_location=f"{tmp_path}/reports/")
+    attempt = opened(job, context, CLUSTER)
+    found = attempt.submission(job)
+    assert found["files"] == f"{attempt.files.spec},notes.txt"
+    assert found["application_args"] == ["--spec", "spec.json", "--report", attempt.report_path]
+    assert Path(str(attempt.report_path)).parent == tmp_path / "reports"
+    assert opened(job, context, CLUSTER).report_path == attempt.report_path
+
+
+def test_the_setting_names_the_shared_place_where_the_operator_does_not(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert opened(operator(), context, CLUSTER).report_path is None
+    assert "report_location" in opened(operator(), context, CLUSTER).where_the_report_is
+    monkeypatch.setenv("AIRFLOW__LAKE__REPORT_LOCATION", "s3://lake/reports")
+    assert str(opened(operator(), context, CLUSTER).report_path).startswith("s3://lake/reports/")
+
+
+REPORT = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="as asked")
+
+
+@pytest.mark.parametrize("answer", [REPORT, JobFailure(error="BadInputError", message="m", traceback="t")])
+def test_the_drivers_answer_is_read(context: Context, answer: JobReport | JobFailure) -> None:
+    attempt = opened(operator(), context)
+    assert attempt.read_answer() is None
+    attempt.files.report.write_text(answer_to_json(answer), encoding="utf-8")
+    assert attempt.read_answer() == answer
+
+
+def test_an_earlier_attempts_report_is_not_taken_for_this_ones(context: Context, tmp_path: Path) -> None:
+    job = operator(report_location=str(tmp_path))
+    first = opened(job, context, CLUSTER)
+    Path(str(first.report_path)).write_text(answer_to_json(REPORT), encoding="utf-8")
+    first.close()
+    second = opened(job, context, CLUSTER)
+    assert second.read_answer() == REPORT
+    second.forget_old_report()
+    assert second.read_answer() is None
+    second.forget_old_report()
+
+
+def test_configured_jars_take_the_place_of_packages(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    jars = [tmp_path / name for name in ("b.jar", "a.jar", "notes.txt")]
+    for jar in jars:
+        jar.touch()
+    job = operator(jars="x.jar", packages="org:thing:1")
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", f"{tmp_path}, /opt/driver.jar")
+    found = opened(job, context).submission(job)
+    assert found["jars"] == f"{jars[1]},{jars[0]},/opt/driver.jar,x.jar"
+    assert found["packages"] == "org:thing:1"
+
+
+def test_a_cluster_that_has_the_jars_gets_none(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "provided")
+    job = operator()
+    found = opened(job, context).submission(job)
+    assert (found["jars"], found["packages"]) == (None, None)
+
+
+def test_the_settings_hold_the_connection_and_only_this_user_may_read_them(context: Context, tmp_path: Path) -> None:
+    author = tmp_path / "author.properties"
+    author.write_text("spark.log.level=INFO\n")
+    job = operator(properties_file=str(author))
+    settings = opened(job, context).files.settings
+    found = java_properties.load(settings.read_text(encoding="utf-8"))
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o600
+    assert found == {**job.lake.connection.spark_settings(), "spark.log.level": "INFO"}
+    assert set(SECRETS) <= set(found.values())
+
+
+def command_of(job: LakeCompactionOperator, context: Context, target: SparkTarget = LOCAL) -> list[str]:
+    job._attempt = opened(job, context, target)
+    hook = job._get_hook()
+    command: list[str] = hook._build_spark_submit_command(job.application)
+    return command
+
+
+def test_the_command_line_names_the_settings_and_holds_no_secret(context: Context) -> None:
+    job = operator(conf={"spark.executor.cores": "2"})
+    command = command_of(job, context)
+    assert job._attempt is not None
+    assert "--load-spark-defaults" in command
+    assert value_of(command, "--properties-file") == str(job._attempt.files.settings)
+    assert value_of(command, "--master") == "local[2]"
+    assert value_of(command, "--py-files") == str(job._attempt.archive)
+    assert value_of(command, "--conf") == "spark.executor.cores=2"
+    assert command[command.index(str(APPLICATION)) :][1] == "--spec"
+    assert not [word for word in command for secret in SECRETS if secret in word]
+
+
+def test_a_submission_leaves_no_trace_in_the_authors_arguments(context: Context) -> None:
+    job = operator(py_files="a.zip", properties_file=None)
+    before = {name: copy.copy(getattr(job, name)) for name in ("py_files", "packages", "properties_file", "conf")}
+    command_of(job, context)
+    assert {name: getattr(job, name) for name in before} == before
+    assert not [secret for secret in SECRETS if secret in repr(vars(job))]
+
+
+def test_ending_a_task_removes_its_secrets(context: Context) -> None:
+    job = operator()
+    job._attempt = opened(job, context)
+    job.on_kill()
+    assert not job._attempt.files.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "deploy_mode", "expected"),
+    [
+        ({"host": "local[2]"}, None, LOCAL),
+        ({"host": "yarn", "extra": {"deploy-mode": "cluster"}}, None, CLUSTER),
+        (
+            {"host": "yarn", "extra": {"deploy-mode": "cluster"}},
+            "client",
+            SparkTarget(master="yarn", cluster_mode=False),
+        ),
+        ({"host": "k8s://https://h:443"}, "cluster", SparkTarget(master="k8s://https://h:443", cluster_mode=True)),
+        ({"host": "h", "port": 7077}, None, SparkTarget(master="spark://h", cluster_mode=False)),
+    ],
+)
+def test_a_spark_connection_says_where_the_driver_runs(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], deploy_mode: str | None, expected: SparkTarget
+) -> None:
+    set_spark(monkeypatch, **fields)
+    assert SparkTarget.read("spark_default", deploy_mode) == expected
+
+
+@pytest.mark.parametrize("fields", [{"host": "spark://h:7077"}, {"host": "h", "port": 7077}])
+def test_python_in_cluster_mode_on_a_standalone_master_is_refused(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    set_spark(monkeypatch, **fields, extra={"deploy-mode": "cluster"})
+    with pytest.raises(InvalidSpecError, match=r"'spark_default'.*client mode"):
+        SparkTarget.read("spark_default", None)
+
+
+def test_a_spark_connection_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidConnectionError, match="'spark_elsewhere' does not exist"):
+        SparkTarget.read("spark_elsewhere", None)
+
+
+def test_secrets_and_the_connection_are_not_templated() -> None:
+    fields = LakeCompactionOperator.template_fields
+    assert {"table", "conf", "packages", "level", "only_plan"} <= set(fields)
+    assert not {"application", "application_args", "conn_id"} & set(fields)
+    assert all(hasattr(operator(), field) for field in fields)

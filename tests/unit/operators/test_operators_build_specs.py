@@ -1,0 +1,250 @@
+"""What each operator asks for, and what it answers itself from the metadata of real tables, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
+from airflow_lake_provider.contracts.job_spec import (
+    CompactionLevel,
+    CompactionSpec,
+    ExpirySpec,
+    IncrementalSpec,
+    MissingColumns,
+    OnRepeat,
+    Source,
+    TableLayout,
+    UpsertSpec,
+)
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
+from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
+from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+from airflow_lake_provider.planning.incremental_range import position_id
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
+RUN = RunIdentity.of("dag", "run", "task", "-1", try_number=2, run_after=RUN_AFTER)
+# A Spark connection that is nowhere: whatever starts Spark fails.
+NO_SPARK: dict[str, Any] = {"spark_conn_id": "nowhere"}
+
+
+def upsert(**arguments: Any) -> LakeUpsertOperator:
+    given = {"task_id": "t", "table": "shop.orders", "source": "in/*.parquet", "keys": ["id"]}
+    return LakeUpsertOperator(**{**given, **arguments})
+
+
+def incremental(**arguments: Any) -> LakeIncrementalOperator:
+    given = {"source": "shop.orders", "target": "shop.revenue", "consumer": "revenue", "keys": ["id"]}
+    return LakeIncrementalOperator(task_id="t", **{"query": "SELECT * FROM changes", **given, **NO_SPARK, **arguments})
+
+
+def test_an_upsert_needs_a_table_a_source_and_keys(lake_connection: str, context: Context) -> None:
+    assert upsert().build_spec(context) == UpsertSpec(
+        catalog="lake_default",
+        table="shop.orders",
+        run=RUN,
+        source=Source(path="in/*.parquet", format="parquet"),
+        keys=("id",),
+    )
+
+
+def test_an_upsert_of_events_takes_whole_rows_and_a_batch_its_own_identity(
+    lake_connection: str, context: Context
+) -> None:
+    job = upsert(
+        source="in/*.jsonl.gz",
+        envelope="debezium",
+        envelope_table="public.orders",
+        create={"partition_by": ["days(at)"]},
+        batch_id="2026-01-01",
+        on_repeat="apply",
+        branch="",
+    )
+    assert job.build_spec(context) == UpsertSpec(
+        catalog="lake_default",
+        table="shop.orders",
+        run=RunIdentity.of("batch", "2026-01-01", try_number=2),
+        source=Source(path="in/*.jsonl.gz", format="json", envelope="debezium", envelope_table="public.orders"),
+        keys=("id",),
+        create=TableLayout(partition_by=("days(at)",)),
+        missing_columns=MissingColumns.NULL,
+        on_repeat=OnRepeat.APPLY,
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("a.csv", "csv"), ("s3://b.c/d/*.json.gz", "json"), ("x/*.avro", "avro"), ("a.parquet.crypt", "parquet")],
+)
+def test_the_paths_ending_tells_the_format(lake_connection: str, context: Context, path: str, expected: str) -> None:
+    assert upsert(source=path).build_spec(context).source.format == expected
+    assert upsert(source=path, source_format="orc").build_spec(context).source.format == "orc"
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/folder", "in/*.xml"])
+def test_a_path_that_tells_no_format_asks_for_one(lake_connection: str, context: Context, source: str) -> None:
+    with pytest.raises(InvalidSpecError, match="source_format"):
+        upsert(source=source).build_spec(context)
+
+
+def test_a_table_is_a_source_too(lake_connection: str, context: Context) -> None:
+    job = upsert(source=None, source_table="shop.raw", source_query="SELECT DISTINCT * FROM source")
+    expected = Source(table="shop.raw", query="SELECT DISTINCT * FROM source")
+    assert job.build_spec(context).source == expected
+
+
+def test_what_cannot_be_fails_the_task_for_good(lake_connection: str, context: Context) -> None:
+    with pytest.raises(InvalidSpecError, match="keys") as failed:
+        upsert(keys="id", **NO_SPARK).execute(context)
+    assert isinstance(failed.value, AirflowFailException)
+
+
+def test_a_compaction_takes_rendered_texts(lake_connection: str, context: Context) -> None:
+    job = LakeCompactionOperator(
+        task_id="t", table="shop.orders", level="full", strategy="sort", sort_by=["id"], where=""
+    )
+    spec = job.build_spec(context)
+    assert (spec.level, spec.sort_by, spec.where, spec.run) == (CompactionLevel.FULL, ("id",), None, RUN)
+
+
+@pytest.fixture
+def fragmented(orders: Table, append: Callable[..., int]) -> Table:
+    """Six files, six snapshots."""
+    for number in range(6):
+        append(orders, number)
+    return orders
+
+
+@pytest.mark.parametrize("dry_run", [True, "True"])
+def test_a_dry_run_of_a_compaction_counts_the_files(fragmented: Table, context: Context, dry_run: bool | str) -> None:
+    job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run=dry_run, **NO_SPARK)
+    plain = job.execute(context)
+    assert (plain["outcome"], plain["files_rewritten"]) == ("planned", 6)
+    assert plain["before"]["snapshot"] == str(fragmented.metadata.current_snapshot_id)
+
+
+def test_a_compaction_with_work_is_for_spark(fragmented: Table, context: Context) -> None:
+    job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run="False", **NO_SPARK)
+    assert job.answer_without_spark(job.build_spec(context)) is None
+
+
+def test_a_healthy_table_costs_no_spark(orders: Table, append: Callable[..., int], context: Context) -> None:
+    append(orders, 1)
+    for job in (
+        LakeCompactionOperator(task_id="c", table="shop.orders", **NO_SPARK),
+        LakeSnapshotExpiryOperator(task_id="e", table="shop.orders", **NO_SPARK),
+    ):
+        assert job.execute(context)["outcome"] == "nothing-due"
+
+
+def test_a_dry_run_of_an_expiry_names_the_snapshots(fragmented: Table, context: Context) -> None:
+    job = LakeSnapshotExpiryOperator(
+        task_id="t", table="shop.orders", keep_for="PT0.000001S", keep_last="2", dry_run="true", **NO_SPARK
+    )
+    plain = job.execute(context)
+    oldest_first = sorted(fragmented.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    assert plain["outcome"] == "planned"
+    assert set(plain["snapshots_expired"]) == {str(snapshot.snapshot_id) for snapshot in oldest_first[:-2]}
+
+
+@pytest.mark.parametrize("keep_for", [timedelta(days=5), "P5D", pendulum.duration(days=5)])
+def test_the_cutoff_of_an_expiry_is_fixed_when_the_task_runs(
+    lake_connection: str, context: Context, keep_for: timedelta | str
+) -> None:
+    spec = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", keep_for=keep_for).build_spec(context)
+    assert isinstance(spec, ExpirySpec)
+    assert abs(datetime.now(UTC) - timedelta(days=5) - spec.older_than) < timedelta(minutes=1)
+    assert spec.older_than.tzinfo is not None
+    assert spec.keep_last == 1
+
+
+def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> None:
+    """Make the target with the position that a run leaves."""
+    position = SourcePosition().next_snapshot(str(snapshot)).to_property(position_id(source, "revenue"))
+    catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]), properties=position)
+
+
+def test_an_incremental_run_reads_up_to_the_head_it_saw(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    append(orders, 1)
+    head = append(orders, 2)
+    job = incremental(from_snapshot="", full_refresh="False")
+    spec = job.build_spec(context)
+    assert spec == IncrementalSpec(
+        catalog="lake_default",
+        table="shop.revenue",
+        run=RUN,
+        source="shop.orders",
+        consumer="revenue",
+        keys=("id",),
+        to_snapshot=str(head),
+        query="SELECT * FROM changes",
+    )
+    assert job.answer_without_spark(spec) is None
+
+
+def test_at_the_head_of_the_source_there_is_nothing_to_start_spark_for(
+    lake_catalog: SqlCatalog, orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    head = append(orders, 1)
+    consumed(lake_catalog, orders, head)
+    plain = incremental().execute(context)
+    assert (plain["outcome"], plain["to_snapshot"]) == ("nothing-new", str(head))
+    assert "head of the source" in plain["reason"]
+
+
+def test_a_compaction_of_the_source_is_nothing_new(
+    lake_catalog: SqlCatalog,
+    orders: Table,
+    append: Callable[..., int],
+    compact: Callable[[Table], int],
+    context: Context,
+) -> None:
+    consumed(lake_catalog, orders, append(orders, 1))
+    compact(orders)
+    assert incremental().execute(context)["outcome"] == "nothing-new"
+
+
+@pytest.mark.parametrize("asked", [{"full_refresh": True}, {"from_snapshot": "1"}])
+def test_what_an_author_asks_for_again_is_read_again(
+    lake_catalog: SqlCatalog, orders: Table, append: Callable[..., int], context: Context, asked: dict[str, Any]
+) -> None:
+    consumed(lake_catalog, orders, append(orders, 1))
+    job = incremental(**asked)
+    assert job.answer_without_spark(job.build_spec(context)) is None
+
+
+def test_a_source_without_a_snapshot_is_missing_and_worth_a_retry(orders: Table, context: Context) -> None:
+    with pytest.raises(MissingTableError, match=r"shop\.orders: the source has no snapshot") as failed:
+        incremental().execute(context)
+    assert not isinstance(failed.value, AirflowFailException)
+
+
+def test_the_module_of_a_transform_is_shipped_where_the_worker_has_it(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    append(orders, 1)
+    shipped = incremental(query=None, transform="airflow_lake_provider.contracts.errors:f").build_spec(context)
+    assert "class LakeProviderError" in str(shipped.transform_code)
+    for elsewhere in ("marts.revenue:rows", "nowhere:rows"):
+        assert incremental(query=None, transform=elsewhere).build_spec(context).transform_code is None
+
+
+@pytest.mark.parametrize("cls", [CompactionSpec, ExpirySpec])
+def test_a_spec_of_another_action_is_not_answered(lake_connection: str, context: Context, cls: type) -> None:
+    assert upsert().answer_without_spark(upsert().build_spec(context)) is None

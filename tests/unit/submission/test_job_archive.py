@@ -1,0 +1,84 @@
+"""The archive for --py-files: a function of the code alone, and enough to import the driver's side."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from airflow_lake_provider.submission import job_archive as module
+from airflow_lake_provider.submission.job_archive import APPLICATION, PACKAGE, job_archive
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the package, to be changed."""
+    copied = tmp_path / PACKAGE.name
+    shutil.copytree(PACKAGE, copied)
+    monkeypatch.setattr(module, "PACKAGE", copied)
+    return copied
+
+
+def test_equal_code_gives_an_equal_archive_of_the_same_name_at_any_time(
+    tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [tmp_path / "one", tmp_path / "two"]
+    for place in places:
+        place.mkdir()
+    first = job_archive(places[0])
+    for source in package.rglob("*.py"):
+        source.touch()
+    monkeypatch.setattr(time, "time", lambda: 2_000_000_000.0)
+    second = job_archive(places[1])
+    assert first.name == second.name
+    assert hashlib.sha256(first.read_bytes()).digest() == hashlib.sha256(second.read_bytes()).digest()
+
+
+def test_the_name_follows_the_shipped_code_and_nothing_else(tmp_path: Path, package: Path) -> None:
+    names = [job_archive(tmp_path).name]
+    (package / "operators" / "upsert.py").write_text("")
+    (package / "spark_jobs" / "notes.txt").write_text("not code")
+    names.append(job_archive(tmp_path).name)
+    (package / "contracts" / "errors.py").open("a").write("# changed\n")
+    names.append(job_archive(tmp_path).name)
+    (package / "spark_jobs" / "run_job.py").rename(package / "spark_jobs" / "runs_job.py")
+    names.append(job_archive(tmp_path).name)
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+
+
+def test_it_holds_the_two_folders_and_the_packages_first_file(tmp_path: Path) -> None:
+    inside = set(zipfile.ZipFile(job_archive(tmp_path)).namelist())
+    wanted = {
+        str(path.relative_to(PACKAGE.parent))
+        for folder in ("contracts", "spark_jobs")
+        for path in (PACKAGE / folder).rglob("*.py")
+    }
+    assert inside == {*wanted, f"{PACKAGE.name}/__init__.py"}
+    assert str(APPLICATION.relative_to(PACKAGE.parent)) in inside
+
+
+def test_the_driver_imports_from_it_without_the_worker(tmp_path: Path) -> None:
+    archive = job_archive(tmp_path)
+    code = (
+        f"import sys; sys.path.insert(0, {str(archive)!r}); sys.modules['airflow'] = None\n"
+        "import airflow_lake_provider.contracts.job_spec as spec, airflow_lake_provider.contracts.job_report\n"
+        "print(spec.__file__)"
+    )
+    done = subprocess.run([sys.executable, "-ISc", code], check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(archive))
+
+
+def test_an_archive_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    first = job_archive(tmp_path)
+    written = first.stat().st_mtime_ns
+    assert job_archive(tmp_path) == first
+    assert first.stat().st_mtime_ns == written
+    assert list(tmp_path.iterdir()) == [first]

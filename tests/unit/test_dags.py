@@ -1,0 +1,122 @@
+"""The DAGs of this repository load, and keep what their files promise."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.contracts.table_name import TableName
+
+FOLDER = Path(__file__).parents[2] / "dags"
+FILES = sorted(FOLDER.glob("*.py"))
+# The one text of a form without choices or a pattern: operators parse it as a duration or refuse it.
+PARSED = {"keep_for"}
+
+
+@pytest.fixture(scope="module")
+def dags() -> dict[str, Any]:
+    """DAGs by id; ``Any`` because their operators' own attributes are asked for."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag: Any = DagBag(dag_folder=FOLDER, collect_dags=False)
+    for file in FILES:
+        bag.process_file(str(file))
+    assert bag.import_errors == {}
+    found: dict[str, Any] = dict(bag.dags)
+    return found
+
+
+def test_every_file_holds_the_dag_of_its_name(dags: dict[str, Any]) -> None:
+    assert sorted(dags) == [file.stem for file in FILES]
+    assert all(dag.doc_md for dag in dags.values())
+
+
+def test_orders_are_ingested_every_quarter_of_an_hour_one_run_at_a_time(dags: dict[str, Any]) -> None:
+    dag = dags["ingest_orders"]
+    assert (dag.schedule, dag.max_active_runs, dag.catchup) == (timedelta(minutes=15), 1, False)
+    assert [task.task_id for task in dag.topological_sort()] == ["products", "orders", "order_items"]
+    assert {task.table for task in dag.tasks} == {"shop.products", "shop.orders", "shop.order_items"}
+    assert all(task.retries == 2 for task in dag.tasks)
+
+
+def test_a_commit_to_orders_starts_the_revenue_and_two_runs_never_race(dags: dict[str, Any]) -> None:
+    dag = dags["on_new_orders_snapshot"]
+    (asset,) = dag.schedule
+    assert asset.uri == "iceberg://lake_default/shop/orders"
+    assert len(asset.watchers) == 1
+    assert dag.max_active_runs == 1
+    assert dag.get_task("new_snapshot").downstream_task_ids == {"revenue"}
+    assert dag.get_task("new_snapshot").consumer == dag.get_task("revenue").consumer
+
+
+def test_who_writes_the_watched_table_gives_its_asset_the_same_watcher(dags: dict[str, Any]) -> None:
+    (outlet,) = dags["ingest_orders"].get_task("orders").outlets
+    assert len(outlet.watchers) == 1
+    for name in ("products", "order_items"):
+        (outlet,) = dags["ingest_orders"].get_task(name).outlets
+        assert not outlet.watchers
+
+
+def test_every_night_each_table_is_expired_and_then_compacted(dags: dict[str, Any]) -> None:
+    dag = dags["nightly_maintenance"]
+    assert (dag.schedule, dag.max_active_runs, dag.catchup) == ("30 2 * * *", 1, False)
+    expired = {task.table for task in dag.tasks if task.task_id.endswith(".expire")}
+    assert expired == {"shop.products", "shop.orders", "shop.order_items", "mart.order_revenue"}
+    for table in expired:
+        group = table.replace(".", "_")
+        assert dag.get_task(f"{group}.expire").downstream_task_ids == {f"{group}.compact"}
+        assert dag.get_task(f"{group}.compact").table == table
+
+
+def test_the_form_starts_by_hand_only_and_says_first_what_it_would_do(dags: dict[str, Any]) -> None:
+    dag = dags["maintain_one_table"]
+    assert dag.schedule is None
+    assert dag.params["dry_run"] is True
+    assert dag.get_task("chosen_action").downstream_task_ids == {"compaction", "snapshot_expiry"}
+
+
+@pytest.mark.parametrize("dag_id", ["maintain_one_table", "nightly_maintenance"])
+def test_no_form_takes_free_text(dags: dict[str, Any], dag_id: str) -> None:
+    for name, param in _params(dags[dag_id]):
+        schema = param.schema
+        bounded = "enum" in schema or schema["type"] in ("boolean", "integer")
+        whole = re.fullmatch(r"\^.+\$", schema.get("pattern", ""))
+        assert bounded or whole or name in PARSED, name
+
+
+def _params(dag: Any) -> list[tuple[str, Any]]:
+    return [(name, dag.params.get_param(name)) for name in dag.params]
+
+
+SQL = ["shop.orders; DROP TABLE x", "a.b WHERE reflect('java.lang.System','getenv','HOME')", "a.b/*x*/", "a.`b`", "a"]
+
+
+@pytest.mark.parametrize("text", SQL)
+def test_the_forms_table_is_a_name_as_the_package_understands_it(dags: dict[str, Any], text: str) -> None:
+    pattern = dags["maintain_one_table"].params.get_param("table").schema["pattern"]
+    assert not re.search(pattern, text)
+    assert re.search(pattern, "shop.eu.orders")
+    with pytest.raises(InvalidSpecError):
+        TableName.parse(text)
+
+
+def test_the_forms_choices_are_those_of_the_package(dags: dict[str, Any]) -> None:
+    params = dags["maintain_one_table"].params
+    assert params.get_param("level").schema["enum"] == [level.value for level in CompactionLevel]
+    assert set(params.get_param("strategy").schema["enum"]) <= {strategy.value for strategy in CompactionStrategy}
+    assert dags["nightly_maintenance"].params.get_param("level").schema["enum"] == [
+        level.value for level in CompactionLevel
+    ]
+
+
+def test_no_dag_hands_a_form_to_sql(dags: dict[str, Any]) -> None:
+    for dag in dags.values():
+        for task in dag.tasks:
+            for name in ("where", "query", "source_query", "delete_when"):
+                assert "{{" not in str(getattr(task, name, None) or ""), task.task_id
