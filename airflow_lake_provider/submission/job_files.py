@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 _SETTINGS = "spark.properties"
 _OWNER = "owner.pid"
@@ -33,6 +36,7 @@ class JobFiles:
         :param label: start of the folder's name, for people.
         """
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_foreign(base)
         sweep(base)
         folder = base / f"attempt-{label}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)
@@ -72,6 +76,19 @@ class JobFiles:
     def close(self) -> None:
         """Remove the folder with everything in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _refuse_foreign(base: Path) -> None:
+    """Refuse a folder that another user could fill: the code that drivers run is kept there too.
+
+    :raises InvalidSpecError: it belongs to another user, or everybody may write to it.
+    """
+    state = base.stat()
+    if state.st_uid != os.getuid() or state.st_mode & stat.S_IWOTH:
+        raise InvalidSpecError(
+            f"job directory {base} belongs to another user or can be written by everybody; name a folder of the "
+            "worker's own user in [lake] job_directory"
+        )
 
 
 def sweep(base: Path) -> None:

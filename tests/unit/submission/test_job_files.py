@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.submission import job_files
 from airflow_lake_provider.submission.job_files import JobFiles, sweep
 from tests.unit.submission import java_properties
@@ -146,3 +147,11 @@ def test_opening_an_attempt_sweeps_first(tmp_path: Path, dead: int) -> None:
     left = attempt(tmp_path, dead)
     JobFiles.open(tmp_path, "next")
     assert not left.settings.exists()
+
+
+def test_a_job_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(InvalidSpecError, match="job_directory"):
+        JobFiles.open(shared, "label")
