@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -88,7 +89,8 @@ def _with_deleted(latest: DataFrame, delete_when: str | None) -> DataFrame:
 def _count(latest: DataFrame, keys: list[str], spec: UpsertSpec) -> ChangeCounts:
     try:
         return count_changes(latest, keys)
-    except PySparkException as error:
+    # PySpark leaves a failed task untranslated.
+    except (PySparkException, Py4JJavaError) as error:
         if "CSV header does not conform to the schema" not in str(error):
             raise
         raise BadInputError(

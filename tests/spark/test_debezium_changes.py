@@ -1,0 +1,477 @@
+from __future__ import annotations
+
+import base64
+import json
+import os
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from tests.shop_oracle import SHOP, keys_of, oracle
+from tests.spark.event_writer import PLACEHOLDER, UNCHANGED, SourceTable, envelope, write_files
+from tests.spark.shop_events import ddl_of, events_of, parts
+
+Rows = dict[tuple[Any, ...], dict[str, Any]]
+
+
+def applied(rows: Rows, batch: ChangeBatch, keys: list[str]) -> Rows:
+    """The table after a batch, by the plainest means: a Python dict."""
+    after = dict(rows)
+    for change in batch.changes.collect():
+        row = {name: _in_utc(value) for name, value in change.asDict().items()}
+        key = tuple(row[name] for name in keys)
+        if row.pop(DELETED):
+            after.pop(key, None)
+        else:
+            after[key] = row
+    return after
+
+
+def _in_utc(value: Any) -> Any:
+    # PySpark hands timestamps out in the machine's zone and without saying so.
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+def as_table(spark: SparkSession, rows: Rows, ddl: str) -> DataFrame | None:
+    return spark.createDataFrame(list(rows.values()), ddl) if rows else None
+
+
+@pytest.mark.parametrize("table", ["products", "orders", "order_items"])
+def test_events_applied_part_by_part_give_the_rows_the_server_held(spark: SparkSession, table: str) -> None:
+    keys, ddl = keys_of(table), ddl_of(table)
+    rows: Rows = {}
+    for number in (1, 2, 3):
+        before = as_table(spark, rows, ddl)
+        schema = before.schema if before is not None else None
+        source = events_of(table, ddl if before is None else None)
+        batch = read_debezium_changes(spark, source, parts(spark, number), keys, schema, before)
+        rows = applied(rows, batch, keys)
+        batch.release()
+    assert rows == oracle(table)
+
+
+@pytest.mark.parametrize("table", ["products", "orders", "order_items"])
+def test_all_parts_in_one_batch_give_the_rows_the_server_held(spark: SparkSession, table: str) -> None:
+    keys = keys_of(table)
+    batch = read_debezium_changes(spark, events_of(table, ddl_of(table)), parts(spark, 1, 2, 3), keys, None, None)
+    rows = applied({}, batch, keys)
+    assert rows == oracle(table)
+    assert batch.upserts == len(rows)
+    assert batch.keys == batch.upserts + batch.deletes
+    batch.release()
+
+
+@pytest.mark.parametrize("table", ["customers", "products", "orders", "order_items"])
+def test_events_with_their_schema_need_no_declared_types(spark: SparkSession, table: str) -> None:
+    folder: Path = SHOP / "schema_enabled"
+    keys = keys_of(table, folder)
+    files = list_input_files(spark, str(folder / "batch1.jsonl.gz"))
+    batch = read_debezium_changes(spark, events_of(table), files, keys, None, None)
+    assert applied({}, batch, keys) == oracle(table, folder)
+    types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
+    assert {name: kind for name, kind in types.items() if name != DELETED} == {
+        name: kind.lower() for name, kind in (column.split(" ") for column in ddl_of(table, folder).split(", "))
+    }
+    batch.release()
+
+
+ITEMS = "id INT, n INT, note STRING"
+
+
+def read_items(
+    spark: SparkSession, path: str, rows: Rows | None = None, ddl: str = ITEMS, keys: tuple[str, ...] = ("id",)
+) -> ChangeBatch:
+    before = as_table(spark, rows or {}, ddl)
+    return read_debezium_changes(spark, events_of("items", ddl), list_input_files(spark, path), keys, None, before)
+
+
+def by_id(rows: dict[int, dict[str, Any]]) -> Rows:
+    return {(key,): row for key, row in rows.items()}
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[SourceTable, dict[int, dict[str, Any]], list[list[str]]]:
+    """A table with rows from before the batch, its events in one or two files, some of them delivered again."""
+    table = SourceTable(kafka=draw(st.booleans()), headers=draw(st.booleans()))
+    notes = st.sampled_from([None, "short", "long one", "long two"])
+    numbers = st.integers(0, 99)
+    for key in draw(st.sets(st.integers(1, 4), max_size=3)):
+        table.insert(key, draw(numbers), draw(notes))
+    table.take_lines()
+    before = dict(table.rows)
+    steps: list[int] = []
+    for _ in range(draw(st.integers(1, 14))):
+        present, free = sorted(table.rows), sorted({1, 2, 3, 4, 5} - table.rows.keys())
+        can = [name for name, may in (("insert", free), ("move", present and free), ("change", present)) if may]
+        step = draw(st.sampled_from(can))
+        steps.append(len(table.lines))
+        if step == "insert":
+            table.insert(draw(st.sampled_from(free)), draw(numbers), draw(notes))
+        elif step == "move":
+            table.move(draw(st.sampled_from(present)), draw(st.sampled_from(free)), draw(numbers))
+        elif draw(st.integers(0, 3)) == 0:
+            table.delete(draw(st.sampled_from(present)))
+        else:
+            table.update(draw(st.sampled_from(present)), draw(numbers), draw(st.sampled_from([UNCHANGED, "long new"])))
+    lines = table.take_lines()
+    # The connector stopped and went on from an earlier position: the end is delivered twice.
+    again = draw(st.sampled_from([len(lines), *steps]))
+    cut = draw(st.sampled_from(steps))
+    return table, before, [lines[:cut], lines[cut:] + lines[again:]]
+
+
+@settings(max_examples=int(os.environ.get("LAKE_EXAMPLES", "12")), deadline=None)
+@given(history=histories())
+def test_any_history_of_updates_deletes_and_key_changes_ends_as_the_source_did(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: Any
+) -> None:
+    table, before, files = history
+    path = write_files(tmp_path_factory.mktemp("history") / "in", *files)
+    batch = read_items(spark, path, by_id(before))
+    assert applied(by_id(before), batch, ["id"]) == by_id(table.rows)
+    batch.release()
+
+
+def test_a_row_moved_many_times_keeps_the_value_it_had_before_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+    table = SourceTable(headers=False)
+    table.insert(1, 0, "long before")
+    table.take_lines()
+    before = by_id(table.rows)
+    for key in range(1, 21):
+        table.move(key, key + 1, key)
+    batch = read_items(spark, write_files(tmp_path / "in", table.take_lines()), before)
+    assert applied(before, batch, ["id"]) == {(21,): {"id": 21, "n": 20, "note": "long before"}}
+    assert (batch.rows, batch.keys, batch.upserts, batch.deletes) == (40, 21, 1, 20)
+
+
+def test_two_rows_swapped_through_a_temporary_key_swap_their_values(spark: SparkSession, tmp_path: Path) -> None:
+    table = SourceTable()
+    table.insert(1, 1, "long first")
+    table.insert(2, 2, "long second")
+    table.take_lines()
+    before = by_id(table.rows)
+    table.move(1, 9, 1)
+    table.move(2, 1, 2)
+    table.move(9, 2, 1)
+    batch = read_items(spark, write_files(tmp_path / "in", table.take_lines()), before)
+    after = applied(before, batch, ["id"])
+    assert {key: row["note"] for key, row in after.items()} == {(1,): "long second", (2,): "long first"}
+
+
+def test_a_known_null_is_not_taken_for_an_unknown_value(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [
+        json.dumps(envelope("u", {"id": 1, "n": 1, "note": None}, ["1", "10"])),
+        json.dumps(envelope("u", {"id": 1, "n": 2, "note": PLACEHOLDER}, ["1", "20"])),
+    ]
+    before: Rows = {(1,): {"id": 1, "n": 0, "note": "long before"}}
+    batch = read_items(spark, write_files(tmp_path / "in", lines), before)
+    assert applied(before, batch, ["id"]) == {(1,): {"id": 1, "n": 2, "note": None}}
+
+
+def test_a_value_that_nothing_fills_is_refused_with_its_column(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [json.dumps(envelope("u", {"id": key, "n": 1, "note": PLACEHOLDER}, ["1", str(key)])) for key in (1, 2)]
+    path = write_files(tmp_path / "in", lines)
+    before: Rows = {(1,): {"id": 1, "n": 0, "note": "long before"}}
+    with pytest.raises(BadInputError, match=r"neither earlier in the batch nor in the table: 1 of note"):
+        read_items(spark, path, before)
+
+
+def test_the_greatest_sequence_is_last_whatever_the_order_of_arrival(spark: SparkSession, tmp_path: Path) -> None:
+    sequences: list[list[str | None]] = [["9", "20"], ["10", "15"], [None, "99"], ["10", "9"]]
+    lines = [json.dumps(envelope("u", {"id": 1, "n": n, "note": ""}, s)) for n, s in enumerate(sequences)]
+    batch = read_items(spark, write_files(tmp_path / "in", lines))
+    assert [row["n"] for row in batch.changes.collect()] == [1]
+
+
+def test_all_line_forms_are_read_and_other_tables_left_aside(spark: SparkSession, tmp_path: Path) -> None:
+    def event(key: int, table: str = "items") -> Any:
+        return envelope("c", {"id": key, "n": key, "note": "x"}, ["1", str(key)], table)
+
+    bare = event(1)
+    forms = [
+        bare,
+        {"schema": None, "payload": event(2)},
+        {"topic": "t", "key": {"id": 3}, "value": event(3)},
+        {"topic": "t", "key": {"schema": None, "payload": {"id": 4}}, "value": {"schema": None, "payload": event(4)}},
+        {"topic": "t", "key": {"id": 5}, "value": None},
+        {"topic": "t", "key": {"schema": None, "payload": {"id": 5}}, "value": None},
+        event(6, table="others"),
+        {**envelope("m", None, None), "message": {}},
+    ]
+    path = write_files(tmp_path / "in", [json.dumps(form) for form in forms] + ["", "  "])
+    batch = read_items(spark, path)
+    assert sorted(row["id"] for row in batch.changes.collect()) == [1, 2, 3, 4]
+    qualified = events_of("public.items", ITEMS)
+    again = read_debezium_changes(spark, qualified, list_input_files(spark, path), ["id"], None, None)
+    assert again.rows == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            '{"before": null, "after": {"id"',
+            r"1 lines are no Debezium change events: 1 in .*000\.jsonl, the first is its",
+        ),
+        ("nonsense", "no Debezium change events"),
+        ('{"id": 1, "n": 2}', "no Debezium change events"),
+        ('{"key": 1, "n": 2}', "no Debezium change events"),
+        ('{"topic": "t", "key": {"id": 1}, "value": {"id": 1, "n": 2}}', "no Debezium change events"),
+        ('{"topic": "t", "key": {"id": 1}, "value": 5}', "no Debezium change events"),
+        (json.dumps(envelope("c", {"id": 1, "n": 1, "note": "x"}, None)), r"1 of 2 events .* no source\.sequence"),
+        (json.dumps(envelope("c", {"id": 1, "n": 1, "note": "x"}, ["1"])), r"no source\.sequence"),
+        (json.dumps(envelope("x", {"id": 1, "n": 1, "note": "x"}, ["1", "2"])), r"operations \['x'\]"),
+        (json.dumps(envelope("c", {"id": None, "n": 1, "note": "x"}, ["1", "2"])), "1 events have a key that is NULL"),
+        (json.dumps(envelope("c", {"id": 1, "n": 2**31, "note": "x"}, ["1", "2"])), "1 of n as int"),
+        (json.dumps(envelope("c", {"id": 1, "n": "one", "note": "x"}, ["1", "2"])), "1 of n as int"),
+        (
+            json.dumps(
+                {**envelope("u", {"id": 1, "n": 1, "note": ""}, ["1", "2"]), "before": {"id": 3, "n": 1, "note": ""}}
+            ),
+            "1 updates of items change the key columns",
+        ),
+    ],
+)
+def test_what_cannot_be_applied_is_refused_and_told(
+    spark: SparkSession, tmp_path: Path, line: str, message: str
+) -> None:
+    good = json.dumps(envelope("c", {"id": 7, "n": 7, "note": "x"}, ["1", "7"]))
+    with pytest.raises(BadInputError, match=message):
+        read_items(spark, write_files(tmp_path / "in", [good, line]))
+
+
+def test_a_bad_line_is_told_by_its_place(spark: SparkSession, tmp_path: Path) -> None:
+    good = json.dumps(envelope("c", {"id": 7, "n": 7, "note": "x"}, ["1", "7"]))
+    path = write_files(tmp_path / "in", [good], [good, good, "broken", good, "broken"])
+    with pytest.raises(BadInputError, match=r"2 lines are no .*: 2 in .*/001\.jsonl, the first is its record 3"):
+        read_items(spark, path)
+
+
+def test_a_truncation_is_refused_as_unsupported(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_files(tmp_path / "in", [json.dumps(envelope("t", None, ["1", "7"]))])
+    with pytest.raises(UnsupportedError, match=r"skipped\.operations=t"):
+        read_items(spark, path)
+
+
+def test_missing_keys_are_named_with_what_the_events_have(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_files(tmp_path / "in", [json.dumps(envelope("c", {"id": 7, "n": 7}, ["1", "7"]))])
+    with pytest.raises(BadInputError, match=r"lack: \['ID'\]; they have \['id', 'n'\]"):
+        read_items(spark, path, keys=("ID",))
+
+
+def test_a_batch_without_events_of_the_table_is_empty(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_files(tmp_path / "in", [json.dumps(envelope("c", {"id": 7}, ["1", "7"], "others"))])
+    batch = read_items(spark, path)
+    assert (batch.rows, batch.keys) == (0, 0)
+    assert batch.changes.collect() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "value"),
+    [
+        ("DECIMAL(12,2)", "-12345.60", Decimal("-12345.60")),
+        ("DECIMAL(12,2)", "7.1000", Decimal("7.10")),
+        ("DECIMAL(38,0)", "12345678901234567890123456789012345678", Decimal(12345678901234567890123456789012345678)),
+        ("DATE", -4932, date(1956, 7, 1)),
+        ("TIMESTAMP", "2025-01-02T08:36:49.594265Z", datetime(2025, 1, 2, 8, 36, 49, 594265, UTC)),
+        ("DOUBLE", 1.0e-7, 1.0e-7),
+        ("DOUBLE", "NaN", "NaN"),
+        ("FLOAT", -2.25, -2.25),
+        ("BOOLEAN", False, False),
+        ("STRING", '{"a": 1}', '{"a": 1}'),
+        ("STRING", "null", "null"),
+        ("ARRAY<INT>", [1, None, -3], [1, None, -3]),
+        ("ARRAY<STRING>", ["a,b", None, '"'], ["a,b", None, '"']),
+        ("BINARY", "AAH/", b"\x00\x01\xff"),
+        ("BIGINT", 9223372036854775807, 9223372036854775807),
+        ("DECIMAL(12,2)", "1.005", None),
+        ("DECIMAL(4,2)", "123.45", None),
+        ("DECIMAL(12,2)", "NaN", None),
+        ("DATE", "soon", None),
+        ("TIMESTAMP", 1735689600000000, None),
+        ("TIMESTAMP", 20250101, None),
+        ("INT", 1.5, None),
+        ("ARRAY<INT>", [1, "x"], None),
+        ("ARRAY<INT>", "text", None),
+        ("BINARY", "not base64!", None),
+    ],
+)
+def test_values_become_the_declared_type_or_are_refused(
+    spark: SparkSession, tmp_path: Path, kind: str, sent: Any, value: Any
+) -> None:
+    path = write_files(tmp_path / "in", [json.dumps(envelope("c", {"id": 1, "v": sent}, ["1", "7"]))])
+    if value is None:
+        with pytest.raises(BadInputError, match=r"cannot be converted: 1 of v as"):
+            read_items(spark, path, ddl=f"id INT, v {kind}")
+        return
+    (row,) = read_items(spark, path, ddl=f"id INT, v {kind}").changes.collect()
+    assert str(row["v"]).lower() == "nan" if value == "NaN" else _in_utc(row["v"]) == value
+
+
+def _with_schema(key: int, fields: list[dict[str, Any]], image: dict[str, Any]) -> str:
+    columns = [{"field": "id", "type": "int32"}, *fields]
+    schema = {"type": "struct", "fields": [{"field": side, "fields": columns} for side in ("before", "after")]}
+    return json.dumps({"schema": schema, "payload": envelope("c", {"id": key, **image}, ["1", str(key)])})
+
+
+def _decimal_field(scale: int, precision: int | None = None) -> dict[str, Any]:
+    parameters = {"scale": str(scale)} | ({"connect.decimal.precision": str(precision)} if precision else {})
+    return {"field": "v", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
+
+
+@given(
+    numbers=st.lists(
+        st.tuples(st.integers(-(10**38) + 1, 10**38 - 1) | st.integers(-300, 300), st.integers(0, 38)), max_size=40
+    )
+)
+@settings(max_examples=4, deadline=None)
+def test_precise_decimals_of_any_size_and_scale_are_exact(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, numbers: list[tuple[int, int]]
+) -> None:
+    numbers = [
+        *numbers,
+        (0, 0),
+        (-1, 2),
+        (-128, 0),
+        (128, 1),
+        (2**63, 3),
+        (-(2**63) - 1, 0),
+        (-(2**64), 0),
+        (2**64 - 1, 38),
+    ]
+    lines = [
+        _with_schema(i, [_decimal_field(scale)], {"v": base64.b64encode(_bytes(number)).decode()})
+        for i, (number, scale) in enumerate(numbers)
+    ]
+    path = write_files(tmp_path_factory.mktemp("decimals") / "in", lines)
+    batch = read_items(spark, path, ddl="id INT, v STRING")
+    found = {row["id"]: row["v"] for row in batch.changes.collect()}
+    assert found == {
+        i: format(Decimal(number).scaleb(-scale, _EXACT), "f") for i, (number, scale) in enumerate(numbers)
+    }
+    batch.release()
+
+
+_EXACT = Context(prec=80)
+
+
+def _bytes(number: int) -> bytes:
+    """As Java's BigInteger.toByteArray."""
+    return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def test_connect_schemas_name_the_types(spark: SparkSession, tmp_path: Path) -> None:
+    moment = datetime(2025, 1, 2, 3, 4, 5, 678901)  # noqa: DTZ001 - without a zone, as the source sent it
+    micros = int(moment.replace(tzinfo=UTC).timestamp()) * 1_000_000 + 678901
+    fields: dict[str, tuple[dict[str, Any], Any, str, Any]] = {
+        "d": ({"type": "int32", "name": "io.debezium.time.Date"}, 20090, "date", date(2025, 1, 2)),
+        "u": ({"type": "int64", "name": "io.debezium.time.MicroTimestamp"}, micros, "timestamp_ntz", moment),
+        "m": (
+            {"type": "int64", "name": "io.debezium.time.Timestamp"},
+            micros // 1000,
+            "timestamp_ntz",
+            moment.replace(microsecond=678000),
+        ),
+        "s": ({"type": "int64", "name": "io.debezium.time.NanoTimestamp"}, micros * 1000 + 7, "timestamp_ntz", moment),
+        "t": ({"type": "int64", "name": "io.debezium.time.MicroTime"}, 3_600_000_000, "bigint", 3_600_000_000),
+        "j": ({"type": "string", "name": "io.debezium.data.Json"}, '{"a": 1}', "string", '{"a": 1}'),
+        "f": ({"type": "float"}, 2.5, "float", 2.5),
+        "b": ({"type": "bytes"}, "AAE=", "binary", b"\x00\x01"),
+        "a": ({"type": "array", "items": {"type": "int64"}}, [1, None], "array<bigint>", [1, None]),
+        "v": (
+            {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"},
+            {"scale": 3, "value": "AN6t"},
+            "string",
+            "57.005",
+        ),
+    }
+    columns = [{"field": name, **connect} for name, (connect, *_) in fields.items()]
+    line = _with_schema(1, columns, {name: sent for name, (_, sent, *_) in fields.items()})
+    files = list_input_files(spark, write_files(tmp_path / "in", [line]))
+    batch = read_debezium_changes(spark, events_of("items"), files, ["id"], None, None)
+    types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
+    (row,) = batch.changes.collect()
+    for name, (_, _, kind, value) in fields.items():
+        assert (name, types[name], row[name]) == (name, kind, value)
+
+
+def test_a_column_whose_connect_type_widens_within_a_batch_takes_the_wider_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def line(key: int, kind: str, scale: int, amount: bytes) -> str:
+        fields = [{"field": "n", "type": kind}, _decimal_field(scale, 10)]
+        return _with_schema(key, fields, {"n": key, "v": base64.b64encode(amount).decode()})
+
+    path = write_files(tmp_path / "in", [line(1, "int32", 2, b"\x64"), line(2, "int64", 3, b"\x64")])
+    batch = read_debezium_changes(spark, events_of("items"), list_input_files(spark, path), ["id"], None, None)
+    assert {row["id"]: row["v"] for row in batch.changes.collect()} == {1: Decimal("1.000"), 2: Decimal("0.100")}
+    types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
+    assert (types["n"], types["v"]) == ("bigint", "decimal(11,3)")
+
+
+def test_types_are_inferred_where_nothing_declares_them(spark: SparkSession, tmp_path: Path) -> None:
+    image = {"id": 1, "t": "1.50", "d": 0.5, "b": True, "a": [1, None], "z": None, "o": {"x": 1}}
+    lines = [
+        json.dumps(envelope("c", image, ["1", "1"])),
+        json.dumps(envelope("c", {**image, "id": 2, "d": 3}, ["1", "2"])),
+        json.dumps(envelope("c", {"t": 5}, ["1", "3"], "others")),
+    ]
+    files = list_input_files(spark, write_files(tmp_path / "in", lines))
+    batch = read_debezium_changes(spark, events_of("items"), files, ["id"], None, None)
+    types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
+    assert types == {
+        "id": "bigint",
+        "t": "string",
+        "d": "double",
+        "b": "boolean",
+        "a": "array<bigint>",
+        "z": "string",
+        "o": "string",
+        DELETED: "boolean",
+    }
+    assert {row["id"]: row["d"] for row in batch.changes.collect()} == {1: 0.5, 2: 3.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "placeholder", "before"),
+    [
+        ("ARRAY<INT>", list(PLACEHOLDER.encode()), [1, None]),
+        ("ARRAY<STRING>", [PLACEHOLDER], ["a"]),
+        ("BINARY", base64.b64encode(PLACEHOLDER.encode()).decode(), b"\x01"),
+        ("DECIMAL(9,1)", PLACEHOLDER, Decimal("1.5")),
+    ],
+)
+def test_a_placeholder_of_any_type_takes_the_value_of_the_table(
+    spark: SparkSession, tmp_path: Path, kind: str, placeholder: Any, before: Any
+) -> None:
+    rows: Rows = {(1,): {"id": 1, "n": 0, "note": before}}
+    line = json.dumps(envelope("u", {"id": 1, "n": 5, "note": placeholder}, ["1", "7"]))
+    batch = read_items(spark, write_files(tmp_path / "in", [line]), rows, ddl=f"id INT, n INT, note {kind}")
+    assert applied(rows, batch, ["id"]) == {(1,): {"id": 1, "n": 5, "note": before}}
+
+
+def test_excluded_columns_are_not_even_converted(spark: SparkSession, tmp_path: Path) -> None:
+    line = json.dumps(envelope("u", {"id": 1, "n": "no number", "note": PLACEHOLDER}, ["1", "1"]))
+    files = list_input_files(spark, write_files(tmp_path / "in", [line]))
+    batch = read_debezium_changes(spark, events_of("items", ITEMS), files, ["id"], None, None, ("N", "note"))
+    assert [row.asDict() for row in batch.changes.collect()] == [{"id": 1, DELETED: False}]
+
+
+def test_columns_that_only_some_final_rows_have_are_null_there_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [
+        json.dumps(envelope("c", {"id": 1, "n": 1}, ["1", "1"])),
+        json.dumps(envelope("c", {"id": 2, "n": 2, "note": "new"}, ["1", "2"])),
+    ]
+    batch = read_items(spark, write_files(tmp_path / "in", lines))
+    assert {row["id"]: row["note"] for row in batch.changes.collect()} == {1: None, 2: "new"}
+    assert batch.absent == {"note": 1}

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.job_spec import Source, UpsertSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+
+
+def changes(
+    spark: SparkSession, source: Source, table: str | None = None, keys: tuple[str, ...] = ("id",), **words: Any
+) -> ChangeBatch:
+    run = RunIdentity.of("dag", "run", "task", "-1")
+    spec = UpsertSpec(catalog="lake_default", table="shop.target", run=run, source=source, keys=keys, **words)
+    files = list_input_files(spark, source.path) if source.path else ()
+    return read_row_changes(spark, spec, files, parse_ddl(table) if table else None)
+
+
+def rows_of(batch: ChangeBatch) -> list[dict[str, Any]]:
+    rows = [row.asDict() for row in batch.changes.collect()]
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def files_in(folder: Path, **texts: str) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return str(folder)
+
+
+def test_files_are_listed_by_path_with_what_tells_a_new_version(spark: SparkSession, tmp_path: Path) -> None:
+    visible = ["b.json", "a/z.json", "a/day=1/y.json", "sp ace.json", "x[1].json"]
+    for name in [*visible, "_SUCCESS", ".b.json.crc", "_temporary/t.json", "a/.hidden/h.json", "c.json._COPYING_"]:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text("{}")
+    found = list_input_files(spark, str(tmp_path / "in"))
+    expected = sorted(f"file:{tmp_path}/in/{name}" for name in visible)
+    assert [file.path for file in found] == expected
+    told = {file.path: (file.size, file.version) for file in found}
+    status = (tmp_path / "in" / "b.json").stat()
+    assert told[f"file:{tmp_path}/in/b.json"] == (2, str(status.st_mtime_ns // 1_000_000))
+    by_glob = list_input_files(spark, f"file://{tmp_path}/in/{{b,sp*}}.json")
+    assert [file.path.rpartition("/")[2] for file in by_glob] == ["b.json", "sp ace.json"]
+
+
+def test_a_glob_may_match_nothing_but_a_path_may_not(spark: SparkSession, tmp_path: Path) -> None:
+    assert list_input_files(spark, f"{tmp_path}/*.json") == ()
+    with pytest.raises(BadInputError, match=r"none\.json' does not exist"):
+        list_input_files(spark, f"{tmp_path}/none.json")
+    (tmp_path / "_hidden.json").write_text("{}")
+    with pytest.raises(BadInputError, match="hidden name"):
+        list_input_files(spark, f"{tmp_path}/_hidden.json")
+
+
+def test_exactly_the_listed_files_are_read_each_once_and_in_path_order(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["a b.json", "a!b.json", "a[1].json", "a1.json", "a%20b.json", "a*{x,y}?.json", "a+ü.json"]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text(
+            json.dumps({"id": 1, "file": name}) + "\n" + json.dumps({"id": 2, "file": name}) + "\n"
+        )
+    source = Source(path=str(folder), format="json")
+    files = list_input_files(spark, str(folder))
+    (folder / "zzz.json").write_text('{"id": 1, "file": "came too late"}\n')
+    batch = read_batch(spark, source, files, None)
+    assert sorted(row["file"] for row in batch.rows.collect()) == sorted(names * 2)
+    placed = batch.rows.select("file", "_lake_arrival.file").distinct().collect()
+    assert sorted((index, name) for name, index in placed) == list(enumerate(sorted(names)))
+
+
+def test_arrival_in_a_file_is_its_order_also_where_the_file_is_split(spark: SparkSession, tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"id": place % 7, "place": place, "pad": "x" * 90}) + "\n" for place in range(3_000))
+    path = files_in(tmp_path / "in", a_json=lines, b_json='{"id": 0, "place": -1}\n')
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
+    spark.conf.set("spark.sql.files.openCostInBytes", "100")
+    try:
+        batch = changes(spark, Source(path=path, format="json", schema="id INT, place INT"))
+        assert batch.changes.sparkSession.read.text(path).rdd.getNumPartitions() > 10
+        last = {place % 7: place for place in range(3_000)}
+        assert {row["id"]: row["place"] for row in rows_of(batch)} == {**last, 0: -1}
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+        spark.conf.unset("spark.sql.files.openCostInBytes")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_columns_that_only_some_files_have_are_not_dropped(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    tables = [pa.table({"id": [1], "old": ["o"]}), pa.table({"id": [2], "new": [5]})]
+    for number, table in enumerate(tables):
+        write = pq.write_table if kind == "parquet" else orc.write_table
+        write(table, str(tmp_path / f"{number}.{kind}"))
+    batch = changes(spark, Source(path=str(tmp_path), format=kind))
+    assert rows_of(batch) == [
+        {"id": 1, "old": "o", "new": None, DELETED: False},
+        {"id": 2, "old": None, "new": 5, DELETED: False},
+    ]
+
+
+def test_json_takes_the_tables_types_and_infers_only_new_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = files_in(tmp_path, a_json='{"id": "7", "total": 1.50, "day": "2025-01-02", "extra": 3}\n')
+    batch = changes(spark, Source(path=path, format="json"), "id STRING, total DECIMAL(12,2), day DATE, absent INT")
+    expected = {"id": "7", "total": Decimal("1.50"), "day": date(2025, 1, 2), "extra": 3, DELETED: False}
+    assert rows_of(batch) == [expected]
+    types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
+    assert types["total"] == "decimal(12,2)"
+    assert types["extra"] == "bigint"
+
+
+def test_csv_columns_follow_the_header_not_the_order_of_the_schema(spark: SparkSession, tmp_path: Path) -> None:
+    path = files_in(tmp_path, a_csv="note,id\nfirst,1\n", b_csv='note,id\nsecond,1\n"two",2\n')
+    source = Source(path=path, format="csv", options={"header": "true"}, schema="id INT, note STRING")
+    expected = [{"id": 1, "note": "second", DELETED: False}, {"id": 2, "note": "two", DELETED: False}]
+    assert rows_of(changes(spark, source)) == expected
+    by_table = Source(path=path, format="csv", options={"header": "true"})
+    assert rows_of(changes(spark, by_table, "ID INT, note STRING, other INT")) == expected
+
+
+def test_csv_files_with_different_headers_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = files_in(tmp_path, a_csv="id,note\n1,x\n", b_csv="note,id\nx,2\n")
+    source = Source(path=path, format="csv", options={"header": "true"}, schema="id INT, note STRING")
+    with pytest.raises(BadInputError, match="do not all have the same header"):
+        changes(spark, source)
+    with pytest.raises(BadInputError, match=r"columns \['id'\], but the header .* has \['id', 'note'\]"):
+        changes(spark, Source(path=path, format="csv", options={"header": "true"}, schema="id INT"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("json", '{"id": 1, "n": 1}', '{"id": 2, "n": '),
+        ("json", '{"id": 1, "n": 1}', '{"id": 2, "n": "two"}'),
+        ("json", '{"id": 1, "n": 1}', "[3]"),
+        ("csv", "1,1", "2"),
+        ("csv", "1,1", "2,2,2"),
+        ("csv", "1,1", "2,two"),
+    ],
+)
+def test_records_that_cannot_be_read_are_refused_with_their_place(
+    spark: SparkSession, tmp_path: Path, kind: str, good: str, bad: str
+) -> None:
+    path = files_in(tmp_path, **{f"a_{kind}": f"{good}\n", f"b_{kind}": f"{good}\n{good}\n{bad}\n{good}\n"})
+    source = Source(path=path, format=kind, schema="id INT, n INT", options={"mode": "DROPMALFORMED"})
+    with pytest.raises(BadInputError, match=rf"1 records cannot be read .*/b\.{kind}, the first is its record 3"):
+        changes(spark, source)
+    query = Source(path=path, format=kind, schema="id INT, n INT", query="SELECT * FROM source")
+    with pytest.raises(BadInputError, match="1 records cannot be read"):
+        changes(spark, query)
+
+
+def test_avro_without_its_package_says_which_one(spark: SparkSession, tmp_path: Path) -> None:
+    path = files_in(tmp_path, a_avro="")
+    with pytest.raises(UnsupportedError, match=r'packages="org\.apache\.spark:spark-avro_2\.13:4\.1\.1"'):
+        changes(spark, Source(path=path, format="avro"))
+
+
+def test_deletes_and_excluded_columns_leave_only_what_is_stored(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [{"id": 1, "op": "U", "v": 1}, {"id": 1, "op": "D", "v": 2}, {"id": 2, "op": "D"}, {"id": 2, "op": None}]
+    path = files_in(tmp_path, a_json="".join(json.dumps(line) + "\n" for line in lines))
+    batch = changes(spark, Source(path=path, format="json"), delete_when="op = 'D'", exclude_columns=("OP", "absent"))
+    assert rows_of(batch) == [{"id": 1, "v": 2, DELETED: True}, {"id": 2, "v": None, DELETED: False}]
+    assert (batch.rows, batch.keys, batch.upserts, batch.deletes) == (4, 2, 1, 1)
+
+
+def test_a_predicate_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = files_in(tmp_path, a_json='{"id": 1}\n')
+    with pytest.raises(BadInputError, match=r"delete_when \"nope = 'D'\" does not fit the columns \['id'\]"):
+        changes(spark, Source(path=path, format="json"), delete_when="nope = 'D'")
+
+
+def test_a_table_or_a_query_has_no_order_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake_default.batches")
+    spark.sql("CREATE TABLE batches.source (id INT, at INT, note STRING) USING iceberg")
+    spark.sql("INSERT INTO batches.source VALUES (1, 1, 'old'), (1, 2, 'new'), (2, 5, 'two')")
+    table = Source(table="batches.source")
+    with pytest.raises(BadInputError, match=r"1 keys of .* occur more than once"):
+        changes(spark, table)
+    newest = [{"id": 1, "at": 2, "note": "new", DELETED: False}, {"id": 2, "at": 5, "note": "two", DELETED: False}]
+    assert rows_of(changes(spark, table, order_by=("at",))) == newest
+    query = Source(table="batches.source", query="SELECT id, max(at) AS at FROM source GROUP BY id")
+    assert [row["at"] for row in rows_of(changes(spark, query))] == [2, 5]
+    path = files_in(tmp_path, a_json='{"id": 1, "at": 1}\n{"id": 1, "at": 2}\n')
+    from_files = Source(path=path, format="json", query="SELECT id, at * 10 AS at FROM source")
+    with pytest.raises(BadInputError, match=r"1 keys of .* occur more than once"):
+        changes(spark, from_files)
+    assert [row["at"] for row in rows_of(changes(spark, from_files, order_by=("at",)))] == [20]
+
+
+def test_sources_that_cannot_be_resolved_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"source table batches\.none cannot be read"):
+        changes(spark, Source(table="batches.none"))
+    path = files_in(tmp_path, a_json='{"id": 1}\n')
+    with pytest.raises(BadInputError, match="query over the view source"):
+        changes(spark, Source(path=path, format="json", query="SELECT nope FROM source"))
+    with pytest.raises(BadInputError, match="not a list of columns in DDL"):
+        changes(spark, Source(path=path, format="json", schema="id WHAT"))
+    with pytest.raises(BadInputError, match="keeps for itself"):
+        changes(spark, Source(path=path, format="json", query="SELECT 1 AS id, 2 AS _lake_x FROM source"))
