@@ -1,0 +1,258 @@
+"""A commit that no DAG made, the asset event, the downstream run and its rows; forms and the UI. One real Airflow."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from decimal import Decimal
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.table import Table
+
+from tests.live.airflow_process import PATIENCE_SECONDS, StandaloneAirflow, wait_for
+from tests.live.orders_writer import upsert_orders
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+POLL_SECONDS = 2
+DAGS = {"ingest_orders", "maintain_one_table", "nightly_maintenance", "on_new_orders_snapshot"}
+BROWSER_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    airflow_environment: Mapping[str, str], lake_home: Path, unused_tcp_port_factory: Callable[[], int]
+) -> Iterator[StandaloneAirflow]:
+    environment = {**airflow_environment, "AIRFLOW__LAKE__SNAPSHOT_POLL_INTERVAL": str(POLL_SECONDS)}
+    running = StandaloneAirflow(environment, lake_home / "standalone", unused_tcp_port_factory())
+    try:
+        running.wait_until_healthy()
+        wait_for("all DAGs", lambda: dag_ids(running) == DAGS or None, lambda: str(dag_ids(running)))
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def catalog(lake_home: Path) -> Iterator[Catalog]:
+    with closing(load_catalog("lake_default", type="sql", uri=f"sqlite:///{lake_home}/catalog.db")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def stock(catalog: Catalog, lake_home: Path) -> str:
+    """A table with three snapshots, by PyIceberg."""
+    catalog.create_namespace_if_not_exists("shop")
+    schema = pa.schema([("sku", pa.string()), ("pieces", pa.int64())])
+    table = catalog.create_table("shop.stock", schema=schema, location=f"file://{lake_home}/warehouse/stock")
+    for pieces in (1, 2, 3):
+        table.append(pa.table({"sku": [f"sku-{pieces}"], "pieces": [pieces]}, schema=schema))
+    return "shop.stock"
+
+
+def dag_ids(airflow: StandaloneAirflow) -> set[str]:
+    return {dag["dag_id"] for dag in airflow.get("/dags")["dags"]}
+
+
+def change(op: str, order_id: str, status: str, total: str, day: int = 1) -> dict[str, Any]:
+    placed_at = f"2026-03-{day:02d}T10:00:00Z"
+    return {
+        "op": op,
+        "order_id": order_id,
+        "customer_id": 7,
+        "status": status,
+        "placed_at": placed_at,
+        "total": float(total),
+    }
+
+
+def rows_of(table: Table, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row[name] for name in columns) for row in table.scan().to_arrow().to_pylist())
+
+
+def events_of_orders(airflow: StandaloneAirflow) -> list[dict[str, Any]]:
+    found = airflow.get("/assets/events", order_by="timestamp", limit=100)["asset_events"]
+    return [event for event in found if event["uri"] == "iceberg://lake_default/shop/orders"]
+
+
+def revenue_after_the_event_of(airflow: StandaloneAirflow, catalog: Catalog, number: int) -> list[tuple[Any, ...]]:
+    """Wait for the run that the event of commit ``number`` starts, and return what it left in the revenue table."""
+
+    def run() -> dict[str, Any] | None:
+        runs = airflow.runs("on_new_orders_snapshot")
+        return runs[number - 1] if len(runs) >= number else None
+
+    started = wait_for(f"run {number} of on_new_orders_snapshot", run, airflow.output)
+    assert started["run_type"] == "asset_triggered"
+    airflow.wait_for_success("on_new_orders_snapshot", started["dag_run_id"])
+    return rows_of(catalog.load_table("mart.order_revenue"), "order_id", "status", "revenue")
+
+
+def seconds_to_the_run(airflow: StandaloneAirflow, catalog: Catalog) -> tuple[float, float]:
+    """Seconds from the newest commit to its event and to its run, by the clocks of Iceberg and Airflow."""
+    snapshot = catalog.load_table("shop.orders").current_snapshot()
+    assert snapshot is not None
+    committed = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+    event = events_of_orders(airflow)[-1]
+    run = airflow.runs("on_new_orders_snapshot")[-1]
+    moments = (event["timestamp"], run["queued_at"])
+    seconds = [(datetime.fromisoformat(moment) - committed).total_seconds() for moment in moments]
+    return seconds[0], seconds[1]
+
+
+def test_airflow_imports_every_dag_of_the_repository(airflow: StandaloneAirflow) -> None:
+    assert airflow.get("/importErrors") == {"import_errors": [], "total_entries": 0}
+    assert dag_ids(airflow) == DAGS
+
+
+def test_a_commit_from_outside_starts_the_downstream_run_which_leaves_the_right_rows(
+    airflow: StandaloneAirflow,
+    airflow_environment: Mapping[str, str],
+    catalog: Catalog,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    assert not catalog.table_exists("shop.orders"), "another test has written to the table that this one counts"
+    airflow.unpause("on_new_orders_snapshot")
+
+    first = [
+        change("u", "a", "paid", "10.50"),
+        change("u", "b", "cancelled", "7.25"),
+        change("u", "c", "paid", "99.99"),
+    ]
+    upsert_orders(airflow_environment, tmp_path / "first", first)
+    revenue = revenue_after_the_event_of(airflow, catalog, 1)
+    assert revenue == [
+        ("a", "paid", Decimal("10.50")),
+        ("b", "cancelled", Decimal("0.00")),
+        ("c", "paid", Decimal("99.99")),
+    ]
+    # The run took many looks of the watcher, so a second event of this commit would be there by now.
+    assert len(events_of_orders(airflow)) == 1
+
+    second = [change("u", "a", "shipped", "12.00"), change("d", "c", "paid", "99.99"), change("u", "d", "paid", "1.01")]
+    upsert_orders(airflow_environment, tmp_path / "second", second)
+    revenue = revenue_after_the_event_of(airflow, catalog, 2)
+    assert revenue == [
+        ("a", "shipped", Decimal("12.00")),
+        ("b", "cancelled", Decimal("0.00")),
+        ("d", "paid", Decimal("1.01")),
+    ]
+
+    commits = [str(snapshot.snapshot_id) for snapshot in catalog.load_table("shop.orders").metadata.snapshots]
+    payloads = [event["extra"]["payload"] for event in events_of_orders(airflow)]
+    assert [payload["snapshot_id"] for payload in payloads] == commits
+    assert payloads[1]["previous_snapshot_id"] == commits[0]
+    assert len(airflow.runs("on_new_orders_snapshot")) == 2
+
+    to_event, to_run = seconds_to_the_run(airflow, catalog)
+    record_property("seconds_from_commit_to_event", to_event)
+    record_property("seconds_from_commit_to_run", to_run)
+    print(f"commit to event {to_event:.1f} s, to downstream run {to_run:.1f} s, at a poll interval of {POLL_SECONDS} s")
+    # On a quiet machine the poll interval and two seconds; this only tells a watcher from something that looks hourly.
+    assert 0 < to_event <= to_run < 60
+
+
+def test_the_form_of_one_table_plans_and_then_expires_snapshots(
+    airflow: StandaloneAirflow, catalog: Catalog, stock: str
+) -> None:
+    airflow.unpause("maintain_one_table")
+    before = rows_of(catalog.load_table(stock), "sku", "pieces")
+    asked = {"table": stock, "action": "snapshot-expiry", "keep_for": "PT1S", "keep_last": 1}
+
+    planned = report_of_expiry(airflow, {**asked, "dry_run": True})
+    assert planned["outcome"] == "planned"
+    assert len(planned["snapshots_expired"]) == 2
+    assert len(catalog.load_table(stock).metadata.snapshots) == 3
+
+    done = report_of_expiry(airflow, {**asked, "dry_run": False})
+    assert done["outcome"] == "done"
+    assert sorted(done["snapshots_expired"]) == sorted(planned["snapshots_expired"])
+    table = catalog.load_table(stock)
+    assert [table.metadata.current_snapshot_id] == [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
+    assert rows_of(table, "sku", "pieces") == before
+
+
+def report_of_expiry(airflow: StandaloneAirflow, conf: dict[str, Any]) -> dict[str, Any]:
+    answer = airflow.trigger("maintain_one_table", conf)
+    assert answer.status_code == 200, answer.text
+    run_id = answer.json()["dag_run_id"]
+    airflow.wait_for_success("maintain_one_table", run_id)
+    report: dict[str, Any] = airflow.returned("maintain_one_table", run_id, "snapshot_expiry")
+    return report
+
+
+@pytest.mark.parametrize("table", ["orders", "shop.orders; DROP TABLE shop.orders", "shop.`orders`"])
+def test_the_form_refuses_what_is_no_table_name(airflow: StandaloneAirflow, table: str) -> None:
+    runs = len(airflow.runs("maintain_one_table"))
+    answer = airflow.trigger("maintain_one_table", {"table": table})
+    assert answer.status_code in (400, 422), answer.text
+    assert len(airflow.runs("maintain_one_table")) == runs
+
+
+@pytest.fixture
+def page(airflow: StandaloneAirflow, tmp_path: Path) -> Iterator[Page]:
+    """An empty page of a real browser."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert browser, "no chromium on PATH, which this test clicks with; install it: apt-get install chromium"
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            str(tmp_path / "profile"), executable_path=browser, headless=True, args=BROWSER_FLAGS
+        )
+        context.set_default_timeout(PATIENCE_SECONDS * 1000 / 3)
+        expect.set_options(timeout=PATIENCE_SECONDS * 1000 / 3)
+        try:
+            yield context.pages[0]
+        finally:
+            context.close()
+
+
+def test_a_person_sees_the_dags_fills_in_the_form_and_starts_a_run(
+    airflow: StandaloneAirflow, stock: str, page: Page
+) -> None:
+    airflow.unpause("maintain_one_table")
+    earlier = {run["dag_run_id"] for run in airflow.runs("maintain_one_table")}
+    page.goto(f"{airflow.url}/dags")
+    for dag_id in sorted(DAGS):
+        expect(page.get_by_role("link", name=dag_id, exact=True).first).to_be_visible()
+
+    page.goto(f"{airflow.url}/dags/maintain_one_table")
+    page.get_by_role("button", name="Trigger", exact=True).first.click()
+    form = page.get_by_role("dialog")
+    for title in ("Table", "What to do", "Dry run", "Compaction level", "Keep for", "Keep at least"):
+        expect(form.get_by_text(title, exact=True).first).to_be_attached()
+    form.locator("[name=element_table]").fill(stock)
+    form.get_by_role("button", name="Trigger", exact=True).click()
+
+    def new_run() -> str | None:
+        return next(
+            (r["dag_run_id"] for r in airflow.runs("maintain_one_table") if r["dag_run_id"] not in earlier), None
+        )
+
+    run_id = wait_for("the run that the form started", new_run, airflow.output)
+    airflow.wait_for_success("maintain_one_table", run_id)
+    report = airflow.returned("maintain_one_table", run_id, "compaction")
+    assert report["table"] == stock
+    assert report["outcome"] in ("planned", "nothing-due")
+
+
+def test_nothing_listens_on_other_than_loopback(airflow: StandaloneAirflow) -> None:
+    listening = airflow.listens_on()
+    assert listening, "nothing listens at all, not even the API server"
+    assert [address for address, _ in listening if not ip_address(address).is_loopback] == []
