@@ -253,6 +253,7 @@ def test_a_person_sees_the_dags_fills_in_the_form_and_starts_a_run(
 
 
 def test_nothing_listens_on_other_than_loopback(airflow: StandaloneAirflow) -> None:
-    listening = airflow.listens_on()
+    airflow.note_listeners()
+    listening = airflow.listened_on
     assert listening, "nothing listens at all, not even the API server"
-    assert [address for address, _ in listening if not ip_address(address).is_loopback] == []
+    assert [address for address in listening if not ip_address(address).is_loopback] == []
