@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# Airflow reads its home and settings once, on import.
+# Airflow reads its home and settings once, on import; the settings of whoever starts the tests are none of theirs.
+for name in [name for name in os.environ if name.startswith(("AIRFLOW_", "LAKE_"))]:
+    del os.environ[name]
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "INFO"
