@@ -10,7 +10,7 @@ from airflow.sdk import Asset, AssetWatcher
 
 from airflow_lake_provider.assets.asset_authority import asset_authority, checked_authority
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.snapshot_news import Ancestry, Patience
+from airflow_lake_provider.contracts.snapshot_news import Patience
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.operators.arguments import duration
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
@@ -89,42 +89,6 @@ def snapshot_event(event: object) -> dict[str, Any]:
     if missing:
         raise InvalidSpecError(f"{event!r} is not an event of a lake table: it lacks {', '.join(missing)}")
     return dict(payload or {})
-
-
-def asset_event_extra(
-    *,
-    table: str,
-    snapshot_id: str,
-    previous_snapshot_id: str | None,
-    operation: str | None,
-    branch: str = "main",
-    commits: int = 1,
-    counts: Mapping[str, int] | None = None,
-    committed_at: str | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """Return what an operator sets as an outlet event's extra: the keys of a watcher's payload.
-
-    :param snapshot_id: newest snapshot committed, as text.
-    :param previous_snapshot_id: head before the first of the commits, as text; None for a new table.
-    :param operation: of the newest commit.
-    :param counts: summed from the summaries of the commits, under the names of the Iceberg specification.
-    :param committed_at: ISO 8601.
-    :param more: further keys, for example ``run_key``.
-    """
-    ancestry = Ancestry.FIRST_LOOK if previous_snapshot_id is None else Ancestry.LINEAR
-    return {
-        "table": table,
-        "branch": branch,
-        "snapshot_id": snapshot_id,
-        "previous_snapshot_id": previous_snapshot_id,
-        "ancestry": ancestry.value,
-        "operation": operation,
-        "commits": commits,
-        "counts": dict(counts or {}),
-        "committed_at": committed_at,
-        **more,
-    }
 
 
 def _seconds(value: timedelta | float | str, name: str) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -12,6 +14,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 
 _CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,27}")
 
@@ -333,6 +336,23 @@ class IncrementalSpec(JobSpec):
         for name, known in {"on_gap": ("fail", "full"), "on_transform_change": ("fail", "full", "continue")}.items():
             if getattr(self, name) not in known:
                 raise InvalidSpecError(f"{self.table}: {name} must be one of {known}, got {getattr(self, name)!r}")
+
+    @property
+    def transform_digest(self) -> str:
+        """32 hexadecimal digits that change when the query or the shipped code changes.
+
+        A function whose code is not shipped counts by its name only: what the cluster has cannot be seen from here.
+        """
+        text = "\x1f".join((self.query or "", self.transform or "", self.transform_code or ""))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def replaces_transform(self, properties: Mapping[str, str]) -> bool:
+        """Whether another transform filled the target, and ``on_transform_change`` does not go on over it.
+
+        :param properties: of the target.
+        """
+        filled_by = properties.get(TRANSFORM_PREFIX + self.consumer)
+        return filled_by not in (None, self.transform_digest) and self.on_transform_change != "continue"
 
 
 SPECS: dict[str, type[JobSpec]] = {

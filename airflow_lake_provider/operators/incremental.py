@@ -125,7 +125,9 @@ class LakeIncrementalOperator(LakeJobOperator):
         if not isinstance(spec, IncrementalSpec) or spec.full_refresh or spec.from_snapshot:
             return None
         unread = self._unread()
-        if not unread.nothing_new:
+        target = self._target()
+        replaced = target is not None and spec.replaces_transform(target.properties)
+        if not unread.nothing_new or replaced:
             return None
         return IncrementalReport(
             table=spec.table,

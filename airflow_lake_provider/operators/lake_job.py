@@ -107,16 +107,24 @@ class LakeJobOperator(SparkSubmitOperator):
         """The catalog's hook."""
         return LakeCatalogHook(self.lake_conn_id)
 
-    def run_identity(self, context: Context, batch_id: str | None = None) -> RunIdentity:
-        """Return who runs: dag, run, task and map index, or the author's batch id."""
+    def run_identity(
+        self, context: Context, batch_id: str | None = None, *, cleared_is_new: bool = False
+    ) -> RunIdentity:
+        """Return who runs: dag, run, task and map index, or the author's batch id.
+
+        :param cleared_is_new: a cleared task is somebody else; Airflow's own retries are the same nevertheless.
+        """
         instance = context["ti"]
+        # Clearing raises max_tries (TaskInstance.max_tries is cumulative), a retry does not.
+        clearing = (f"up to try {instance.max_tries}",) if cleared_is_new else ()
         if batch_id:
-            return RunIdentity.of("batch", batch_id, try_number=instance.try_number)
+            return RunIdentity.of("batch", batch_id, *clearing, try_number=instance.try_number)
         return RunIdentity.of(
             instance.dag_id,
             instance.run_id,
             instance.task_id,
             str(instance.map_index),
+            *clearing,
             try_number=instance.try_number,
             run_after=context["dag_run"].run_after,
         )

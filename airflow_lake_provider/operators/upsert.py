@@ -50,6 +50,7 @@ class LakeUpsertOperator(LakeJobOperator):
     :param branch: write to this branch instead of main (templated).
     :param batch_id: identity of the batch in place of dag, run, task and map index (templated).
     :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was applied (templated).
+        With ``"apply"`` a cleared task or a new run applies it once more, and Airflow's own retries of that do not.
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`LakeJobOperator`.
     """
@@ -115,11 +116,12 @@ class LakeUpsertOperator(LakeJobOperator):
     def build_spec(self, context: Context) -> UpsertSpec:
         """Translate the arguments."""
         missing = self.missing_columns or ("null" if self.envelope else "fail")
+        on_repeat = choice(OnRepeat, self.on_repeat, "on_repeat")
         return UpsertSpec(
             catalog=self.lake.connection.catalog_name,
             table_format=self.lake.connection.table_format,
             table=self.table,
-            run=self.run_identity(context, self.batch_id),
+            run=self.run_identity(context, self.batch_id, cleared_is_new=on_repeat is OnRepeat.APPLY),
             source=self._source(),
             keys=names(self.keys, "keys"),
             order_by=names(self.order_by, "order_by"),
@@ -129,7 +131,7 @@ class LakeUpsertOperator(LakeJobOperator):
             schema_evolution=choice(SchemaEvolution, self.schema_evolution, "schema_evolution"),
             missing_columns=choice(MissingColumns, missing, "missing_columns"),
             branch=self.branch or None,
-            on_repeat=choice(OnRepeat, self.on_repeat, "on_repeat"),
+            on_repeat=on_repeat,
             max_attempts=self.max_attempts,
         )
 

@@ -18,7 +18,7 @@ from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, SourceTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.transform_changes import CHANGE_TYPE, apply_transform, transform_digest
+from airflow_lake_provider.spark_jobs.transform_changes import CHANGE_TYPE, apply_transform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def _attempt(
     source_id = _source_id(spec, source)
     memory = target.memory(source_id)
     run_key = spec.run.run_key(spec.digest_text(), ())
-    done = _recognised(spec, memory, source, run_key)
+    done = _recognised(spec, target, memory, source, run_key)
     if done is not None:
         return _unchanged(spec, target, run_key, memory, *done)
     memory.position.refuse_rolled_back(memory.newest_summary, source_id, spec.table)
@@ -132,19 +132,22 @@ def _commit(
         base=memory.base,
         source_id=source_id,
         position=memory.position.next_snapshot(spec.to_snapshot),
-        properties={TRANSFORM_PREFIX + spec.consumer: transform_digest(spec)},
+        properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
         missing_columns=MissingColumns.NULL,
     )
 
 
 def _recognised(
-    spec: IncrementalSpec, memory: TableMemory, source: SourceTable, run_key: str
+    spec: IncrementalSpec, target: KeyedTable, memory: TableMemory, source: SourceTable, run_key: str
 ) -> tuple[Outcome, str] | None:
-    if spec.full_refresh and run_key not in memory.run_keys:
-        return None
     if run_key in memory.run_keys:
         return Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this range"
+    if spec.full_refresh:
+        return None
     if memory.position.snapshot == spec.to_snapshot:
+        # A changed transform is not hidden by a quiet source.
+        if spec.replaces_transform(target.properties()):
+            return None
         return Outcome.NOTHING_NEW, f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
     if memory.position.snapshot is not None and source.has_passed(memory.position.snapshot, spec.to_snapshot):
         return (
@@ -178,8 +181,7 @@ def _range(spec: IncrementalSpec, target: KeyedTable, memory: TableMemory) -> Ra
     start = spec.from_snapshot or memory.position.snapshot
     if start is None:
         return Range(start=None, why="the target has consumed nothing yet")
-    filled_by = target.properties().get(TRANSFORM_PREFIX + spec.consumer)
-    if filled_by is not None and filled_by != transform_digest(spec) and spec.on_transform_change != "continue":
+    if spec.replaces_transform(target.properties()):
         if spec.on_transform_change == "full":
             return Range(start=None, why="everything was read, because the transform changed")
         raise BadInputError(

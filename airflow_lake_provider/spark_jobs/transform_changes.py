@@ -44,15 +44,6 @@ def apply_transform(
     return _checked(_normalised(result, spec), spec)
 
 
-def transform_digest(spec: IncrementalSpec) -> str:
-    """Return 32 hexadecimal digits that change when the query or the shipped code changes.
-
-    A function whose code is not shipped counts by its name only: what the cluster has cannot be seen from here.
-    """
-    text = "\x1f".join((spec.query or "", spec.transform or "", spec.transform_code or ""))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
 def _run_query(spark: SparkSession, query: str | None, changes: DataFrame, source: DataFrame) -> DataFrame:
     with _views(spark, changes=changes, source=source):
         return spark.sql(query or "")

@@ -81,12 +81,10 @@ def _attempt(
 
 def _recognised(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, run_key: str) -> tuple[Outcome, str] | None:
     """Return why this batch needs no commit, or None."""
-    if spec.on_repeat is OnRepeat.APPLY:
-        return None
     known = None
     if run_key in memory.run_keys:
         known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input"
-    else:
+    elif spec.on_repeat is not OnRepeat.APPLY:
         memory.run_keys.refuse_forgotten(spec.run, spec.table)
         memory.position.refuse_rolled_back(memory.newest_summary, listed.source_id, spec.table)
         if not listed.is_empty and listed.beyond(memory.position).is_empty:

@@ -133,6 +133,17 @@ def test_another_transform_is_refused_until_told_what_to_do(consumer: Consumer) 
     assert consumer.target.rows() == {k: (name, n * 100) for k, (name, n) in consumer.source.rows().items()}
 
 
+def test_a_transform_changed_at_the_head_of_the_source_rebuilds_or_is_refused(consumer: Consumer) -> None:
+    consumer.run("1")
+    other = QUERY.replace("* 10", "* 100")
+    assert consumer.run("2", query=other, on_transform_change="continue").outcome is Outcome.NOTHING_NEW
+    with pytest.raises(BadInputError, match="on_transform_change"):
+        consumer.run("3", query=other)
+    assert consumer.run("4", query=other, on_transform_change="full").outcome is Outcome.APPLIED
+    assert consumer.target.rows() == {k: (name, n * 100) for k, (name, n) in consumer.source.rows().items()}
+    assert consumer.run("5", query=other).outcome is Outcome.NOTHING_NEW
+
+
 def test_an_expired_start_is_refused_or_read_in_full_as_asked(consumer: Consumer) -> None:
     consumer.run("1", protect_source=False)
     consumer.commit("2", row(2, "", op="d"), row(4, "d", 4))

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import IncrementalSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.spark_jobs.transform_changes import apply_transform, transform_digest
+from airflow_lake_provider.spark_jobs.transform_changes import apply_transform
 
 DOUBLE = """
 from pyspark.sql import functions as F
@@ -158,6 +158,6 @@ def test_a_transform_that_cannot_be_called_is_refused(
 
 def test_the_digest_changes_with_the_code_and_with_nothing_else() -> None:
     shipped = spec(transform="m:f", transform_code=DOUBLE)
-    assert transform_digest(shipped) == transform_digest(replace(shipped, to_snapshot="2", on_gap="full"))
+    assert shipped.transform_digest == replace(shipped, to_snapshot="2", on_gap="full").transform_digest
     others = [replace(shipped, transform_code=RECOMPUTE), replace(shipped, transform="m:g"), spec(query="SELECT 1")]
-    assert len({transform_digest(each) for each in (shipped, *others)}) == 4
+    assert len({each.transform_digest for each in (shipped, *others)}) == 4

@@ -96,8 +96,23 @@ def test_on_repeat_applies_again_or_fails_as_asked(flow: Flow) -> None:
     with pytest.raises(BadInputError, match="on_repeat='fail'"):
         flow.apply("run 1", on_repeat=OnRepeat.FAIL)
     flow.spark.sql(f"UPDATE {flow.table} SET name = 'by hand'")
-    assert flow.apply("run 1", on_repeat=OnRepeat.APPLY).outcome is Outcome.APPLIED
+    assert flow.apply("run 1 cleared", on_repeat=OnRepeat.APPLY).outcome is Outcome.APPLIED
     assert flow.rows() == {1: ("a", 0)}
+    flow.spark.sql(f"UPDATE {flow.table} SET name = 'by another'")
+    retry = flow.apply("run 1 cleared", on_repeat=OnRepeat.APPLY)
+    assert retry.outcome is Outcome.ALREADY_APPLIED, "Airflow's own retry of it took another writer's change back"
+    assert flow.rows() == {1: ("by another", 0)}
+
+
+def test_names_that_differ_in_case_and_names_of_any_characters_are_the_same_columns(flow: Flow) -> None:
+    odd = "a `b`.c"
+    flow.arrive("1.jsonl", {**row(1, "a"), odd: "x"}, {**row(2, "b"), odd: "y"})
+    flow.apply("run 1", keys=("ID",))
+    assert [flow.loaded().schema().find_column_name(i) for i in flow.loaded().schema().identifier_field_ids] == ["id"]
+    flow.arrive("2.jsonl", {**row(1, "a2", 5), odd: "z"})
+    flow.apply("run 2", keys=("iD",))
+    held = {r["id"]: (r["name"], r[odd]) for r in flow.loaded().scan().to_arrow().to_pylist()}
+    assert held == {1: ("a2", "z"), 2: ("b", "y")}
 
 
 def test_run_keys_and_positions_survive_compaction_and_expiry_of_all_but_one_snapshot(flow: Flow) -> None:

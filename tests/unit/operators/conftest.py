@@ -21,7 +21,7 @@ def context() -> Context:
     """The context of the second try of one task; ``outlet_events`` is the task runner's own class."""
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=2)
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=2, max_tries=3)
     found: Any = {
         "ti": ti,
         "dag_run": SimpleNamespace(run_after=RUN_AFTER),

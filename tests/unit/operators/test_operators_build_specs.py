@@ -77,13 +77,24 @@ def test_an_upsert_of_events_takes_whole_rows_and_a_batch_its_own_identity(
     assert job.build_spec(context) == UpsertSpec(
         catalog="lake_default",
         table="shop.orders",
-        run=RunIdentity.of("batch", "2026-01-01", try_number=2),
+        run=RunIdentity.of("batch", "2026-01-01", "up to try 3", try_number=2),
         source=Source(path="in/*.jsonl.gz", format="json", envelope="debezium", envelope_table="public.orders"),
         keys=("id",),
         create=TableLayout(partition_by=("days(at)",)),
         missing_columns=MissingColumns.NULL,
         on_repeat=OnRepeat.APPLY,
     )
+
+
+def test_with_on_repeat_apply_a_cleared_task_is_somebody_new_and_a_retry_is_not(
+    lake_connection: str, context: Context
+) -> None:
+    def who(on_repeat: str, try_number: int, max_tries: int) -> str:
+        context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
+        return upsert(on_repeat=on_repeat).build_spec(context).run.who
+
+    assert who("apply", 1, 1) == who("apply", 2, 1) != who("apply", 3, 3)
+    assert who("skip", 1, 1) == who("skip", 3, 3) != who("apply", 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +183,10 @@ def test_the_cutoff_of_an_expiry_is_fixed_when_the_task_runs(
     assert spec.keep_last == 1
 
 
-def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> None:
+def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> Table:
     """Make the target with the position that a run leaves."""
     position = SourcePosition().next_snapshot(str(snapshot)).to_property(position_id(source, "revenue"))
-    catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]), properties=position)
+    return catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]), properties=position)
 
 
 def test_an_incremental_run_reads_up_to_the_head_it_saw(
@@ -218,6 +229,26 @@ def test_a_compaction_of_the_source_is_nothing_new(
     consumed(lake_catalog, orders, append(orders, 1))
     compact(orders)
     assert incremental().execute(context)["outcome"] == "nothing-new"
+
+
+@pytest.mark.parametrize(("on_change", "starts_spark"), [("fail", True), ("full", True), ("continue", False)])
+def test_a_quiet_source_does_not_hide_that_the_transform_was_changed(
+    lake_catalog: SqlCatalog,
+    orders: Table,
+    append: Callable[..., int],
+    context: Context,
+    on_change: str,
+    starts_spark: bool,
+) -> None:
+    target = consumed(lake_catalog, orders, append(orders, 1))
+    job = incremental(on_transform_change=on_change)
+    spec = job.build_spec(context)
+    with target.transaction() as changed:
+        changed.set_properties({"lake.transform.revenue": spec.transform_digest})
+    assert job.answer_without_spark(spec) is not None
+    with target.transaction() as changed:
+        changed.set_properties({"lake.transform.revenue": "0" * 32})
+    assert (job.answer_without_spark(spec) is None) is starts_spark
 
 
 @pytest.mark.parametrize("asked", [{"full_refresh": True}, {"from_snapshot": "1"}])

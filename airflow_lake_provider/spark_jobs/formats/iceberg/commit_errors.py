@@ -1,4 +1,4 @@
-"""What an error means for a commit that raised it: refused, or of unknown fate."""
+"""What an error means for a commit that raised it: refused, of unknown fate, or neither, with the words of Iceberg."""
 
 from __future__ import annotations
 
@@ -14,19 +14,32 @@ _UNKNOWN = frozenset({"CommitStateUnknownException"})
 
 def is_conflict(error: Exception) -> bool:
     """Whether Iceberg refused the commit because of another one; nothing changed."""
-    names = set(_java_class_names(error))
-    return bool(names & _CONFLICTS) and not names & _UNKNOWN
+    return conflict_message(error) is not None
+
+
+def conflict_message(error: Exception) -> str | None:
+    """Return what Iceberg said when another commit was in the way; None when the error is of another kind."""
+    if is_unknown(error):
+        return None
+    return next((message for name, message in _causes(error) if name in _CONFLICTS), None)
 
 
 def is_unknown(error: Exception) -> bool:
     """Whether the commit was sent and its answer was lost."""
-    return bool(set(_java_class_names(error)) & _UNKNOWN)
+    return any(name in _UNKNOWN for name, _ in _causes(error))
 
 
-def _java_class_names(error: Exception) -> Iterator[str]:
+def root_message(error: Exception) -> str:
+    """Return the innermost cause as ``Class: message``."""
+    name, message = list(_causes(error))[-1]
+    return f"{name}: {message}"
+
+
+def _causes(error: Exception) -> Iterator[tuple[str, str]]:
+    """Yield (simple class name, message) of the Java error and of its causes, outermost first."""
     java = _java_exception(error)
     while java is not None:
-        yield str(java.getClass().getSimpleName())
+        yield str(java.getClass().getSimpleName()), str(java.getMessage())
         java = java.getCause()
 
 

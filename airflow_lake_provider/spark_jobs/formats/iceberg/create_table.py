@@ -6,6 +6,7 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_spec import TableLayout
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 _PROPERTIES = {
@@ -35,7 +36,7 @@ def create_table(table: IcebergTable, columns: StructType, keys: tuple[str, ...]
         f"CREATE TABLE IF NOT EXISTS {table.sql_name} ({_column_list(columns, keys)}) USING iceberg {partitioned} "
         f"TBLPROPERTIES ({_property_list(layout)})"
     )
-    quoted_keys = ", ".join(f"`{key}`" for key in keys)
+    quoted_keys = ", ".join(quoted_name(name) for name in columns.names if name.lower() in _lower(keys))
     spark.sql(f"ALTER TABLE {table.sql_name} SET IDENTIFIER FIELDS {quoted_keys}")
     if layout.sort_by:
         spark.sql(f"ALTER TABLE {table.sql_name} WRITE ORDERED BY {', '.join(layout.sort_by)}")
@@ -43,7 +44,7 @@ def create_table(table: IcebergTable, columns: StructType, keys: tuple[str, ...]
 
 def _refuse_unfit_keys(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> None:
     # Iceberg spec, identifier fields: no float or double, no type that nests.
-    unfit = {f.name: f.dataType.simpleString() for f in columns if f.name in keys}
+    unfit = {f.name: f.dataType.simpleString() for f in columns if f.name.lower() in _lower(keys)}
     unfit = {name: text for name, text in unfit.items() if text in ("float", "double") or "<" in text}
     if unfit:
         raise BadInputError(
@@ -53,7 +54,8 @@ def _refuse_unfit_keys(table: IcebergTable, columns: StructType, keys: tuple[str
 
 def _column_list(columns: StructType, keys: tuple[str, ...]) -> str:
     return ", ".join(
-        f"`{column.name}` {column.dataType.simpleString()}{' NOT NULL' if column.name in keys else ''}"
+        f"{quoted_name(column.name)} {column.dataType.simpleString()}"
+        + (" NOT NULL" if column.name.lower() in _lower(keys) else "")
         for column in columns
     )
 
@@ -65,10 +67,9 @@ def _property_list(layout: TableLayout) -> str:
     for column in layout.bloom_filter_columns:
         properties[f"write.parquet.bloom-filter-enabled.column.{column}"] = "true"
     properties.update(layout.properties)
-    return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
+    return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
 
 
-def sql_text(text: str) -> str:
-    """Return a SQL string literal."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def _lower(keys: tuple[str, ...]) -> set[str]:
+    """Return the keys as Spark compares names."""
+    return {key.lower() for key in keys}

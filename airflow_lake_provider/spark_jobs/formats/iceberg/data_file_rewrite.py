@@ -15,12 +15,12 @@ from py4j.protocol import Py4JJavaError
 from airflow_lake_provider.contracts.compaction_rules import RewriteRules
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
 from airflow_lake_provider.contracts.job_spec import CompactionSpec, CompactionStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.job_failures import failed_jobs, newest_job
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm_causes import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import (
     conflict_message,
-    is_of_unknown_outcome,
+    is_unknown,
     root_message,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.job_failures import failed_jobs, newest_job
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 
@@ -103,7 +103,7 @@ class DataFileRewrite:
         )
 
     def _failed(self, error: Py4JJavaError, planned: PlannedGroups) -> RewriteAttempt:
-        if is_of_unknown_outcome(error):
+        if is_unknown(error):
             raise UnknownOutcomeError(
                 f"{self.table.name}: the catalog did not answer a compaction's commit, so it may have landed; no file "
                 f"was removed. Rows are the same either way; run it again. {root_message(error)}"

@@ -22,9 +22,9 @@ from airflow_lake_provider.contracts.retention import (
     to_millis,
     work_out,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm_causes import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import (
     conflict_message,
-    is_of_unknown_outcome,
+    is_unknown,
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
@@ -115,7 +115,7 @@ def _run_action(table: IcebergTable, spec: ExpirySpec) -> dict[str, Any]:
 
 
 def _refusal(table: IcebergTable, error: Py4JJavaError) -> str:
-    if is_of_unknown_outcome(error):
+    if is_unknown(error):
         raise UnknownOutcomeError(
             f"{table.name}: the catalog did not answer the expiry's commit, so it may have landed; no file was "
             f"deleted. Run it again; if it had landed, its files are orphans. {root_message(error)}"

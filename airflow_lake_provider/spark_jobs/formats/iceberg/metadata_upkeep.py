@@ -8,9 +8,9 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.job_spec import CompactionSpec
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm_causes import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import (
     conflict_message,
-    is_of_unknown_outcome,
+    is_unknown,
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
@@ -82,7 +82,7 @@ def _run(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | Non
     try:
         action.execute()
     except Py4JJavaError as error:
-        if is_of_unknown_outcome(error):
+        if is_unknown(error):
             raise UnknownOutcomeError(
                 f"{table.name}: the catalog did not answer a commit of metadata, so it may have landed; no file was "
                 f"removed. Rows are the same either way; run it again. {root_message(error)}"

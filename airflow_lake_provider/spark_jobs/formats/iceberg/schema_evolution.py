@@ -15,6 +15,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_spec import MissingColumns, SchemaEvolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 
@@ -26,11 +27,12 @@ def fit_schema(
     :return: sentences on what was changed; a schema change commits by itself and is found done by a retry.
     :raises BadInputError: a column does not fit, or the batch lacks one and ``missing`` does not say what it becomes.
     """
-    present = {field.name: field for field in table.spark.table(table.sql_name).schema}
+    present = {field.name.lower(): field for field in table.spark.table(table.sql_name).schema}
     _refuse_missing(table, columns, present, missing)
-    added = [column for column in columns if column.name not in present]
-    widened = [column for column in columns if column.name in present and widens(present[column.name], column)]
-    _refuse_unfit(table, columns, present)
+    added = [column for column in columns if column.name.lower() not in present]
+    known = [column for column in columns if column.name.lower() in present]
+    widened = [column for column in known if widens(present[column.name.lower()], column)]
+    _refuse_unfit(table, known, present)
     if (added or widened) and evolution is SchemaEvolution.NONE:
         names = sorted(column.name for column in (*added, *widened))
         raise BadInputError(
@@ -38,11 +40,11 @@ def fit_schema(
             "schema_evolution='add-and-widen', or leave them out with exclude_columns"
         )
     if added:
-        columns_text = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in added)
+        columns_text = ", ".join(f"{quoted_name(column.name)} {column.dataType.simpleString()}" for column in added)
         table.spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({columns_text})")
     for column in widened:
         wider = column.dataType.simpleString()
-        table.spark.sql(f"ALTER TABLE {table.sql_name} ALTER COLUMN `{column.name}` TYPE {wider}")
+        table.spark.sql(f"ALTER TABLE {table.sql_name} ALTER COLUMN {quoted_name(column.name)} TYPE {wider}")
     table.refresh()
     return (
         *(f"added column {column.name} {column.dataType.simpleString()}" for column in added),
@@ -77,13 +79,11 @@ def fits(present: DataType, wanted: DataType) -> bool:
     return present.simpleString() == wanted.simpleString()
 
 
-def _refuse_unfit(table: IcebergTable, columns: StructType, present: dict[str, StructField]) -> None:
+def _refuse_unfit(table: IcebergTable, known: list[StructField], present: dict[str, StructField]) -> None:
     unfit = [
-        f"{column.name} is {present[column.name].dataType.simpleString()} and got {column.dataType.simpleString()}"
-        for column in columns
-        if column.name in present
-        and not fits(present[column.name].dataType, column.dataType)
-        and not widens(present[column.name], column)
+        f"{column.name} is {held.dataType.simpleString()} and got {column.dataType.simpleString()}"
+        for column, held in ((column, present[column.name.lower()]) for column in known)
+        if not fits(held.dataType, column.dataType) and not widens(held, column)
     ]
     if unfit:
         raise BadInputError(
@@ -94,7 +94,8 @@ def _refuse_unfit(table: IcebergTable, columns: StructType, present: dict[str, S
 def _refuse_missing(
     table: IcebergTable, columns: StructType, present: dict[str, StructField], missing: MissingColumns
 ) -> None:
-    lacking = sorted(present.keys() - set(columns.names))
+    given = {name.lower() for name in columns.names}
+    lacking = sorted(field.name for name, field in present.items() if name not in given)
     if lacking and missing is MissingColumns.FAIL:
         raise BadInputError(
             f"{table.name}: the batch lacks the table's columns {lacking}; say what they become in its rows with "
