@@ -7,8 +7,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import CompactionReport
 from airflow_lake_provider.contracts.job_spec import CompactionSpec
-from airflow_lake_provider.spark_jobs.formats.iceberg.compaction import compact
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.choose import maintained_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -16,10 +15,11 @@ def compact_table(spark: SparkSession, spec: CompactionSpec, progress: Progress)
     """Rewrite small files and files with deletes, and report what was done.
 
     :raises MissingTableError: the table is not in the catalog.
+    :raises UnsupportedError: for a table format this version does not know.
     """
-    table = IcebergTable(spark, spec.catalog, spec.name)
+    table = maintained_table(spark, spec)
     if not table.exists():
         raise MissingTableError(
             f"{spec.table}: no such table in catalog {spec.catalog}, so there is nothing to compact"
         )
-    return compact(table, spec, progress)
+    return table.compact(spec, progress)

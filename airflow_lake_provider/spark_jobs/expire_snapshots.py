@@ -7,8 +7,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import ExpiryReport
 from airflow_lake_provider.contracts.job_spec import ExpirySpec
-from airflow_lake_provider.spark_jobs.formats.iceberg.expiry import expire
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.choose import maintained_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -16,8 +15,9 @@ def expire_snapshots(spark: SparkSession, spec: ExpirySpec, progress: Progress) 
     """Forget old snapshots, delete the files only they reach, and report what was done.
 
     :raises MissingTableError: the table is not in the catalog.
+    :raises UnsupportedError: for a table format this version does not know.
     """
-    table = IcebergTable(spark, spec.catalog, spec.name)
+    table = maintained_table(spark, spec)
     if not table.exists():
         raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no snapshots")
-    return expire(table, spec, progress)
+    return table.expire(spec, progress)

@@ -1,7 +1,7 @@
-"""What our job costs over a bare spark-submit of the same SQL.
+"""What our job costs over a bare spark-submit of the same SQL, and how soon a commit starts a downstream run.
 
-Both sides start from the same Parquet batch and the same table, dedupe included, in alternating rounds;
-their tables are compared after each. ``--rows`` and ``--batch`` size it.
+Both sides of the first start from the same Parquet batch and the same table, dedupe included, in alternating rounds;
+their tables are compared after each. ``--rows`` and ``--batch`` size it. The second is in ``event_lag.py``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyiceberg.catalog import load_catalog
 
 from airflow_lake_provider.catalogs.connection import CatalogConnection
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
+from tests.benchmarks.event_lag import seconds_to_downstream_runs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TABLES = {"ours": "bench.ours", "bare": "bench.bare"}
@@ -115,7 +116,8 @@ class Bench:
 
 
 def _context(run: str) -> Any:
-    instance = SimpleNamespace(dag_id="bench", run_id=run, task_id="bench", map_index=-1, try_number=1, stats_tags={})
+    tries = {"try_number": 1, "max_tries": 0}
+    instance = SimpleNamespace(dag_id="bench", run_id=run, task_id="bench", map_index=-1, stats_tags={}, **tries)
     return {"ti": instance, "dag_run": SimpleNamespace(run_after=None), "outlet_events": {}}
 
 
@@ -140,15 +142,29 @@ def submit_overhead(rows: int, batch: int, rounds: int) -> float:
     return statistics.median(seconds["ours"]) / statistics.median(seconds["bare"])
 
 
+def event_lag_over_poll(commits: int, poll_seconds: float) -> float:
+    """Return the worst commit's seconds to its downstream run, less the poll interval."""
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = seconds_to_downstream_runs(Path(folder), commits, poll_seconds)
+    told = f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s"
+    print(f"commit to run: {told}, at a poll interval of {poll_seconds} s")
+    return max(seconds) - poll_seconds
+
+
 def main() -> None:
     """Measure and print the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--batch", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--commits", type=int, default=20)
+    parser.add_argument("--poll", type=float, default=5.0, help="seconds")
     options = parser.parse_args()
-    ratios = {"submit_overhead": round(submit_overhead(options.rows, options.batch, options.rounds), 3)}
-    command = f"scripts/bench first-light --rows {options.rows} --batch {options.batch} --rounds {options.rounds}"
+    ratios = {
+        "submit_overhead": round(submit_overhead(options.rows, options.batch, options.rounds), 3),
+        "event_lag_seconds_over_poll": round(event_lag_over_poll(options.commits, options.poll), 2),
+    }
+    command = "scripts/bench first-light " + " ".join(f"--{name} {value}" for name, value in vars(options).items())
     print(json.dumps({"benchmark": "first-light", "command": command, "ratios": ratios}))
 
 

@@ -14,7 +14,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def lake_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with ``catalog.db`` and ``warehouse`` of the connection ``lake_default``."""
     home = tmp_path_factory.mktemp("lake")
@@ -22,9 +22,17 @@ def lake_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def airflow_environment(lake_home: Path) -> Mapping[str, str]:
     """Environment of Airflow's commands: the repository's DAGs, one lake, a local Spark, loopback only."""
+    return environment_of(lake_home)
+
+
+def environment_of(lake_home: Path) -> Mapping[str, str]:
+    """Return the environment of Airflow's commands on a lake.
+
+    :param lake_home: existing folder.
+    """
     jars = Path(os.environ.get("LAKE_JARS", REPOSITORY / ".lake" / "jars"))
     assert list(jars.glob("*.jar")), f"no jars in {jars}; run scripts/setup, or name their folder in LAKE_JARS"
     lake = {"type": "sql", "uri": f"sqlite:///{lake_home}/catalog.db", "warehouse": f"file://{lake_home}/warehouse"}
@@ -46,7 +54,7 @@ def airflow_environment(lake_home: Path) -> Mapping[str, str]:
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def migrated(airflow_environment: Mapping[str, str]) -> Mapping[str, str]:
     """The environment, with Airflow's database made."""
     done = subprocess.run(

@@ -12,8 +12,14 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.job_spec import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
+from airflow_lake_provider.contracts.job_spec import (
+    CompactionSpec,
+    ExpirySpec,
+    MissingColumns,
+    SchemaEvolution,
+    TableLayout,
+)
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -135,3 +141,16 @@ class SourceTable(Protocol):
 
     def advance(self, consumer: str, snapshot: str, *, owner: str, target: str, mode: str) -> None:
         """Note that a consumer has reached a snapshot, and keep that one from expiry."""
+
+
+class MaintainedTable(Protocol):
+    """A table that is kept small; none of this changes its rows."""
+
+    def exists(self) -> bool:
+        """Whether the catalog has it now."""
+
+    def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
+        """Rewrite small files and files with deletes; a conflict with a writer is an outcome of the report."""
+
+    def expire(self, spec: ExpirySpec, progress: Progress) -> ExpiryReport:
+        """Forget old snapshots and delete the files that only they reach."""

@@ -7,8 +7,9 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, SourceTable
+from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, MaintainedTable, SourceTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.keyed_table import IcebergKeyedTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintained_table import IcebergMaintainedTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.source_table import IcebergSourceTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -29,6 +30,12 @@ def source_table(spark: SparkSession, spec: JobSpec, name: TableName) -> SourceT
     """Return a table of the spec's catalog for reading its changes."""
     _refuse_unknown(spec)
     return IcebergSourceTable(IcebergTable(spark, spec.catalog, name))
+
+
+def maintained_table(spark: SparkSession, spec: JobSpec) -> MaintainedTable:
+    """Return the spec's table for maintenance."""
+    _refuse_unknown(spec)
+    return IcebergMaintainedTable(IcebergTable(spark, spec.catalog, spec.name))
 
 
 def _refuse_unknown(spec: JobSpec) -> None:
