@@ -130,6 +130,15 @@ class SourcePosition:
         """Return the value of ``lake.source-position`` in a snapshot summary."""
         return f"{source_id}={self.generation}"
 
+    def is_rolled_back(self, newest_summary: str | None, source_id: str) -> bool:
+        """Whether the table was rolled back behind this position.
+
+        :param newest_summary: see :meth:`refuse_rolled_back`.
+        """
+        if newest_summary is None:
+            return False
+        return int(newest_summary.removeprefix(f"{source_id}=")) < self.generation
+
     def refuse_rolled_back(self, newest_summary: str | None, source_id: str, table: str) -> None:
         """Refuse to go on when the table was rolled back behind this position.
 
@@ -137,13 +146,10 @@ class SourcePosition:
             source; None when there is none, which proves nothing.
         :raises RolledBackError: the summary says less than the property.
         """
-        if newest_summary is None:
-            return
-        generation = int(newest_summary.removeprefix(f"{source_id}="))
-        if generation < self.generation:
+        if self.is_rolled_back(newest_summary, source_id):
             raise RolledBackError(
                 f"{table}: its property says that commit {self.generation} of source {source_id} was applied, but the "
-                f"newest snapshot that names this source says {generation}: the table was rolled back. "
+                f"newest snapshot that names this source says {newest_summary}: the table was rolled back. "
                 "Use on_repeat='apply' to apply the input again, or full_refresh=True where the operator has it."
             )
 

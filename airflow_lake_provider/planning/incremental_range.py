@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.snapshot_news import NoNews, Quiet, Since, decide
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.snapshots.source_positions import newest_source_position
 from airflow_lake_provider.snapshots.table_head import read_head
 
 _REASONS = {
@@ -53,11 +54,14 @@ def nothing_new(source_table: Table, target_table: Table | None, consumer: str) 
     :param consumer: name of the cursor.
     """
     head = read_head(source_table)
-    properties = target_table.properties if target_table is not None else {}
-    start = SourcePosition.read(properties, position_id(source_table, consumer)).snapshot
+    source_id = position_id(source_table, consumer)
+    position = SourcePosition.read(target_table.properties if target_table is not None else {}, source_id)
+    start = position.snapshot
     decision = decide(head, Since(snapshot_id=int(start) if start is not None else None))
     to_snapshot = None if head.head is None else str(head.head)
-    if isinstance(decision, NoNews) and (start is not None or head.head is None):
+    if target_table is not None and position.is_rolled_back(newest_source_position(target_table, source_id), source_id):
+        reason, quiet = "the target was rolled back behind its position", False
+    elif isinstance(decision, NoNews) and (start is not None or head.head is None):
         reason, quiet = _REASONS[decision.reason], True
     elif start is None:
         reason, quiet = "the target has not consumed this source yet", False

@@ -74,10 +74,12 @@ def _attempt(
     source_id = _source_id(spec, source)
     memory = target.memory(source_id)
     run_key = spec.run.run_key(spec.digest_text(), ())
+    if not spec.full_refresh:
+        # Before the run key: that is a property, which a roll-back leaves behind.
+        memory.position.refuse_rolled_back(memory.newest_summary, source_id, spec.table)
     done = _recognised(spec, target, memory, source, run_key)
     if done is not None:
         return _unchanged(spec, target, run_key, memory, *done)
-    memory.position.refuse_rolled_back(memory.newest_summary, source_id, spec.table)
     if spec.protect_source:
         source.pin(spec.consumer, spec.to_snapshot)
     reading, changes = _read(spec, target, source, memory)

@@ -82,11 +82,13 @@ def _attempt(
 def _recognised(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, run_key: str) -> tuple[Outcome, str] | None:
     """Return why this batch needs no commit, or None."""
     known = None
+    if spec.on_repeat is not OnRepeat.APPLY:
+        # Before the run key: that is a property, which a roll-back leaves behind.
+        memory.position.refuse_rolled_back(memory.newest_summary, listed.source_id, spec.table)
     if run_key in memory.run_keys:
         known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input"
     elif spec.on_repeat is not OnRepeat.APPLY:
         memory.run_keys.refuse_forgotten(spec.run, spec.table)
-        memory.position.refuse_rolled_back(memory.newest_summary, listed.source_id, spec.table)
         if not listed.is_empty and listed.beyond(memory.position).is_empty:
             known = Outcome.NOTHING_NEW, "recognised by position: an earlier run has applied this input"
     if known is not None and spec.on_repeat is OnRepeat.FAIL:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError
+from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError, RolledBackError
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
 from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, IncrementalSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.planning.incremental_range import nothing_new
 from airflow_lake_provider.spark_jobs.apply_changes import apply_changes
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -121,6 +122,21 @@ def test_a_source_that_was_rolled_back_takes_the_target_back(consumer: Consumer)
     consumer.source.spark.sql(f"CALL system.rollback_to_snapshot('{consumer.source.table}', {base})")
     consumer.run("2")
     assert consumer.target.rows() == consumer.expected()
+
+
+def test_a_target_that_was_rolled_back_is_refused_until_it_is_refreshed(consumer: Consumer) -> None:
+    first = consumer.run("1")
+    consumer.commit("2", row(1, "a2", 7))
+    consumer.run("2")
+    target = consumer.target.table
+    consumer.source.spark.sql(f"CALL system.rollback_to_snapshot('{target}', {first.committed[-1]})")
+    assert not nothing_new(consumer.source.loaded(), consumer.target.loaded(), "revenue").nothing_new
+    for run in ("2", "3"):
+        with pytest.raises(RolledBackError, match="full_refresh"):
+            consumer.run(run)
+    assert consumer.run("4", full_refresh=True).outcome is Outcome.APPLIED
+    assert consumer.target.rows() == consumer.expected()
+    assert nothing_new(consumer.source.loaded(), consumer.target.loaded(), "revenue").nothing_new
 
 
 def test_another_transform_is_refused_until_told_what_to_do(consumer: Consumer) -> None:

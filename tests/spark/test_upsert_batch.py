@@ -107,10 +107,11 @@ def test_on_repeat_applies_again_or_fails_as_asked(flow: Flow) -> None:
 def test_names_that_differ_in_case_and_names_of_any_characters_are_the_same_columns(flow: Flow) -> None:
     odd = "a `b`.c"
     flow.arrive("1.jsonl", {**row(1, "a"), odd: "x"}, {**row(2, "b"), odd: "y"})
-    flow.apply("run 1", keys=("ID",))
+    typed = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, `a ``b``.c` STRING")
+    flow.apply("run 1", keys=("ID",), source=typed)
     assert [flow.loaded().schema().find_column_name(i) for i in flow.loaded().schema().identifier_field_ids] == ["id"]
     flow.arrive("2.jsonl", {**row(1, "a2", 5), odd: "z"})
-    flow.apply("run 2", keys=("iD",))
+    flow.apply("run 2", keys=("iD",), source=typed)
     held = {r["id"]: (r["name"], r[odd]) for r in flow.loaded().scan().to_arrow().to_pylist()}
     assert held == {1: ("a2", "z"), 2: ("b", "y")}
 
@@ -197,9 +198,47 @@ def test_a_table_rolled_back_behind_its_position_is_refused_until_told_to_apply(
     flow.arrive("3.jsonl", row(2, "b"))
     with pytest.raises(RolledBackError, match="on_repeat='apply'"):
         flow.apply("run 3")
+    with pytest.raises(RolledBackError):
+        flow.apply("run 2")
     assert flow.rows() == {1: ("a", 0)}
     flow.apply("run 3", on_repeat=OnRepeat.APPLY)
     assert flow.rows() == {1: ("a2", 0), 2: ("b", 0)}
+
+
+def test_a_published_branch_does_not_look_like_a_roll_back(flow: Flow) -> None:
+    for number in (1, 2, 3):
+        flow.arrive(f"{number}.jsonl", row(number, "a"))
+        flow.apply(f"run {number}")
+    flow.arrive("4.jsonl", row(4, "audited"))
+    flow.apply("run 4", branch="audit")
+    flow.spark.sql(f"CALL system.fast_forward('{flow.table}', 'main', 'audit')")
+    flow.arrive("5.jsonl", row(5, "b"))
+    assert flow.apply("run 5").outcome is Outcome.APPLIED
+    assert flow.rows() == {**dict.fromkeys((1, 2, 3), ("a", 0)), 4: ("audited", 0), 5: ("b", 0)}
+
+
+@pytest.mark.parametrize("statement", ["SET IDENTIFIER", "WRITE ORDERED", "UNSET"])
+def test_a_driver_killed_while_it_creates_the_table_is_finished_by_the_next(
+    flow: Flow, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = type(flow.spark).sql
+
+    def killed(session: SparkSession, text: str, *arguments: Any, **named: Any) -> Any:
+        if statement in text:
+            raise Killed
+        return execute(session, text, *arguments, **named)
+
+    layout = TableLayout(sort_by=("n",))
+    flow.arrive("1.jsonl", row(1, "a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(flow.spark), "sql", killed)
+        with pytest.raises(Killed):
+            flow.apply("run 1", create=layout)
+    assert flow.apply("run 1", create=layout).outcome is Outcome.APPLIED
+    table = flow.loaded()
+    assert [table.schema().find_column_name(i) for i in table.schema().identifier_field_ids] == ["id"]
+    assert [table.schema().find_column_name(f.source_id) for f in table.sort_order().fields] == ["n"]
+    assert "lake.creation-unfinished" not in table.properties
 
 
 def test_a_roll_back_during_the_upsert_is_not_undone_by_its_commit(flow: Flow) -> None:

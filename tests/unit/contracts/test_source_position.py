@@ -93,7 +93,7 @@ def test_a_summary_older_than_the_property_means_the_table_was_rolled_back() -> 
         position.refuse_rolled_back(harmless, "src", "shop.orders")
     with pytest.raises(RolledBackError) as refused:
         position.refuse_rolled_back("src=2", "src", "shop.orders")
-    for said in ("shop.orders", "commit 3", "says 2", "on_repeat='apply'", "full_refresh"):
+    for said in ("shop.orders", "commit 3", "says src=2", "on_repeat='apply'", "full_refresh"):
         assert said in str(refused.value)
 
 

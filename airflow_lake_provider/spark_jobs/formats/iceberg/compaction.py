@@ -147,11 +147,16 @@ def _reported(
     if last.failed and not last.lost and not tally.groups:
         raise JobFailedError(f"{report.table}: no file group could be rewritten: {'; '.join(last.messages)}")
     conflict = bool(last.lost and (last.refused or foreign))
+    if last.lost and not conflict and not ours:
+        raise JobFailedError(
+            f"{report.table}: {last.lost} file groups were written and none was committed, though no writer was in the "
+            "way; Spark's driver log says why. Rows are the same; run it again."
+        )
     if last.lost and not conflict:
         tally.warnings.append(f"{last.lost} groups were written but not committed; Spark's driver log says why")
     return replace(
         report,
-        outcome=Outcome.CONFLICT if conflict else Outcome.DONE if ours or last.lost else Outcome.NOTHING_DUE,
+        outcome=Outcome.CONFLICT if conflict else Outcome.DONE if ours else Outcome.NOTHING_DUE,
         reason=f"{report.reason}: {_sentence(planned, tally, foreign if conflict else [])}",
         after=rewrite.table.state(),
         committed=tuple(id_ for id_, _ in ours),

@@ -9,7 +9,10 @@ from airflow_lake_provider.contracts.job_spec import TableLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
+# Keys and sort order are commits of their own: a driver killed between them leaves this, and the next one goes on.
+_UNFINISHED = "lake.creation-unfinished"
 _PROPERTIES = {
+    _UNFINISHED: "true",
     "format-version": "3",
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
@@ -40,6 +43,13 @@ def create_table(table: IcebergTable, columns: StructType, keys: tuple[str, ...]
     spark.sql(f"ALTER TABLE {table.sql_name} SET IDENTIFIER FIELDS {quoted_keys}")
     if layout.sort_by:
         spark.sql(f"ALTER TABLE {table.sql_name} WRITE ORDERED BY {', '.join(layout.sort_by)}")
+    spark.sql(f"ALTER TABLE {table.sql_name} UNSET TBLPROPERTIES IF EXISTS ({text_literal(_UNFINISHED)})")
+    table.refresh()
+
+
+def is_unfinished(table: IcebergTable) -> bool:
+    """Whether the creation of an existing table was cut off."""
+    return _UNFINISHED in table.refresh().properties()
 
 
 def _refuse_unfit_keys(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> None:

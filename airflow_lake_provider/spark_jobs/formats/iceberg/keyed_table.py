@@ -26,8 +26,8 @@ class IcebergKeyedTable:
     table: IcebergTable
 
     def exists(self) -> bool:
-        """Whether the catalog has it now."""
-        return self.table.exists()
+        """Whether the catalog has it now, with all that its creation sets."""
+        return self.table.exists() and not create_table.is_unfinished(self.table)
 
     def state(self, branch: str | None = None) -> TableState:
         """Counts of the newest metadata."""
@@ -42,7 +42,9 @@ class IcebergKeyedTable:
         if branch is not None:
             # A branch that is not there yet starts from main.
             base = head if head is not None else table.head()
-            return TableMemory(base=_text(base), run_keys=self._run_keys_in_summaries(branch))
+            # The count goes on from main's, so that main does not look rolled back once the branch is published.
+            consumed = SourcePosition(generation=SourcePosition.read(table.properties(), source_id).generation)
+            return TableMemory(base=_text(base), run_keys=self._run_keys_in_summaries(branch), position=consumed)
         properties = table.properties()
         position = SourcePosition.read(properties, source_id)
         newest = (summary.get(SOURCE_POSITION, "") for _, summary in table.summaries())
