@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset
 
 from airflow_lake_provider.assets.lake_table import watches
-from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, UpsertReport
+from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome, UpsertReport
 from airflow_lake_provider.contracts.snapshot_news import News, Since, decide
 from airflow_lake_provider.contracts.table_head import TableHead
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.snapshots.applied_runs import applied_runs
 from airflow_lake_provider.snapshots.table_head import read_head
 
 if TYPE_CHECKING:
@@ -35,18 +36,33 @@ def announce(operator: LakeJobOperator, report: JobReport, context: Context) -> 
     ]
     if not ours:
         return
-    payload = _payload(operator, report, branch)
+    payload = _payload(operator, report, branch, _committed(operator, report, branch, context))
     told = [asset for asset in ours if payload is not None and not watches(asset)]
     for asset in told:
         context["outlet_events"][asset].extra = {**(payload or {}), "run_key": report.run_key}
     operator.outlets = [outlet for outlet in operator.outlets if outlet not in ours or outlet in told]
 
 
-def _payload(operator: LakeJobOperator, report: JobReport, branch: str) -> dict[str, Any] | None:
-    """Return what the watcher would say of the commit; None where it would say nothing."""
-    if not report.committed or not isinstance(report, (UpsertReport, IncrementalReport)):
+def _committed(operator: LakeJobOperator, report: JobReport, branch: str, context: Context) -> int | None:
+    """Return the snapshot to tell of; None for maintenance, and where nothing was committed.
+
+    A try that committed and then failed has made no event: Airflow makes them for tasks that succeed.
+    """
+    if not isinstance(report, (UpsertReport, IncrementalReport)):
         return None
-    committed = int(report.committed[-1])
+    if report.committed:
+        return int(report.committed[-1])
+    if report.outcome is not Outcome.ALREADY_APPLIED or not operator.is_retry(context):
+        return None
+    key = str(report.run_key)
+    snapshot = applied_runs(operator.lake.load_table(report.table), key, branch).get(key)
+    return int(snapshot) if snapshot is not None else None
+
+
+def _payload(operator: LakeJobOperator, report: JobReport, branch: str, committed: int | None) -> dict[str, Any] | None:
+    """Return what the watcher would say of the commit; None where it would say nothing."""
+    if committed is None:
+        return None
     head = replace(read_head(operator.lake.load_table(report.table), branch), head=committed)
     news = decide(head, Since(snapshot_id=_previous(report, head, committed)))
     return news.to_payload(report.table, branch) if isinstance(news, News) else None
@@ -54,9 +70,9 @@ def _payload(operator: LakeJobOperator, report: JobReport, branch: str) -> dict[
 
 def _previous(report: JobReport, head: TableHead, committed: int) -> int | None:
     """Return where the table stood before; None where it had no rows yet."""
-    if report.before is not None:
+    if report.before is not None and report.committed:
         return int(report.before.snapshot) if report.before.snapshot is not None else None
-    # The table is new, or the report was lost; a new table's first snapshot has an empty one before it.
+    # A new table, a lost report or an earlier try's commit; a new table's first snapshot has an empty one before it.
     record = head.snapshots.get(committed)
     parent = head.snapshots.get(record.parent_id) if record is not None and record.parent_id is not None else None
     return parent.snapshot_id if parent is not None and (parent.changes_rows or parent.parent_id is not None) else None

@@ -70,6 +70,7 @@ class LakeJobOperator(SparkSubmitOperator):
         self.spark_conn_id = spark_conn_id
         self.report_location = report_location
         self._attempt: JobAttempt | None = None
+        self._submitted = False
 
     def build_spec(self, context: Context) -> JobSpec:
         """Translate the author's arguments, rendered, into a spec."""
@@ -108,26 +109,26 @@ class LakeJobOperator(SparkSubmitOperator):
         return LakeCatalogHook(self.lake_conn_id)
 
     def run_identity(
-        self, context: Context, batch_id: str | None = None, *, cleared_is_new: bool = False
+        self, context: Context, batch: tuple[str, ...] = (), *, cleared_is_new: bool = False
     ) -> RunIdentity:
-        """Return who runs: dag, run, task and map index, or the author's batch id.
+        """Return who runs: dag, run, task and map index, or the author's batch.
 
-        :param cleared_is_new: a cleared task is somebody else; Airflow's own retries are the same nevertheless.
+        :param batch: what names the batch, in place of the task.
+        :param cleared_is_new: each run, and each clearing of its task, is somebody else; Airflow's retries are not.
         """
         instance = context["ti"]
-        # Clearing raises max_tries (TaskInstance.max_tries is cumulative), a retry does not.
-        clearing = (f"up to try {instance.max_tries}",) if cleared_is_new else ()
-        if batch_id:
-            return RunIdentity.of("batch", batch_id, *clearing, try_number=instance.try_number)
+        task = (instance.dag_id, instance.run_id, instance.task_id, str(instance.map_index))
+        who = (*batch, *task, _clearing(context)) if cleared_is_new else batch or task
         return RunIdentity.of(
-            instance.dag_id,
-            instance.run_id,
-            instance.task_id,
-            str(instance.map_index),
-            *clearing,
-            try_number=instance.try_number,
-            run_after=context["dag_run"].run_after,
+            *who, try_number=instance.try_number, run_after=None if batch else context["dag_run"].run_after
         )
+
+    def is_retry(self, context: Context) -> bool:
+        """Whether an earlier try of the same clearing failed; the first try after a clearing is none."""
+        instance = context["ti"]
+        # As TaskInstance counts: clearing sets max_tries to the tries so far and as many retries again.
+        first_try = instance.max_tries - (self.retries or 0) + 1
+        return bool(instance.try_number > max(1, first_try))
 
     def _tell(self, report: JobReport) -> None:
         self.log.info("%s: %s: %s", report.table, report.outcome.value, report.reason)
@@ -137,6 +138,9 @@ class LakeJobOperator(SparkSubmitOperator):
     def _run_in_spark(self, spec: JobSpec, context: Context) -> JobReport:
         refuse_mixed_installation()
         target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
+        # A cleared task is not reconnected to the application that it had before: that one's work is done.
+        for name in ("external_id_key", "_K8S_DRIVER_STATUS_KEY"):
+            setattr(self, name, f"{getattr(type(self), name)} {_clearing(context)}")
         witness = CommitWitness.before(self.lake, spec)
         self._attempt = JobAttempt.open(spec, self.lake.connection, target, self)
         try:
@@ -146,18 +150,21 @@ class LakeJobOperator(SparkSubmitOperator):
         if isinstance(answer, JobFailure):
             self.log.error("Traceback of the Spark job:\n%s", answer.traceback)
             raise answer.to_error()
-        return answer if isinstance(answer, JobReport) else witness.settle(answer)
+        if isinstance(answer, JobReport):
+            return answer
+        # Reconnected to an application of an earlier try: what that one committed was there before this try.
+        return (witness if self._submitted else witness.of_any_try()).settle(answer)
 
     def _submit(self, attempt: JobAttempt, context: Context) -> JobReport | JobFailure | JobFailedError:
         """Submit and wait; return the driver's answer, or why there is none."""
         lost = f"spark-submit ended well, but there is no report: {attempt.where_the_report_is}"
         try:
             super().execute(context)
-        except ValueError as error:
-            # How the official operator refuses arguments that do not go together; a retry would hear it again.
-            raise InvalidSpecError(f"{self.table}: {error}") from error
         # Whatever a deployment raises, the driver's own answer says more.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if isinstance(error, ValueError) and not self._submitted:
+                # How the official operator refuses arguments that do not go together; a retry would hear it again.
+                raise InvalidSpecError(f"{self.table}: {error}") from error
             lost = f"the Spark application ended without a report: {error}"
         return attempt.read_answer() or JobFailedError(f"{self.table}: {lost}")
 
@@ -169,9 +176,15 @@ class LakeJobOperator(SparkSubmitOperator):
             for name, value in self._attempt.submission(self).items():
                 setattr(submitted, name, value)
             self.application = submitted.application
-        forget = self._attempt.forget_old_report if self._attempt is not None else _nothing
-        return LakeSparkSubmitHook.adopt(super(LakeJobOperator, submitted)._get_hook(), forget)
+        return LakeSparkSubmitHook.adopt(super(LakeJobOperator, submitted)._get_hook(), self._before_submit)
+
+    def _before_submit(self) -> None:
+        """Note that this try has an application of its own, whose report is not an older one."""
+        self._submitted = True
+        if self._attempt is not None:
+            self._attempt.forget_old_report()
 
 
-def _nothing() -> None:
-    """A hook that kills has nothing to forget."""
+def _clearing(context: Context) -> str:
+    """Return a text that a clearing of the task changes and a retry does not: max_tries only grows by clearing."""
+    return f"up to try {context['ti'].max_tries}"

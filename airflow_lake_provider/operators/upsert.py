@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.job_spec import MissingColumns, OnRepeat, SchemaEvolution, Source, UpsertSpec
+from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.source_position import source_id
 from airflow_lake_provider.operators.arguments import choice, names, table_layout
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
@@ -48,7 +50,7 @@ class LakeUpsertOperator(LakeJobOperator):
     :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``;
         default ``"fail"``, for an envelope ``"null"``, because its events carry whole rows.
     :param branch: write to this branch instead of main (templated).
-    :param batch_id: identity of the batch in place of dag, run, task and map index (templated).
+    :param batch_id: with the source, the identity of the batch in place of dag, run, task and map index (templated).
     :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was applied (templated).
         With ``"apply"`` a cleared task or a new run applies it once more, and Airflow's own retries of that do not.
     :param max_attempts: commits tried before a conflict fails the task.
@@ -117,12 +119,15 @@ class LakeUpsertOperator(LakeJobOperator):
         """Translate the arguments."""
         missing = self.missing_columns or ("null" if self.envelope else "fail")
         on_repeat = choice(OnRepeat, self.on_repeat, "on_repeat")
+        source = self._source()
+        # Two tasks may give one batch id to what they read for the same table.
+        batch = ("batch", self.batch_id, source_id(to_json(source))) if self.batch_id else ()
         return UpsertSpec(
             catalog=self.lake.connection.catalog_name,
             table_format=self.lake.connection.table_format,
             table=self.table,
-            run=self.run_identity(context, self.batch_id, cleared_is_new=on_repeat is OnRepeat.APPLY),
-            source=self._source(),
+            run=self.run_identity(context, batch, cleared_is_new=on_repeat is OnRepeat.APPLY),
+            source=source,
             keys=names(self.keys, "keys"),
             order_by=names(self.order_by, "order_by"),
             delete_when=self.delete_when,

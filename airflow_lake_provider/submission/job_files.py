@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ class JobFiles:
         sweep(base)
         folder = base / f"attempt-{label}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)
-        (folder / _OWNER).write_text(str(os.getpid()))
+        (folder / _OWNER).write_text(f"{os.getpid()} {socket.gethostname()}")
         return cls(folder)
 
     @property
@@ -106,8 +107,11 @@ def sweep(base: Path) -> None:
 
 def _owner_lives(folder: Path) -> bool:
     try:
-        pid = int((folder / _OWNER).read_text())
-        os.kill(pid, 0)
+        pid, _, host = (folder / _OWNER).read_text().partition(" ")
+        if host not in ("", socket.gethostname()):
+            # Whether a process of another machine lives cannot be seen from here.
+            return _age_seconds(folder) < _KEEP_SECONDS
+        os.kill(int(pid), 0)
     except (FileNotFoundError, ValueError):
         # Being made right now, or broken: young ones are left to their owner.
         return _age_seconds(folder) < 60

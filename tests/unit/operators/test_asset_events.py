@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import Asset
 from pyiceberg.table import Table
@@ -25,6 +27,7 @@ from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+RUN_KEY = "0123456789abcdef"
 FOREIGN = Asset(name="dashboard", uri="https://bi.example.com/revenue")
 
 
@@ -41,7 +44,7 @@ def report(
         table="shop.orders",
         outcome=Outcome.APPLIED,
         reason="",
-        run_key="0123456789abcdef",
+        run_key=RUN_KEY,
         before=TableState(snapshot=str(before)) if before is not None else None,
         committed=(str(committed),) if committed is not None else (),
     )
@@ -76,6 +79,25 @@ def test_the_first_commit_of_a_table_follows_nothing(
     asset = lake_table_asset("shop.orders")
     announce(task(asset), report(committed=append(orders, 1)), context)
     assert context["outlet_events"][asset].extra["previous_snapshot_id"] is None
+
+
+def test_a_retry_tells_of_what_the_try_before_it_committed_and_a_cleared_task_does_not(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    before = append(orders, 1)
+    orders.append(pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": RUN_KEY})
+    committed = orders.metadata.current_snapshot_id
+    applied = replace(report(before=committed), outcome=Outcome.ALREADY_APPLIED)
+    context["ti"].try_number, context["ti"].max_tries = 2, 1
+    announce(task(asset, retries=1), applied, context)
+    told = context["outlet_events"][asset].extra
+    assert (told["snapshot_id"], told["previous_snapshot_id"]) == (str(committed), str(before))
+
+    context["ti"].max_tries = 2
+    cleared = task(asset, retries=1)
+    announce(cleared, applied, context)
+    assert cleared.outlets == []
 
 
 def silent(cls: type[JobReport], committed: bool) -> Any:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome, answer_to_json
 from airflow_lake_provider.contracts.job_spec import spec_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
@@ -191,6 +192,41 @@ def test_a_submission_leaves_no_trace_in_the_authors_arguments(context: Context)
     command_of(job, context)
     assert {name: getattr(job, name) for name in before} == before
     assert not [secret for secret in SECRETS if secret in repr(vars(job))]
+
+
+@pytest.mark.parametrize(("submitted", "error"), [(False, InvalidSpecError), (True, JobFailedError)])
+def test_a_value_error_while_waiting_is_not_taken_for_a_wrong_argument(
+    context: Context, monkeypatch: pytest.MonkeyPatch, submitted: bool, error: type[Exception]
+) -> None:
+    def execute(job: LakeCompactionOperator, _: Context) -> None:
+        if submitted:
+            job._before_submit()
+        raise ValueError("Expecting value: line 1 column 1 (char 0)")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    job = operator()
+    with pytest.raises(error, match="Expecting value"):
+        job._run_in_spark(job.build_spec(context), context)
+
+
+def test_a_cleared_task_is_not_reconnected_to_the_application_it_had(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+
+    def execute(job: LakeCompactionOperator, _: Context) -> None:
+        keys.append((job.external_id_key, job._K8S_DRIVER_STATUS_KEY))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    for try_number, max_tries in ((1, 1), (2, 1), (3, 3)):
+        context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
+        job = operator()
+        with pytest.raises(InvalidSpecError):
+            job._run_in_spark(job.build_spec(context), context)
+    first, retried, cleared = keys
+    assert first == retried
+    assert not set(first) & set(cleared)
 
 
 def test_ending_a_task_removes_its_secrets(context: Context) -> None:

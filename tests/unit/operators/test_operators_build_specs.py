@@ -20,13 +20,13 @@ from airflow_lake_provider.contracts.job_spec import (
     ExpirySpec,
     IncrementalSpec,
     MissingColumns,
-    OnRepeat,
     Source,
     TableLayout,
     UpsertSpec,
 )
+from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.source_position import SourcePosition, source_id
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
@@ -65,36 +65,57 @@ def test_an_upsert_needs_a_table_a_source_and_keys(lake_connection: str, context
 def test_an_upsert_of_events_takes_whole_rows_and_a_batch_its_own_identity(
     lake_connection: str, context: Context
 ) -> None:
+    source = Source(path="in/*.jsonl.gz", format="json", envelope="debezium", envelope_table="public.orders")
     job = upsert(
         source="in/*.jsonl.gz",
         envelope="debezium",
         envelope_table="public.orders",
         create={"partition_by": ["days(at)"]},
         batch_id="2026-01-01",
-        on_repeat="apply",
         branch="",
     )
     assert job.build_spec(context) == UpsertSpec(
         catalog="lake_default",
         table="shop.orders",
-        run=RunIdentity.of("batch", "2026-01-01", "up to try 3", try_number=2),
-        source=Source(path="in/*.jsonl.gz", format="json", envelope="debezium", envelope_table="public.orders"),
+        run=RunIdentity.of("batch", "2026-01-01", source_id(to_json(source)), try_number=2),
+        source=source,
         keys=("id",),
         create=TableLayout(partition_by=("days(at)",)),
         missing_columns=MissingColumns.NULL,
-        on_repeat=OnRepeat.APPLY,
     )
+
+
+def test_tasks_that_give_one_batch_id_to_different_inputs_are_not_one_batch(
+    lake_connection: str, context: Context
+) -> None:
+    eu, again, us = (
+        upsert(source=f"{at}/*.csv", batch_id="2026-01-01").build_spec(context) for at in ("eu", "eu", "us")
+    )
+    assert eu.run.who == again.run.who != us.run.who
 
 
 def test_with_on_repeat_apply_a_cleared_task_is_somebody_new_and_a_retry_is_not(
     lake_connection: str, context: Context
 ) -> None:
-    def who(on_repeat: str, try_number: int, max_tries: int) -> str:
+    def who(on_repeat: str, try_number: int, max_tries: int, **arguments: str) -> str:
         context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
-        return upsert(on_repeat=on_repeat).build_spec(context).run.who
+        return upsert(on_repeat=on_repeat, **arguments).build_spec(context).run.who
 
     assert who("apply", 1, 1) == who("apply", 2, 1) != who("apply", 3, 3)
     assert who("skip", 1, 1) == who("skip", 3, 3) != who("apply", 1, 1)
+    first_run = who("apply", 1, 1, batch_id="b")
+    context["ti"].run_id = "another run"
+    assert who("apply", 1, 1, batch_id="b") != first_run
+
+
+def test_the_first_try_after_a_clearing_is_no_retry(lake_connection: str, context: Context) -> None:
+    def is_retry(try_number: int, max_tries: int) -> bool:
+        context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
+        return upsert(retries=2).is_retry(context)
+
+    # max_tries is 2 at first; clearing after the second try makes it 4.
+    assert [is_retry(number, 2) for number in (1, 2, 3)] == [False, True, True]
+    assert [is_retry(number, 4) for number in (3, 4, 5)] == [False, True, True]
 
 
 @pytest.mark.parametrize(
