@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -35,8 +36,11 @@ def with_arrival(
     """
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path
-    order = [(path(file.path).toUri().toString(), index) for index, file in enumerate(files)]
-    indexes = sf.broadcast(spark.createDataFrame(order, f"{_FILE} STRING, _lake_file INT"))
+    paths = [path(file.path).toUri().toString() for file in files]
+    numbers = pa.array(range(len(files)), pa.int32())
+    # As an Arrow table: rows of Python objects would start a Python worker, which takes longer than a small batch.
+    order = pa.table({_FILE: pa.array(paths, pa.string()), "_lake_file": numbers})
+    indexes = sf.broadcast(spark.createDataFrame(order))
     placed = rows.select(
         *columns,
         sf.col("_metadata.file_path").alias(_FILE),
