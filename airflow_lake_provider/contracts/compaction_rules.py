@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 
 DEFAULT_TARGET_BYTES = 512 * 1024**2
 DELETE_TARGET_BYTES = 64 * 1024**2

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.contracts.job_spec import ExpirySpec
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 
 MAIN = "main"

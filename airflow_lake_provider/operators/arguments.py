@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pendulum
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import TableLayout
+from airflow_lake_provider.contracts.table_layout import TableLayout
 
 E = TypeVar("E", bound=Enum)
 

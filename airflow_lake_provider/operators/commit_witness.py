@@ -10,8 +10,10 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnknownOutcomeError,
 )
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import REPORTS, JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import IncrementalSpec, JobSpec, UpsertSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.snapshots.applied_runs import applied_runs
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, CompactionStrategy, JobSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.operators.arguments import choice, flag, names
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.planning.compaction_plan import plan_compaction

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import IncrementalSpec, JobSpec, SchemaEvolution
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.table_layout import SchemaEvolution
 from airflow_lake_provider.operators.arguments import choice, flag, names, table_layout
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.planning.incremental_range import IncrementalRange, nothing_new

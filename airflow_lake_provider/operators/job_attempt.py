@@ -17,7 +17,8 @@ from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_from_plain
-from airflow_lake_provider.contracts.job_spec import JobSpec, spec_to_json
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.spec_file import spec_to_json
 from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
 from airflow_lake_provider.submission.job_files import JobFiles
 from airflow_lake_provider.submission.spark_installation import spark_submit_binary

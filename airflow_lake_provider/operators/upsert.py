@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.job_spec import MissingColumns, OnRepeat, SchemaEvolution, Source, UpsertSpec
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.source_position import source_id
+from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.operators.arguments import choice, names, table_layout
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 

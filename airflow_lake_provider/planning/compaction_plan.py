@@ -11,8 +11,8 @@ from airflow_lake_provider.contracts.compaction_rules import (
     rules_for,
     surely_nothing_due,
 )
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
-from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.planning.file_groups import FileRecord, plan_groups
 from airflow_lake_provider.planning.file_records import DeleteIndex, parsed_where, read_files
 from airflow_lake_provider.planning.table_state import state_of, total

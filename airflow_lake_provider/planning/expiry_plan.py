@@ -8,8 +8,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.job_spec import ExpirySpec
 from airflow_lake_provider.contracts.retention import (
     FOREVER,
     RefFact,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import JobReport
-from airflow_lake_provider.contracts.job_spec import CompactionSpec, ExpirySpec, IncrementalSpec, JobSpec, UpsertSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

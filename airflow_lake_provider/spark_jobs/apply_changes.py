@@ -9,8 +9,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
-from airflow_lake_provider.contracts.job_spec import IncrementalSpec, MissingColumns
+from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 from airflow_lake_provider.spark_jobs.change_batch import DELETED

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.job_spec import UpsertSpec
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.source_position import InputFile, SourcePosition, source_id
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 

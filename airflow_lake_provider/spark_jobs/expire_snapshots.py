@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport
-from airflow_lake_provider.contracts.job_spec import ExpirySpec
 from airflow_lake_provider.spark_jobs.formats.choose import maintained_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 

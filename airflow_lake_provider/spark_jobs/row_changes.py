@@ -9,8 +9,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_spec import UpsertSpec
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE, ChangeBatch, released_on_failure
 from airflow_lake_provider.spark_jobs.latest_changes import (
     COUNTERS,

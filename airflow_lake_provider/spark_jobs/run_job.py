@@ -20,7 +20,8 @@ if __name__ == "__main__":
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_to_json
-from airflow_lake_provider.contracts.job_spec import JobSpec, spec_from_plain
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.spark_jobs.actions import run_action
 from airflow_lake_provider.spark_jobs.answer_file import write_answer
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import IncrementalSpec
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
 
 CHANGE_TYPE = "_change_type"

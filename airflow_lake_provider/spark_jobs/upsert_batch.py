@@ -9,7 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.job_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts

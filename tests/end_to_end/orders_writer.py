@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_lake_provider.catalogs.connection import CatalogConnection
-from airflow_lake_provider.contracts.job_spec import Source, UpsertSpec, spec_to_json
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.spec_file import spec_to_json
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 

@@ -11,7 +11,7 @@ import duckdb
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_spec import CompactionSpec
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable

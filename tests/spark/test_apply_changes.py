@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError, RolledBackError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
-from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, IncrementalSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.incremental_range import nothing_new
 from airflow_lake_provider.spark_jobs.apply_changes import apply_changes

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.job_spec import Source, UpsertSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files

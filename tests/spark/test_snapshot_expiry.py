@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.job_spec import CompactionLevel, ExpirySpec
 from airflow_lake_provider.planning.expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import IncrementalSpec
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.spark_jobs.transform_changes import apply_transform
 

@@ -9,25 +9,20 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     CommitConflictError,
     ForgottenRunError,
     RolledBackError,
 )
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.job_spec import (
-    CompactionLevel,
-    CompactionSpec,
-    ExpirySpec,
-    MissingColumns,
-    OnRepeat,
-    SchemaEvolution,
-    Source,
-    TableLayout,
-)
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import MAX_INLINE_FILES
+from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress

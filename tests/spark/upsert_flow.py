@@ -15,9 +15,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.job_report import UpsertReport
-from airflow_lake_provider.contracts.job_spec import Source, UpsertSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
 

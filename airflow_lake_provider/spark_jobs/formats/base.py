@@ -12,16 +12,12 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
-from airflow_lake_provider.contracts.job_spec import (
-    CompactionSpec,
-    ExpirySpec,
-    MissingColumns,
-    SchemaEvolution,
-    TableLayout,
-)
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

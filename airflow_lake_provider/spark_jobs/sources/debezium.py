@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from airflow_lake_provider.contracts.job_spec import Source
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, ChangeBatch, released_on_failure
 from airflow_lake_provider.spark_jobs.sources.debezium_columns import (

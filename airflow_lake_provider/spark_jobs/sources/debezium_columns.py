@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_spec import Source
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.sources.debezium_lines import read_images
 from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey

@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.job_spec import Source
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium_lines import mark_bad

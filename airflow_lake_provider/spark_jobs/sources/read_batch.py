@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.job_spec import Source
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE

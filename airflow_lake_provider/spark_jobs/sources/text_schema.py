@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_spec import Source
 from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
 
 

@@ -11,25 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import (
-    SPECS,
-    CompactionLevel,
-    CompactionSpec,
-    CompactionStrategy,
-    ExpirySpec,
-    IncrementalSpec,
-    JobSpec,
-    MissingColumns,
-    OnRepeat,
-    SchemaEvolution,
-    Source,
-    TableLayout,
-    UpsertSpec,
-    spec_from_plain,
-    spec_to_json,
-)
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.spec_file import SPECS, spec_from_plain, spec_to_json
+from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)

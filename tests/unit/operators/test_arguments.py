@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import OnRepeat, TableLayout
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.operators.arguments import choice, duration, flag, names, number, table_layout
 
 

@@ -13,11 +13,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import JobFailedError, UnknownOutcomeError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome, UpsertReport
-from airflow_lake_provider.contracts.job_spec import CompactionSpec, ExpirySpec, IncrementalSpec, Source, UpsertSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.commit_witness import CommitWitness
 

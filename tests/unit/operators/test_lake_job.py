@@ -13,7 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome, answer_to_json
-from airflow_lake_provider.contracts.job_spec import spec_from_plain
+from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.job_attempt import JobAttempt

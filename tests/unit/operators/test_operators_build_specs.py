@@ -13,20 +13,16 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
-from airflow_lake_provider.contracts.job_spec import (
-    CompactionLevel,
-    CompactionSpec,
-    ExpirySpec,
-    IncrementalSpec,
-    MissingColumns,
-    Source,
-    TableLayout,
-    UpsertSpec,
-)
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import SourcePosition, source_id
+from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator

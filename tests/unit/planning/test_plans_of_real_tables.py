@@ -13,9 +13,10 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec, ExpirySpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.expiry_plan import plan_expiry

@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.compaction_rules import choose_level, rules_for
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
-from airflow_lake_provider.contracts.job_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.iceberg import metadata_upkeep as upkeep
 from airflow_lake_provider.spark_jobs.formats.iceberg.data_file_rewrite import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_spec import TableLayout
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 

@@ -13,8 +13,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.compaction_rules import RewriteRules
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
-from airflow_lake_provider.contracts.job_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import (
     conflict_message,
     is_unknown,

@@ -10,8 +10,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError, UnsupportedError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.job_spec import ExpirySpec
 from airflow_lake_provider.contracts.retention import (
     FOREVER,
     RefFact,

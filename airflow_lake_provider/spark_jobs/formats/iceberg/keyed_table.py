@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.job_spec import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
 from airflow_lake_provider.spark_jobs.formats.iceberg import create_table, position_side_file, schema_evolution

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport
-from airflow_lake_provider.contracts.job_spec import CompactionSpec, ExpirySpec
 from airflow_lake_provider.spark_jobs.formats.iceberg.compaction import compact
 from airflow_lake_provider.spark_jobs.formats.iceberg.expiry import expire
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable

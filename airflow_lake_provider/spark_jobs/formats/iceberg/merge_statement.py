@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.job_spec import MissingColumns
+from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal

@@ -6,8 +6,8 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
-from airflow_lake_provider.contracts.job_spec import CompactionSpec
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import (
     conflict_message,
     is_unknown,

@@ -14,7 +14,7 @@ from pyspark.sql.types import (
 )
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_spec import MissingColumns, SchemaEvolution
+from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 

@@ -1,0 +1,53 @@
+"""Where a batch comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.table_name import TableName
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a batch comes from: files, a lake table, or a query over either, in which it is the view ``source``.
+
+    :param path: path or glob of files; None for a table.
+    :param format: ``parquet | orc | json | csv | avro``; for an envelope always ``json``.
+    :param options: options of Spark's reader, for example ``{"header": "true"}``.
+    :param schema: DDL of the columns (``id BIGINT, total DECIMAL(12,2)``); None to take the files' or the table's.
+    :param table: ``namespace.table`` to read instead of files.
+    :param query: SQL over the view ``source``.
+    :param envelope: ``debezium`` when each line is a change event; None for plain rows.
+    :param envelope_table: the event's ``source.table``, or ``schema.table``, whose events are taken.
+    """
+
+    path: str | None = None
+    format: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    table: str | None = None
+    query: str | None = None
+    envelope: str | None = None
+    envelope_table: str | None = None
+
+    FORMATS: ClassVar[tuple[str, ...]] = ("parquet", "orc", "json", "csv", "avro")
+
+    def __post_init__(self) -> None:
+        if (self.path is None) == (self.table is None):
+            raise InvalidSpecError(f"give either files or a table as the source, got {self.path!r} and {self.table!r}")
+        if self.table is not None:
+            TableName.parse(self.table)
+        if self.path is not None and self.format not in self.FORMATS:
+            raise InvalidSpecError(
+                f"source format {self.format!r} is not one of {', '.join(self.FORMATS)}; give source_format, the path "
+                f"{self.path!r} does not tell it"
+            )
+        if self.envelope not in (None, "debezium"):
+            raise InvalidSpecError(f"envelope {self.envelope!r} is not known; the known one is 'debezium'")
+        if self.envelope and (self.table or self.query or self.format != "json" or not self.envelope_table):
+            raise InvalidSpecError(
+                "a debezium envelope is read from JSON files and needs envelope_table, the source table whose events "
+                "are taken; it takes no query"
+            )

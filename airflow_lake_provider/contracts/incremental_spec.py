@@ -1,0 +1,91 @@
+"""What a worker asks of a driver that applies what changed in one table to another; nonsense is refused here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.table_layout import SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
+
+_CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,27}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncrementalSpec(JobSpec):
+    """Apply what changed in a source table to a target table (``table``).
+
+    :param source: ``namespace.table`` that is read.
+    :param consumer: name of the cursor; letters, digits, ``_`` and ``-``, at most 27.
+    :param keys: key columns of the target.
+    :param transform: ``module:function`` taking the changes, or None with ``query``.
+    :param transform_code: text of that module, when it is to be shipped; None when the cluster has it.
+    :param query: SQL over the views ``changes`` and ``source``.
+    :param source_keys: keys of the source; empty takes its identifier fields.
+    :param from_snapshot: start after this snapshot instead of the consumer's position.
+    :param to_snapshot: head of the source that the worker saw; the range ends there.
+    :param full_refresh: rebuild the target from the whole source.
+    :param on_gap: ``fail`` or ``full`` when the start of the range is gone.
+    :param on_transform_change: ``fail``, ``full`` or ``continue`` when another transform filled the target.
+    :param protect_source: tag the source so that expiry keeps what this consumer still needs.
+    """
+
+    action: ClassVar[str] = "incremental"
+    source: str
+    consumer: str
+    keys: tuple[str, ...]
+    to_snapshot: str
+    transform: str | None = None
+    transform_code: str | None = None
+    query: str | None = None
+    source_keys: tuple[str, ...] = ()
+    from_snapshot: str | None = None
+    full_refresh: bool = False
+    on_gap: str = "fail"
+    on_transform_change: str = "fail"
+    protect_source: bool = True
+    create: TableLayout | None = field(default_factory=TableLayout)
+    schema_evolution: SchemaEvolution = SchemaEvolution.ADD_AND_WIDEN
+    max_attempts: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        TableName.parse(self.source)
+        if self.source == self.table:
+            raise InvalidSpecError(f"{self.table}: source and target are the same table")
+        if not _CONSUMER.fullmatch(self.consumer):
+            raise InvalidSpecError(
+                f"consumer {self.consumer!r} must have 1 to 27 letters, digits, '_' or '-': it becomes part of a tag"
+            )
+        if not self.keys:
+            raise InvalidSpecError(f"{self.table}: keys of the target are needed")
+        if (self.transform is None) == (self.query is None):
+            raise InvalidSpecError(f"{self.table}: give either transform='module:function' or query, not both or none")
+        if self.transform is not None and not re.fullmatch(r"[\w.]+:\w+", self.transform):
+            raise InvalidSpecError(f"{self.table}: transform {self.transform!r} is not of the form module:function")
+        for name, known in {"on_gap": ("fail", "full"), "on_transform_change": ("fail", "full", "continue")}.items():
+            if getattr(self, name) not in known:
+                raise InvalidSpecError(f"{self.table}: {name} must be one of {known}, got {getattr(self, name)!r}")
+
+    @property
+    def transform_digest(self) -> str:
+        """32 hexadecimal digits that change when the query or the shipped code changes.
+
+        A function whose code is not shipped counts by its name only: what the cluster has cannot be seen from here.
+        """
+        text = "\x1f".join((self.query or "", self.transform or "", self.transform_code or ""))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def replaces_transform(self, properties: Mapping[str, str]) -> bool:
+        """Whether another transform filled the target, and ``on_transform_change`` does not go on over it.
+
+        :param properties: of the target.
+        """
+        filled_by = properties.get(TRANSFORM_PREFIX + self.consumer)
+        return filled_by not in (None, self.transform_digest) and self.on_transform_change != "continue"

@@ -1,0 +1,32 @@
+"""The file in which a spec travels from the worker to the driver."""
+
+from __future__ import annotations
+
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+
+SPECS: dict[str, type[JobSpec]] = {
+    spec.action: spec for spec in (UpsertSpec, CompactionSpec, ExpirySpec, IncrementalSpec)
+}
+
+
+def spec_to_json(spec: JobSpec) -> str:
+    """Write a spec with its action, for the driver."""
+    return to_json({"action": spec.action, "spec": to_plain(spec)})
+
+
+def spec_from_plain(plain: dict[str, object]) -> JobSpec:
+    """Read what :func:`spec_to_json` wrote.
+
+    :raises InvalidSpecError: for an action or a field that this version does not know.
+    """
+    action = str(plain.get("action"))
+    if action not in SPECS:
+        raise InvalidSpecError(f"action {action!r} is not known; known are {', '.join(SPECS)}")
+    spec: JobSpec = from_plain(SPECS[action], plain["spec"])
+    return spec

@@ -1,0 +1,67 @@
+"""What a worker asks of a driver that upserts a batch; nonsense is refused here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+
+
+class OnRepeat(str, Enum):
+    """What to do with a batch that the table says it has applied."""
+
+    SKIP = "skip"
+    APPLY = "apply"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpsertSpec(JobSpec):
+    """Apply the last change of every key of a batch.
+
+    :param source: where the batch comes from.
+    :param keys: key columns.
+    :param order_by: columns that order the changes of a key, most significant first; files break ties by arrival.
+    :param delete_when: SQL predicate over a row of the batch; where true the key is deleted.
+    :param exclude_columns: columns of the batch that are not stored, such as an operation flag.
+    :param create: layout of a table that does not exist; None refuses a missing table.
+    :param schema_evolution: what the batch may change in the schema.
+    :param missing_columns: what happens to columns of the table that the batch lacks.
+    :param branch: write to this branch instead of main; positions and run keys then stay in the summary.
+    :param on_repeat: what to do with a batch that was applied.
+    :param max_attempts: commits tried before a conflict is reported.
+    """
+
+    action: ClassVar[str] = "upsert"
+    source: Source
+    keys: tuple[str, ...]
+    order_by: tuple[str, ...] = ()
+    delete_when: str | None = None
+    exclude_columns: tuple[str, ...] = ()
+    create: TableLayout | None = field(default_factory=TableLayout)
+    schema_evolution: SchemaEvolution = SchemaEvolution.ADD_AND_WIDEN
+    missing_columns: MissingColumns = MissingColumns.FAIL
+    branch: str | None = None
+    on_repeat: OnRepeat = OnRepeat.SKIP
+    max_attempts: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.keys or len(set(self.keys)) != len(self.keys):
+            raise InvalidSpecError(f"{self.table}: keys must be one or more different columns, got {list(self.keys)}")
+        lost = sorted(set(self.keys) & set(self.exclude_columns))
+        if lost:
+            raise InvalidSpecError(f"{self.table}: key columns {lost} cannot be excluded")
+        if self.source.envelope and (self.order_by or self.delete_when):
+            raise InvalidSpecError(
+                f"{self.table}: a debezium envelope brings its own order and deletes; leave out order_by, delete_when"
+            )
+        if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
+            raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
+        if self.max_attempts < 1:
+            raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
