@@ -16,11 +16,9 @@ with DAG(
     dag_id="maintain_one_table",
     schedule=None,
     params={
-        "table": Param("shop.orders", type="string", pattern=r"^[\w-]+(\.[\w-]+)+$", title="Table", section="What"),
-        "action": Param("compaction", enum=["compaction", "snapshot-expiry"], title="What to do", section="What"),
-        "dry_run": Param(
-            True, type="boolean", title="Dry run", description="Only say what would happen", section="What"
-        ),
+        "table": Param("shop.orders", type="string", pattern=r"^[\w-]+(\.[\w-]+)+$", title="Table"),
+        "action": Param("compaction", enum=["compaction", "snapshot-expiry"], title="What to do"),
+        "dry_run": Param(True, type="boolean", title="Dry run", description="Only say what would happen"),
         "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level", section="Compaction"),
         "strategy": Param("binpack", enum=["binpack", "sort"], title="Compaction strategy", section="Compaction"),
         "keep_for": Param("P5D", type="string", pattern=r"^P[0-9TDHMSWY.]+$", title="Keep for", section="Expiry"),
