@@ -36,34 +36,28 @@ def announce(operator: LakeJobOperator, report: JobReport, context: Context) -> 
     ]
     if not ours:
         return
-    payload = _payload(operator, report, branch, _committed(operator, report, branch, context))
+    payload = _payload(operator, report, branch, context)
     told = [asset for asset in ours if payload is not None and not watches(asset)]
     for asset in told:
         context["outlet_events"][asset].extra = {**(payload or {}), "run_key": report.run_key}
     operator.outlets = [outlet for outlet in operator.outlets if outlet not in ours or outlet in told]
 
 
-def _committed(operator: LakeJobOperator, report: JobReport, branch: str, context: Context) -> int | None:
-    """Return the snapshot to tell of; None for maintenance, and where nothing was committed.
+def _payload(operator: LakeJobOperator, report: JobReport, branch: str, context: Context) -> dict[str, Any] | None:
+    """Return what the watcher would say of the commit; None where it would say nothing, as of maintenance.
 
     A try that committed and then failed has made no event: Airflow makes them for tasks that succeed.
     """
-    if not isinstance(report, (UpsertReport, IncrementalReport)):
+    found_by_retry = report.outcome is Outcome.ALREADY_APPLIED and operator.is_retry(context)
+    if not isinstance(report, (UpsertReport, IncrementalReport)) or not (report.committed or found_by_retry):
         return None
-    if report.committed:
-        return int(report.committed[-1])
-    if report.outcome is not Outcome.ALREADY_APPLIED or not operator.is_retry(context):
-        return None
+    table = operator.lake.load_table(report.table)
     key = str(report.run_key)
-    snapshot = applied_runs(operator.lake.load_table(report.table), key, branch).get(key)
-    return int(snapshot) if snapshot is not None else None
-
-
-def _payload(operator: LakeJobOperator, report: JobReport, branch: str, committed: int | None) -> dict[str, Any] | None:
-    """Return what the watcher would say of the commit; None where it would say nothing."""
-    if committed is None:
+    snapshot = report.committed[-1] if report.committed else applied_runs(table, key, branch).get(key)
+    if snapshot is None:
         return None
-    head = replace(read_head(operator.lake.load_table(report.table), branch), head=committed)
+    committed = int(snapshot)
+    head = replace(read_head(table, branch), head=committed)
     news = decide(head, Since(snapshot_id=_previous(report, head, committed)))
     return news.to_payload(report.table, branch) if isinstance(news, News) else None
 

@@ -14,7 +14,8 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_layout import SchemaEvolution
 from airflow_lake_provider.operators.arguments import choice, flag, names, table_layout
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.planning.incremental_range import IncrementalRange, nothing_new
+from airflow_lake_provider.planning.incremental_range import nothing_new
+from airflow_lake_provider.snapshots.table_head import read_head
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -96,9 +97,9 @@ class LakeIncrementalOperator(LakeJobOperator):
 
         :raises MissingTableError: the source does not exist or has no snapshot yet.
         """
-        unread = self._unread()
-        if unread.to_snapshot is None:
-            raise MissingTableError(f"{self.source}: {unread.reason}, so there are no changes to read")
+        head = read_head(self.lake.load_table(self.source)).head
+        if head is None:
+            raise MissingTableError(f"{self.source}: the source has no snapshot yet, so there are no changes to read")
         return IncrementalSpec(
             catalog=self.lake.connection.catalog_name,
             table_format=self.lake.connection.table_format,
@@ -107,7 +108,7 @@ class LakeIncrementalOperator(LakeJobOperator):
             source=self.source,
             consumer=self.consumer,
             keys=names(self.keys, "keys"),
-            to_snapshot=unread.to_snapshot,
+            to_snapshot=str(head),
             transform=self.transform,
             transform_code=_code_of(self.transform),
             query=self.query,
@@ -126,8 +127,8 @@ class LakeIncrementalOperator(LakeJobOperator):
         """Compare positions: where nothing is new there is nothing to start."""
         if not isinstance(spec, IncrementalSpec) or spec.full_refresh or spec.from_snapshot:
             return None
-        unread = self._unread()
         target = self._target()
+        unread = nothing_new(self.lake.load_table(self.source), target, self.consumer)
         replaced = target is not None and spec.replaces_transform(target.properties)
         if not unread.nothing_new or replaced:
             return None
@@ -139,9 +140,6 @@ class LakeIncrementalOperator(LakeJobOperator):
             from_snapshot=unread.from_snapshot,
             to_snapshot=unread.to_snapshot,
         )
-
-    def _unread(self) -> IncrementalRange:
-        return nothing_new(self.lake.load_table(self.source), self._target(), self.consumer)
 
     def _target(self) -> Table | None:
         try:
