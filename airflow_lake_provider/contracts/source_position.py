@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.errors import RolledBackError
-from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, SOURCE_POSITION
 
 # 10 bytes of digest per file: 250 of them are 3,336 characters of base64, below the 3,500 of a property.
 MAX_INLINE_FILES = 250
@@ -152,6 +152,17 @@ class SourcePosition:
                 f"newest snapshot that names this source says {newest_summary}: the table was rolled back. "
                 "Use on_repeat='apply' to apply the input again, or full_refresh=True where the operator has it."
             )
+
+
+def newest_position(summaries: Iterable[Mapping[str, str]], source_id: str) -> str | None:
+    """Return the newest ``lake.source-position`` that names a source; None without one.
+
+    Unlike the property, it goes back with main when the table is rolled back.
+
+    :param summaries: of the unexpired ancestors of main, newest first.
+    """
+    said = (summary.get(SOURCE_POSITION, "") for summary in summaries)
+    return next((text for text in said if text.startswith(f"{source_id}=")), None)
 
 
 def unpack_digests(packed: bytes) -> frozenset[bytes]:

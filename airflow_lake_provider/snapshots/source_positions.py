@@ -5,19 +5,14 @@ from __future__ import annotations
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
-from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
+from airflow_lake_provider.contracts.source_position import newest_position
 
 
 def newest_source_position(table: Table, source_id: str) -> str | None:
     """Return ``lake.source-position`` of the newest unexpired ancestor of main that names a source; None without one.
 
-    Unlike the property, it goes back with main when the table is rolled back.
-
     :param table: loaded now.
     :param source_id: see ``contracts.source_position``.
     """
-    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
-        said = snapshot.summary.additional_properties.get(SOURCE_POSITION, "") if snapshot.summary else ""
-        if said.startswith(f"{source_id}="):
-            return said
-    return None
+    ancestors = ancestors_of(table.current_snapshot(), table.metadata)
+    return newest_position((s.summary.additional_properties for s in ancestors if s.summary), source_id)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
@@ -19,6 +18,7 @@ from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, SourceTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.transform_changes import CHANGE_TYPE, apply_transform
 
 
@@ -126,7 +126,7 @@ def _commit(
     *,
     full: bool,
 ) -> KeyedCommit:
-    _fit_schema(spec, target, rows)
+    fit_target(spec, target, rows, MissingColumns.NULL)
     return KeyedCommit(
         action=spec.action,
         rows=_with_vanished_keys(rows, target.rows(memory.base), spec.keys) if full else rows,
@@ -200,16 +200,6 @@ def _counts(changes: DataFrame) -> dict[str, int]:
         sf.count_if(sf.col(CHANGE_TYPE) == "delete").alias("deletes"),
     ).head()
     return {"upserts": int(row["upserts"]), "deletes": int(row["deletes"])} if row else {"upserts": 0, "deletes": 0}
-
-
-def _fit_schema(spec: IncrementalSpec, target: KeyedTable, rows: DataFrame) -> None:
-    columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name != DELETED])
-    if target.exists():
-        target.fit_schema(columns, spec.schema_evolution, MissingColumns.NULL)
-    elif spec.create is None:
-        raise MissingTableError(f"{spec.table}: the target does not exist and create=False was asked for")
-    else:
-        target.create(columns, spec.keys, spec.create)
 
 
 def _with_vanished_keys(rows: DataFrame, present: DataFrame | None, keys: tuple[str, ...]) -> DataFrame:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, StructType
 
-from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
-from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, KeyedTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
+from airflow_lake_provider.spark_jobs.target_schema import fit_target
 
 
 def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> UpsertReport:
@@ -53,7 +53,7 @@ def _attempt(
         if batch.keys == 0:
             return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the batch has no rows")
         before = target.state(spec.branch) if target.exists() else None
-        changes = _fit_schema(spec, target, batch)
+        changes = fit_target(spec, target, batch.changes, spec.missing_columns)
         applied = target.apply(_commit(spec, batch, memory, listed, run_key), progress)
     finally:
         batch.release()
@@ -105,16 +105,6 @@ def _read(
             spark, spec.source, wanted.files, spec.keys, target.schema(), rows, spec.exclude_columns
         )
     return read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
-
-
-def _fit_schema(spec: UpsertSpec, target: KeyedTable, batch: ChangeBatch) -> tuple[str, ...]:
-    columns = StructType([StructField(f.name, f.dataType, True) for f in batch.changes.schema if f.name != DELETED])
-    if target.exists():
-        return target.fit_schema(columns, spec.schema_evolution, spec.missing_columns)
-    if spec.create is None:
-        raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
-    target.create(columns, spec.keys, spec.create)
-    return ("created the table",)
 
 
 def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: BatchInput, run_key: str) -> KeyedCommit:

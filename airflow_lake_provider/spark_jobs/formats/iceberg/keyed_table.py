@@ -9,9 +9,9 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
-from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
 from airflow_lake_provider.spark_jobs.formats.iceberg import create_table, position_side_file, schema_evolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.stage_branch import merge_and_publish
@@ -47,12 +47,11 @@ class IcebergKeyedTable:
             return TableMemory(base=_text(base), run_keys=self._run_keys_in_summaries(branch), position=consumed)
         properties = table.properties()
         position = SourcePosition.read(properties, source_id)
-        newest = (summary.get(SOURCE_POSITION, "") for _, summary in table.summaries())
         return TableMemory(
             base=_text(head),
             run_keys=RecentRunKeys.read(properties),
             position=position_side_file.load(table, position),
-            newest_summary=next((said for said in newest if said.startswith(f"{source_id}=")), None),
+            newest_summary=newest_position((summary for _, summary in table.summaries()), source_id),
         )
 
     def properties(self) -> dict[str, str]:

@@ -1,0 +1,33 @@
+"""Make a target ready for the columns of a batch: create it where it is missing, else let its schema fit."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.formats.base import KeyedTable
+
+
+def fit_target(
+    spec: UpsertSpec | IncrementalSpec, target: KeyedTable, rows: DataFrame, missing: MissingColumns
+) -> tuple[str, ...]:
+    """Create the target, or add and widen its columns.
+
+    :param rows: of a commit, with ``_lake_deleted``.
+    :param missing: what happens to columns of the target that ``rows`` lacks.
+    :return: sentences on what was changed.
+    :raises MissingTableError: it does not exist and ``create`` is None.
+    :raises BadInputError: a column does not fit.
+    """
+    columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name != DELETED])
+    if target.exists():
+        return target.fit_schema(columns, spec.schema_evolution, missing)
+    if spec.create is None:
+        raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
+    target.create(columns, spec.keys, spec.create)
+    return ("created the table",)
