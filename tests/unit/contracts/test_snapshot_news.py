@@ -1,19 +1,17 @@
-"""The decision whether a head is news, case by case and over random histories."""
+"""The decision whether a head is news, case by case."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.snapshot_news import (
-    Ancestry,
     News,
     NoNews,
     Patience,
@@ -23,76 +21,21 @@ from airflow_lake_provider.contracts.snapshot_news import (
     decide,
 )
 from airflow_lake_provider.contracts.table_head import SnapshotRecord, TableHead
-
-START = datetime(2026, 11, 20, 8, tzinfo=UTC)
-TOTALS = {"total-records": "100", "total-data-files": "3"}
-SUMMARIES = {
-    "append": {"operation": "append", "added-records": "10", "added-data-files": "1"},
-    "delete": {"operation": "delete", "deleted-records": "4"},
-    "upsert": {
-        "operation": "overwrite",
-        "added-records": "5",
-        "added-position-deletes": "2",
-        "added-delete-files": "1",
-    },
-    "vectors": {"operation": "delete", "added-position-deletes": "2"},
-    "compaction": {"operation": "replace", "added-data-files": "1", "deleted-data-files": "9", "added-records": "90"},
-    "our-compaction": {"operation": "overwrite", "lake.action": "compaction", "added-records": "90"},
-    "empty-delta": {"operation": "overwrite", "changed-partition-count": "0"},
-    "empty-append": {"operation": "append"},
-}
-QUIET_KINDS = ("compaction", "our-compaction", "empty-delta", "empty-append")
-DATA_KINDS = ("append", "delete", "upsert", "vectors")
-
-
-def record(snapshot_id: int, parent: int | None, kind: str) -> SnapshotRecord:
-    """Snapshot ``n`` is the n-th commit and was made n minutes after the start."""
-    at = START + timedelta(minutes=snapshot_id)
-    return SnapshotRecord.from_summary(snapshot_id, parent, at, snapshot_id, {**TOTALS, **SUMMARIES[kind]})
-
-
-def chain(*kinds: str) -> TableHead:
-    """A main branch whose commits are of these kinds, with ids 1, 2, 3, ..."""
-    records = [record(n, n - 1 or None, kind) for n, kind in enumerate(kinds, start=1)]
-    return TableHead(
-        head=len(kinds) or None,
-        snapshots={r.snapshot_id: r for r in records},
-        log=tuple((r.committed_at, r.snapshot_id) for r in records),
-    )
-
-
-def expire(table: TableHead, *gone: int) -> TableHead:
-    """As Iceberg does it: children keep the id of a parent that is gone."""
-    return replace(
-        table,
-        snapshots={k: v for k, v in table.snapshots.items() if k not in gone},
-        log=tuple(entry for entry in table.log if entry[1] not in gone),
-    )
-
-
-def expire_like_pyiceberg(table: TableHead, *gone: int) -> TableHead:
-    """As PyIceberg does it: children of what is gone lose their parent id."""
-    left = expire(table, *gone)
-    orphaned = {k: replace(v, parent_id=None) if v.parent_id in gone else v for k, v in left.snapshots.items()}
-    return replace(left, snapshots=orphaned)
+from tests.unit.contracts.snapshot_histories import (
+    START,
+    chain,
+    expire,
+    expire_like_pyiceberg,
+    minutes,
+    record,
+    rolled_back,
+)
 
 
 def summary_of(answer: News | NoNews) -> tuple[object, ...]:
     if isinstance(answer, News):
         return answer.ancestry.value, answer.previous_id, answer.snapshot_id, answer.commits, answer.operation
     return answer.reason.value, answer.seen
-
-
-def rolled_back(*kinds: str, to: int, then: str | None = None) -> TableHead:
-    table = chain(*kinds)
-    if then is None:
-        return replace(table, head=to)
-    new = record(len(kinds) + 1, to, then)
-    return replace(table, head=new.snapshot_id, snapshots={**table.snapshots, new.snapshot_id: new})
-
-
-def minutes(count: float) -> Since:
-    return Since(time=START + timedelta(minutes=count))
 
 
 CASES = {
@@ -325,125 +268,3 @@ def test_a_watermark_survives_being_stored(snapshot_id: int, event_second: int |
 def test_a_watermark_of_somebody_else_is_refused(text: str) -> None:
     with pytest.raises(InvalidSpecError, match="watermark"):
         Watermark.parse(text)
-
-
-@dataclass
-class World:
-    """A table with all its commits, and a watcher that may be killed between an event and its watermark."""
-
-    records: dict[int, SnapshotRecord] = field(default_factory=dict)
-    kinds: dict[int, str] = field(default_factory=dict)
-    expired: set[int] = field(default_factory=set)
-    head: int | None = None
-    stored: Watermark = field(default_factory=Watermark)
-    events: list[News] = field(default_factory=list)
-    shown: tuple[int, ...] = ()
-    """Data commits below the head when the watcher last made an event: what its readers have."""
-
-    def commit(self, kind: str) -> None:
-        new = len(self.records) + 1
-        self.records[new] = record(new, self.head, kind)
-        self.kinds[new] = kind
-        self.head = new
-
-    def line(self) -> list[int]:
-        """Every commit below the head, oldest first, expired or not: the truth."""
-        ids: list[int] = []
-        current = self.head
-        while current is not None:
-            ids.append(current)
-            current = self.records[current].parent_id
-        return ids[::-1]
-
-    def data_line(self) -> tuple[int, ...]:
-        return tuple(i for i in self.line() if self.kinds[i] in DATA_KINDS)
-
-    def roll_back(self, steps: int) -> None:
-        left = [i for i in self.line() if i not in self.expired]
-        self.head = left[max(0, len(left) - 1 - steps)] if left else None
-
-    def expire_all_but(self, keep: int) -> None:
-        self.expired |= set(self.records) - set(self.line()[-keep:])
-
-    def table(self) -> TableHead:
-        return TableHead(head=self.head, snapshots={k: v for k, v in self.records.items() if k not in self.expired})
-
-    def watch(self, *, killed: bool) -> News | NoNews:
-        answer = decide(self.table(), Since(snapshot_id=self.stored.snapshot_id))
-        if isinstance(answer, News):
-            self.events.append(answer)
-            self.shown = self.data_line()
-            if not killed:
-                self.stored = Watermark(answer.snapshot_id)
-        elif answer.seen is not None and not killed:
-            self.stored = Watermark(answer.seen)
-        return answer
-
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("commit"), st.sampled_from(DATA_KINDS + QUIET_KINDS)),
-        st.tuples(st.just("roll-back"), st.integers(1, 3)),
-        st.tuples(st.just("expire"), st.integers(1, 3)),
-        st.tuples(st.just("watch"), st.booleans()),
-    ),
-    max_size=25,
-)
-
-
-def play(world: World, step: tuple[str, object]) -> None:
-    what, argument = step
-    if what == "commit":
-        world.commit(str(argument))
-    elif what == "roll-back":
-        world.roll_back(int(str(argument)))
-    elif what == "expire":
-        world.expire_all_but(int(str(argument)))
-    else:
-        world.watch(killed=bool(argument))
-
-
-@settings(max_examples=400, deadline=None)
-@given(STEPS)
-def test_readers_woken_by_events_never_miss_a_commit(steps: list[tuple[str, object]]) -> None:
-    world = World()
-    for step in steps:
-        play(world, step)
-    world.watch(killed=False)
-    assert set(world.data_line()) <= set(world.shown)
-    if ("watch", True) not in steps:
-        # A killed watcher may have shown a commit that a rollback then undid, and knows nothing of it.
-        assert world.shown == world.data_line()
-
-
-@settings(max_examples=400, deadline=None)
-@given(STEPS)
-def test_commits_that_change_no_rows_never_wake_anybody(steps: list[tuple[str, object]]) -> None:
-    world = World()
-    for step in steps:
-        play(world, step)
-    world.watch(killed=False)
-    for kind in QUIET_KINDS * 2:
-        if world.head is not None:
-            world.commit(kind)
-            assert isinstance(world.watch(killed=False), NoNews)
-            world.expire_all_but(1)
-            assert isinstance(world.watch(killed=False), NoNews)
-
-
-@settings(max_examples=400, deadline=None)
-@given(STEPS)
-def test_without_kills_and_surgery_each_commit_is_in_one_event(steps: list[tuple[str, object]]) -> None:
-    world = World()
-    for what, argument in steps:
-        if what in ("commit", "watch"):
-            play(world, (what, argument if what == "commit" else False))
-    world.watch(killed=False)
-    reported: Counter[int] = Counter()
-    for event in world.events:
-        since = event.previous_id or 0
-        covered = [i for i in world.data_line() if since < i <= event.snapshot_id]
-        reported.update(covered)
-        assert event.commits == len(covered)
-        assert event.ancestry in (Ancestry.LINEAR, Ancestry.FIRST_LOOK)
-    assert reported == Counter(world.data_line())
