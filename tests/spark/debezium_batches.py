@@ -1,0 +1,49 @@
+"""Batches of change events read as the driver reads them, and applied to a plain dict."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from tests.spark.shop_events import events_of
+
+ITEMS = "id INT, n INT, note STRING"
+Rows = dict[tuple[Any, ...], dict[str, Any]]
+
+
+def applied(rows: Rows, batch: ChangeBatch, keys: list[str]) -> Rows:
+    """The table after a batch, by the plainest means: a Python dict."""
+    after = dict(rows)
+    for change in batch.changes.collect():
+        row = {name: in_utc(value) for name, value in change.asDict().items()}
+        key = tuple(row[name] for name in keys)
+        if row.pop(DELETED):
+            after.pop(key, None)
+        else:
+            after[key] = row
+    return after
+
+
+def in_utc(value: Any) -> Any:
+    # PySpark hands timestamps out in the machine's zone and without saying so.
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+def as_table(spark: SparkSession, rows: Rows, ddl: str) -> DataFrame | None:
+    return spark.createDataFrame(list(rows.values()), ddl) if rows else None
+
+
+def read_items(
+    spark: SparkSession, path: str, rows: Rows | None = None, ddl: str = ITEMS, keys: tuple[str, ...] = ("id",)
+) -> ChangeBatch:
+    before = as_table(spark, rows or {}, ddl)
+    return read_debezium_changes(spark, events_of("items", ddl), list_input_files(spark, path), keys, None, before)
+
+
+def by_id(rows: dict[int, dict[str, Any]]) -> Rows:
+    return {(key,): row for key, row in rows.items()}
