@@ -25,7 +25,7 @@ def fit_target(
     :raises BadInputError: a column does not fit.
     """
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name != DELETED])
-    if target.exists():
+    if target.is_created():
         return target.fit_schema(columns, spec.schema_evolution, missing)
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")

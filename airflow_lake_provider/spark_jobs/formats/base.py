@@ -78,6 +78,9 @@ class KeyedTable(Protocol):
     def exists(self) -> bool:
         """Whether the catalog has it now."""
 
+    def is_created(self) -> bool:
+        """Whether it exists with all that its creation sets; a creation that was cut off is finished by the next."""
+
     def state(self, branch: str | None = None) -> TableState:
         """Counts of the newest metadata."""
 
