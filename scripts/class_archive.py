@@ -5,22 +5,17 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as sf
 
 
-def load_classes(jars: str) -> None:
-    """Do a little of everything that a small job does: a catalog, JSON, a window, a MERGE.
-
-    :param jars: folder of jars.
-    """
+def load_classes() -> None:
+    """Do a little of everything that a small job does: a catalog, JSON, a window, a MERGE."""
     with tempfile.TemporaryDirectory() as folder:
-        spark = _session(folder, ",".join(str(jar) for jar in sorted(Path(jars).glob("*.jar"))))
+        spark = _session(folder)
         text = spark.range(10).select(sf.to_json(sf.struct("id")).alias("value"))
         text.write.text(f"{folder}/lines")
         rows = spark.read.text(f"{folder}/lines").select(sf.from_json("value", "id BIGINT, n BIGINT").alias("row"))
@@ -41,10 +36,9 @@ def load_classes(jars: str) -> None:
         gateway.proc.wait()
 
 
-def _session(folder: str, jars: str) -> SparkSession:
+def _session(folder: str) -> SparkSession:
     catalog = "spark.sql.catalog.lake"
     settings = {
-        "spark.jars": jars,
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.driver.host": "127.0.0.1",
@@ -63,4 +57,4 @@ def _session(folder: str, jars: str) -> SparkSession:
 
 
 if __name__ == "__main__":
-    load_classes(sys.argv[1])
+    load_classes()

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from rich.table import Table
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
+from scripts.airflow_process import AirflowProcess  # noqa: E402  # found by the line above
 from tests.shop_oracle import SHOP, keys_of, oracle  # noqa: E402  # found by the line above
 
 HOME = Path(os.environ["LAKE_HOME"]).resolve()
@@ -50,16 +50,17 @@ def main() -> int:
     parser.add_argument("--at-once", action="store_true", help="let all parts arrive before the first run: quicker")
     at_once = parser.parse_args().at_once
     started = time.monotonic()
-    environment = demo_environment()
-    run(environment, "airflow", "db", "migrate")
+    airflow = AirflowProcess(demo_environment(), HOME / "demo.log", show)
+    run(airflow, "db", "migrate")
     for part in arriving_parts(at_once):
         console.rule(f"[bold]{part}")
-        run(environment, "airflow", "dags", "test", "ingest_orders")
-        run(environment, "airflow", "dags", "test", "on_new_orders_snapshot")
+        run(airflow, "dags", "test", "ingest_orders")
+        run(airflow, "dags", "test", "on_new_orders_snapshot")
     before = {name: counts(name) for name in TABLES}
     console.rule("[bold]nightly maintenance")
     conf = json.dumps({"keep_for": "PT1S", "level": "major"})
-    run(environment, "airflow", "dags", "test", "nightly_maintenance", "--conf", conf)
+    run(airflow, "dags", "test", "nightly_maintenance", "--conf", conf)
+    airflow.close()
     after = {name: counts(name) for name in TABLES}
     console.print(before_after(before, after))
     wrong = [name for name in TABLES if not equals_oracle(name)]
@@ -100,28 +101,16 @@ def arriving_parts(at_once: bool) -> Iterator[str]:
         yield "nothing new in the inbox"
 
 
-def run(environment: Mapping[str, str], *command: str) -> None:
-    """Run an Airflow command and show the lines of this package.
+def run(airflow: AirflowProcess, *arguments: str) -> None:
+    """Show an Airflow command and run it."""
+    console.print(f"[dim]$ airflow {' '.join(arguments)}")
+    airflow.run(*arguments)
 
-    :raises SystemExit: when it fails, with the end of its output.
-    """
-    console.print(f"[dim]$ {' '.join(command)}")
-    log = HOME / "demo.log"
-    with (
-        subprocess.Popen(
-            command, env=dict(environment), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        ) as process,
-        log.open("a", encoding="utf-8") as kept,
-    ):
-        lines = []
-        for line in process.stdout or ():
-            kept.write(line)
-            lines.append(line)
-            if said := worth_showing(line):
-                console.print(f"  {said}", markup=False)
-    if process.returncode or any("state=failed" in line for line in lines):
-        console.print("".join(lines[-60:]), markup=False)
-        sys.exit(f"{' '.join(command)} failed; the whole output is in {log}")
+
+def show(line: str) -> None:
+    """Show a line of Airflow's output when it is one of ours."""
+    if said := worth_showing(line):
+        console.print(f"  {said}", markup=False)
 
 
 def worth_showing(line: str) -> str | None:
