@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
+from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges
+
 # Columns of ours inside a batch; DELETED is the only one that leaves with the changes.
 ARRIVAL = "_lake_arrival"
 UNPARSABLE = "_lake_unparsable"
@@ -34,6 +36,7 @@ class ChangeBatch:
         that deletes, columns other than the keys mean nothing.
     :param rows: rows or change events that were read.
     :param keys: different keys among them; ``upserts + deletes``.
+    :param key_ranges: of ``changes``.
     :param absent: columns that some of the final rows do not have, though others do, with how many; NULL in those rows.
     :param cached: what :meth:`release` gives back.
     """
@@ -43,6 +46,7 @@ class ChangeBatch:
     keys: int
     upserts: int
     deletes: int
+    key_ranges: KeyRanges | None = None
     absent: dict[str, int] = field(default_factory=dict)
     cached: tuple[DataFrame, ...] = ()
 

@@ -11,11 +11,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE
+from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges, ranges_column, read_ranges
 
 # What the reduction adds to each last row, for the one job that checks and counts.
 _ROWS = "_lake_rows"
 _BAD_ROWS = "_lake_bad_rows"
 _AMBIGUOUS = "_lake_ambiguous"
+_NUMBER = "_lake_number"
 _RANK = "_lake_rank"
 _CONTENT = "_lake_content"
 COUNTERS = (_ROWS, _BAD_ROWS, _AMBIGUOUS)
@@ -28,6 +30,7 @@ class ChangeCounts:
     :param null_keys: rows with NULL in a key column.
     :param ambiguous: keys of which nothing tells the last row.
     :param unparsable: records that could not be read.
+    :param key_ranges: NULL is in none.
     """
 
     rows: int
@@ -36,6 +39,7 @@ class ChangeCounts:
     null_keys: int
     ambiguous: int
     unparsable: int
+    key_ranges: KeyRanges | None = None
 
 
 def resolve_columns(rows: DataFrame, names: Sequence[str], role: str) -> list[str]:
@@ -64,18 +68,25 @@ def latest_change_per_key(rows: DataFrame, keys: Sequence[str], order_by: Sequen
     key = Window.partitionBy(*(quoted(name) for name in keys))
     order = [quoted(name).desc_nulls_last() for name in order_by]
     bad = sf.col(UNPARSABLE).isNotNull() if UNPARSABLE in rows.columns else sf.lit(False)
-    counted = rows.withColumns({_ROWS: sf.count(sf.lit(1)).over(key), _BAD_ROWS: sf.count_if(bad).over(key)})
     if arrival:
-        counted = counted.withColumn(_AMBIGUOUS, sf.lit(False))
-        newest = [*order, sf.col(ARRIVAL).desc()]
+        counted = rows.withColumn(_AMBIGUOUS, sf.lit(False))
+        newest = key.orderBy(*order, sf.col(ARRIVAL).desc())
     else:
         rank = sf.rank().over(key.orderBy(*order)) if order else sf.lit(1)
-        counted = counted.withColumns({_RANK: rank, _CONTENT: _content(rows)})
+        counted = rows.withColumns({_RANK: rank, _CONTENT: _content(rows)})
         top = sf.when(sf.col(_RANK) == 1, sf.col(_CONTENT))
         counted = counted.withColumn(_AMBIGUOUS, sf.min(top).over(key) != sf.max(top).over(key))
-        newest = [*order, sf.col(_CONTENT).asc()]
-    last = counted.withColumn("_lake_number", sf.row_number().over(key.orderBy(*newest))).filter("_lake_number = 1")
-    return last.drop("_lake_number", _RANK, _CONTENT)
+        newest = key.orderBy(*order, sf.col(_CONTENT).asc())
+    # All in the same order, though a count needs none: Spark then sorts once.
+    whole = newest.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    numbered = counted.withColumns(
+        {
+            _ROWS: sf.count(sf.lit(1)).over(whole),
+            _BAD_ROWS: sf.count_if(bad).over(whole),
+            _NUMBER: sf.row_number().over(newest),
+        }
+    )
+    return numbered.filter(sf.col(_NUMBER) == 1).drop(_NUMBER, _RANK, _CONTENT)
 
 
 def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
@@ -93,8 +104,9 @@ def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
         sf.coalesce(sf.sum(sf.when(null_key, sf.col(_ROWS))), sf.lit(0)).alias("null_keys"),
         sf.count_if(sf.col(_AMBIGUOUS) & ~null_key).alias("ambiguous"),
         sf.coalesce(sf.sum(_BAD_ROWS), sf.lit(0)).alias("unparsable"),
+        ranges_column([quoted(name) for name in keys]).alias("key_ranges"),
     ).collect()[0]
-    return ChangeCounts(**found.asDict())
+    return ChangeCounts(**{**found.asDict(), "key_ranges": read_ranges(keys, found["key_ranges"])})
 
 
 def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequence[str]) -> None:

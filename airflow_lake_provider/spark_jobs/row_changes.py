@@ -59,6 +59,7 @@ def read_row_changes(
         keys=counts.keys,
         upserts=counts.keys - counts.deletes,
         deletes=counts.deletes,
+        key_ranges=counts.key_ranges,
         cached=tuple(cached),
     )
 

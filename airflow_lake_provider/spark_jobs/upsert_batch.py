@@ -116,6 +116,7 @@ def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: B
         base=memory.base,
         source_id=listed.source_id,
         position=listed.position_after(memory.position),
+        key_ranges=batch.key_ranges,
         branch=spec.branch,
         missing_columns=spec.missing_columns,
     )

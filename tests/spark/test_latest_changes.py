@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE
+from airflow_lake_provider.spark_jobs.key_ranges import KeyRange, KeyRanges
 from airflow_lake_provider.spark_jobs.latest_changes import (
     ChangeCounts,
     count_changes,
@@ -94,7 +95,10 @@ def test_null_keys_unreadable_rows_and_deletes_are_counted_in_one_pass(spark: Sp
     marked = rows.withColumn(UNPARSABLE, sf.when(sf.col("first") == 2, sf.lit("text")))
     latest = latest_change_per_key(marked, KEYS, (), arrival=True).withColumn(DELETED, sf.col("note") == "x")
     counts = count_changes(latest, KEYS)
-    assert counts == ChangeCounts(rows=4, keys=3, deletes=1, null_keys=3, ambiguous=0, unparsable=1)
+    columns = (KeyRange(column="id", least="1", greatest="1"), KeyRange(column="region", least="a", greatest="a"))
+    ranges = KeyRanges(keys=3, columns=columns)
+    expected = ChangeCounts(rows=4, keys=3, deletes=1, null_keys=3, ambiguous=0, unparsable=1, key_ranges=ranges)
+    assert counts == expected
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,13 @@ def test_a_glob_may_match_nothing_but_a_path_may_not(spark: SparkSession, tmp_pa
         list_input_files(spark, f"{tmp_path}/_hidden.json")
 
 
-def test_exactly_the_listed_files_are_read_each_once_and_in_path_order(spark: SparkSession, tmp_path: Path) -> None:
+# Few files are told apart by comparison, many by a join.
+@pytest.mark.parametrize("more", [0, 9])
+def test_exactly_the_listed_files_are_read_each_once_and_in_path_order(
+    spark: SparkSession, tmp_path: Path, more: int
+) -> None:
     names = ["a b.json", "a!b.json", "a[1].json", "a1.json", "a%20b.json", "a*{x,y}?.json", "a+ü.json"]
+    names += [f"b{number}.json" for number in range(more)]
     folder = tmp_path / "in"
     folder.mkdir()
     for name in names:

@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryR
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -44,6 +45,7 @@ class KeyedCommit:
     :param rows: columns of the table and the boolean ``_lake_deleted``; one row per key, no NULL in a key.
     :param base: head that the decision was taken on; the commit is refused when the branch has moved.
     :param branch: None for main, which also sets position, run keys and ``properties``.
+    :param key_ranges: of ``rows``, where they are known already.
     :param properties: table properties to set in the same commit.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     """
@@ -55,6 +57,7 @@ class KeyedCommit:
     base: str | None
     source_id: str
     position: SourcePosition
+    key_ranges: KeyRanges | None = None
     branch: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
     missing_columns: MissingColumns = MissingColumns.NULL

@@ -16,6 +16,9 @@ from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
 _FILE = "_lake_file_path"
 _BLOCK = "_lake_block"
 _ROW = "_lake_row"
+_NUMBER = "_lake_file"
+# Each row is compared with each path, so no more than what costs less than a join.
+_MAX_COMPARED = 8
 
 
 def literal_paths(files: tuple[InputFile, ...]) -> list[str]:
@@ -34,24 +37,36 @@ def with_arrival(
     :param files: the files it reads; their order is the order of arrival.
     :param columns: what is made of the rows on the way; no later filter is evaluated below them.
     """
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path
-    paths = [path(file.path).toUri().toString() for file in files]
-    numbers = pa.array(range(len(files)), pa.int32())
-    # As an Arrow table: rows of Python objects would start a Python worker, which takes longer than a small batch.
-    order = pa.table({_FILE: pa.array(paths, pa.string()), "_lake_file": numbers})
-    indexes = sf.broadcast(spark.createDataFrame(order))
     placed = rows.select(
         *columns,
         sf.col("_metadata.file_path").alias(_FILE),
         sf.col("_metadata.file_block_start").alias(_BLOCK),
         sf.monotonically_increasing_id().alias(_ROW),
-    ).join(indexes, _FILE, "left")
+    )
+    numbered = _with_file_number(spark, placed, _uris(spark, files))
     # Never NULL, which would order as the oldest file.
     unknown = sf.raise_error(sf.concat(sf.lit("Spark read a file that was not listed: "), sf.col(_FILE)))
-    file = sf.coalesce("_lake_file", unknown.cast("int"))
+    file = sf.coalesce(_NUMBER, unknown.cast("int"))
     arrival = sf.struct(file.alias("file"), sf.col(_BLOCK).alias("block"), sf.col(_ROW).alias("row"))
-    return placed.withColumn(ARRIVAL, arrival).drop(_FILE, _BLOCK, _ROW, "_lake_file")
+    return numbered.withColumn(ARRIVAL, arrival).drop(_FILE, _BLOCK, _ROW, _NUMBER)
+
+
+def _uris(spark: SparkSession, files: tuple[InputFile, ...]) -> list[str]:
+    """Return the paths as Spark's ``_metadata.file_path`` spells them."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path
+    return [path(file.path).toUri().toString() for file in files]
+
+
+def _with_file_number(spark: SparkSession, placed: DataFrame, uris: list[str]) -> DataFrame:
+    if len(uris) <= _MAX_COMPARED:
+        # A join is a job of its own, which takes longer than a small batch.
+        known = [sf.when(sf.col(_FILE) == uri, sf.lit(number)) for number, uri in enumerate(uris)]
+        return placed.withColumn(_NUMBER, sf.coalesce(*known))
+    # As an Arrow table: rows of Python objects would start a Python worker.
+    numbers = pa.array(range(len(uris)), pa.int32())
+    order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: numbers})
+    return placed.join(sf.broadcast(spark.createDataFrame(order)), _FILE, "left")
 
 
 def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...]) -> str:

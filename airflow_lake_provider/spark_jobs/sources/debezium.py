@@ -63,7 +63,8 @@ def read_debezium_changes(
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
         events = _typed_events(raw, columns, keys).localCheckpoint()
         raw.unpersist()
-        checked = rows.checked_rows(_last_events_filled(events, rows, table_rows)).localCheckpoint()
+        # Lazy: the job that counts and checks also fills it.
+        checked = rows.checked_rows(_last_events_filled(events, rows, table_rows)).localCheckpoint(eager=False)
         return rows.batch_of(checked, found.events)
 
 

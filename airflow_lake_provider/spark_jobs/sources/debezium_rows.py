@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColumns
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
@@ -66,6 +67,7 @@ class RowBuilder:
             sf.count(sf.lit(1)).alias("keys"),
             sf.count_if("deleted").alias("deletes"),
             sf.count_if("no_key").alias("no_key"),
+            ranges_column([sf.col("row")[name] for name in self.keys]).alias("key_ranges"),
             *(sf.struct(*self._count_each(kind)).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
         ).collect()[0]
         lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
@@ -76,6 +78,7 @@ class RowBuilder:
             keys=counts["keys"],
             upserts=counts["keys"] - counts["deletes"],
             deletes=counts["deletes"],
+            key_ranges=read_ranges(self.keys, counts["key_ranges"]),
             absent=absent,
             cached=(checked,),
         )

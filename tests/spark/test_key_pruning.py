@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import key_pruning
+
+
+def pruning(rows: DataFrame, *keys: str) -> tuple[list[str], str]:
+    commit = KeyedCommit(
+        action="upsert", rows=rows, keys=keys, run_key="r", base=None, source_id="s", position=SourcePosition()
+    )
+    return key_pruning(commit, "t")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "CAST(-9223372036854775808 AS BIGINT), 0L, 9223372036854775807L",
+        "CAST(1 AS TINYINT), CAST(-128 AS TINYINT)",
+        "0.000000000000000001BD, CAST(-12345678901234567890.5 AS DECIMAL(38,18)), 0BD",
+        "'', 'it''s', '\\\\', 'a\\nb', '\\'', 'ü'",
+        "DATE '0001-01-01', DATE '9999-12-31', DATE '+12345-01-01'",
+        "TIMESTAMP '2025-01-01 00:00:00', TIMESTAMP '+12345-01-01 00:00:00'",
+        "true, false",
+        "X'00ff', X''",
+    ],
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_no_key_of_the_batch_fails_its_own_pruning(spark: SparkSession, values: str, many: bool) -> None:
+    # Rows are counted, not different keys: a batch has one row per key, so 300 rows stand for many keys.
+    rows = spark.sql(f"SELECT k FROM (SELECT explode(array({values})) AS k), range({300 if many else 1})")
+    predicates, _ = pruning(rows, "k")
+    assert rows.alias("t").filter(" AND ".join(predicates) or "true").count() == rows.count()
+
+
+def test_few_keys_are_listed_and_many_are_bounded(spark: SparkSession) -> None:
+    assert pruning(spark.range(3, 5).toDF("a`b"), "a`b") == (["t.`a``b` IN (3L, 4L)"], "pruned by 2 keys")
+    many = spark.range(300).selectExpr("id", "date_add(DATE '2025-01-01', CAST(id % 7 AS INT)) AS day", "id > 3 AS flag")
+    assert pruning(many, "id") == (["t.`id` BETWEEN 0L AND 299L"], "pruned by the range of 1 of 1 key columns")
+    assert pruning(many, "day", "id", "flag") == (
+        ["t.`day` BETWEEN DATE '2025-01-01' AND DATE '2025-01-07'", "t.`id` BETWEEN 0L AND 299L"],
+        "pruned by the range of 2 of 3 key columns",
+    )
+
+
+def test_a_batch_without_rows_prunes_nothing(spark: SparkSession) -> None:
+    assert pruning(spark.range(0), "id")[0] == []
