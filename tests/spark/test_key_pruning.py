@@ -38,7 +38,8 @@ def test_no_key_of_the_batch_fails_its_own_pruning(spark: SparkSession, values: 
 
 def test_few_keys_are_listed_and_many_are_bounded(spark: SparkSession) -> None:
     assert pruning(spark.range(3, 5).toDF("a`b"), "a`b") == (["t.`a``b` IN (3L, 4L)"], "pruned by 2 keys")
-    many = spark.range(300).selectExpr("id", "date_add(DATE '2025-01-01', CAST(id % 7 AS INT)) AS day", "id > 3 AS flag")
+    day = "date_add(DATE '2025-01-01', CAST(id % 7 AS INT)) AS day"
+    many = spark.range(300).selectExpr("id", day, "id > 3 AS flag")
     assert pruning(many, "id") == (["t.`id` BETWEEN 0L AND 299L"], "pruned by the range of 1 of 1 key columns")
     assert pruning(many, "day", "id", "flag") == (
         ["t.`day` BETWEEN DATE '2025-01-01' AND DATE '2025-01-07'", "t.`id` BETWEEN 0L AND 299L"],
