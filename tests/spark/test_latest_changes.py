@@ -110,8 +110,14 @@ def test_null_keys_unreadable_rows_and_deletes_are_counted_in_one_pass(spark: Sp
     ],
 )
 def test_what_has_no_last_change_is_refused(found: dict[str, int], order_by: tuple[str, ...], message: str) -> None:
-    none = {"null_keys": 0, "ambiguous": 0}
-    counts = ChangeCounts(rows=9, keys=5, deletes=0, unparsable=0, **{**none, **found})
+    counts = ChangeCounts(
+        rows=9,
+        keys=5,
+        deletes=0,
+        unparsable=0,
+        null_keys=found.get("null_keys", 0),
+        ambiguous=found.get("ambiguous", 0),
+    )
     with pytest.raises(BadInputError, match=message):
         refuse_unordered(counts, KEYS, order_by)
 
