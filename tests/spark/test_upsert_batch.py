@@ -128,6 +128,19 @@ def test_run_keys_and_positions_survive_compaction_and_expiry_of_all_but_one_sna
     assert flow.rows() == {1: ("a", 0), 2: ("b2", 0)}
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_table_that_others_made_copy_on_write_is_upserted(flow: Flow, version: str) -> None:
+    columns = "id BIGINT NOT NULL, name STRING, n INT"
+    properties = f"'format-version'='{version}', 'write.merge.mode'='copy-on-write'"
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
+    flow.spark.sql(f"CREATE TABLE {flow.table} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a', 0), (2, 'a', 0), (3, 'a', 0)")
+    flow.arrive("1.jsonl", row(1, "b"), row(2, "", op="d"), row(4, "b"))
+    report = flow.apply("run 1")
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (1, 1, 1)
+    assert flow.rows() == {1: ("b", 0), 3: ("a", 0), 4: ("b", 0)}
+
+
 def test_a_driver_that_outlived_its_task_and_the_retry_apply_the_batch_once(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")

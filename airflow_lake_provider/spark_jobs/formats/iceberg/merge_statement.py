@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pyspark.sql import DataFrame
+
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
@@ -17,7 +19,7 @@ def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> tuple[s
 
     :param branch: written to, and read from.
     """
-    commit.rows.createOrReplaceTempView(_SOURCE_VIEW)
+    _source(table, commit).createOrReplaceTempView(_SOURCE_VIEW)
     pruning, reason = key_pruning(commit, "t")
     on = " AND ".join([*(_equal(key) for key in commit.keys), *pruning])
     columns = [name for name in commit.rows.columns if name != DELETED]
@@ -30,6 +32,13 @@ def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> tuple[s
         INSERT ({_names(columns)}) VALUES ({_names(columns, "s.")})
     """
     return statement, reason
+
+
+def _source(table: IcebergTable, commit: KeyedCommit) -> DataFrame:
+    if table.format_version > 1 and table.properties().get("write.merge.mode") == "merge-on-read":
+        return commit.rows
+    # Copy-on-write puts the source into a subquery, where Spark refuses a plan that numbers rows, cached or not.
+    return commit.rows.localCheckpoint()
 
 
 def _assignments(table: IcebergTable, columns: list[str], missing: MissingColumns) -> str:
