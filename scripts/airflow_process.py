@@ -75,7 +75,8 @@ def take_commands() -> None:
             # As the interpreter does: any text is told, and counts as 1.
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
             print(ended.code)
-        print(f"{DONE} {code}", flush=True)
+        # On a line of its own, however the command ended its last one.
+        print(f"\n{DONE} {code}", flush=True)
 
 
 if __name__ == "__main__":
