@@ -36,7 +36,9 @@ def environment_of(lake_home: Path) -> Mapping[str, str]:
     jars = Path(os.environ.get("LAKE_JARS", REPOSITORY / ".lake" / "jars"))
     assert list(jars.glob("*.jar")), f"no jars in {jars}; run scripts/setup, or name their folder in LAKE_JARS"
     lake = {"type": "sql", "uri": f"sqlite:///{lake_home}/catalog.db", "warehouse": f"file://{lake_home}/warehouse"}
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    # Without the class path of the scripts: drivers here get their jars as production drivers do.
+    kept_out = ("AIRFLOW", "SPARK_DIST_CLASSPATH")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(kept_out)}
     return {
         **inherited,
         # An interpreter that was started by its path still finds its own airflow and spark-submit.
