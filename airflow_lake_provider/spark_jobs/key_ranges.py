@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, DateType
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRange:
     """Least and greatest value of one key column, in the order Spark compares them in.
 
-    :param least: as Spark casts it to text, which holds what a Python date or timestamp cannot.
+    :param least: see :func:`as_text`.
     """
 
     column: str
@@ -32,9 +33,17 @@ class KeyRanges:
     columns: tuple[KeyRange, ...]
 
 
-def ranges_column(values: Sequence[Column]) -> Column:
+def as_text(value: Column, kind: DataType) -> Column:
+    """Return the value as text, which holds what a Python date cannot; a date as its day since 1970.
+
+    Spark's own text of a date depends on ``spark.sql.legacy.timeParserPolicy``.
+    """
+    return (sf.unix_date(value) if isinstance(kind, DateType) else value).cast("string")
+
+
+def ranges_column(values: Sequence[tuple[Column, DataType]]) -> Column:
     """Return an aggregate over the values of the key columns, for :func:`read_ranges`."""
-    ends = (sf.struct(sf.min(value).cast("string"), sf.max(value).cast("string")) for value in values)
+    ends = (sf.struct(as_text(sf.min(value), kind), as_text(sf.max(value), kind)) for value, kind in values)
     return sf.struct(sf.count(sf.lit(1)).alias("keys"), *(end.alias(f"k{i}") for i, end in enumerate(ends)))
 
 

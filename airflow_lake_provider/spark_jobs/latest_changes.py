@@ -97,6 +97,7 @@ def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
     null_key = sf.lit(False)
     for name in keys:
         null_key = null_key | quoted(name).isNull()
+    types = {field.name: field.dataType for field in latest.schema}
     found = latest.agg(
         sf.coalesce(sf.sum(_ROWS), sf.lit(0)).alias("rows"),
         sf.count(sf.lit(1)).alias("keys"),
@@ -104,7 +105,7 @@ def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
         sf.coalesce(sf.sum(sf.when(null_key, sf.col(_ROWS))), sf.lit(0)).alias("null_keys"),
         sf.count_if(sf.col(_AMBIGUOUS) & ~null_key).alias("ambiguous"),
         sf.coalesce(sf.sum(_BAD_ROWS), sf.lit(0)).alias("unparsable"),
-        ranges_column([quoted(name) for name in keys]).alias("key_ranges"),
+        ranges_column([(quoted(name), types[name]) for name in keys]).alias("key_ranges"),
     ).collect()[0]
     return ChangeCounts(**{**found.asDict(), "key_ranges": read_ranges(keys, found["key_ranges"])})
 

@@ -4,15 +4,21 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import key_pruning
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 
 def pruning(rows: DataFrame, *keys: str) -> tuple[list[str], str]:
+    spark = rows.sparkSession
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS pruning")
+    spark.sql("CREATE TABLE IF NOT EXISTS pruning.other_columns (x INT) USING iceberg")
+    table = IcebergTable(spark, "lake_default", TableName.parse("pruning.other_columns"))
     commit = KeyedCommit(
         action="upsert", rows=rows, keys=keys, run_key="r", base=None, source_id="s", position=SourcePosition()
     )
-    return key_pruning(commit, "t")
+    return key_pruning(table, commit, "t")
 
 
 @pytest.mark.parametrize(
@@ -21,7 +27,9 @@ def pruning(rows: DataFrame, *keys: str) -> tuple[list[str], str]:
         "CAST(-9223372036854775808 AS BIGINT), 0L, 9223372036854775807L",
         "CAST(1 AS TINYINT), CAST(-128 AS TINYINT)",
         "0.000000000000000001BD, CAST(-12345678901234567890.5 AS DECIMAL(38,18)), 0BD",
-        "'', 'it''s', '\\\\', 'a\\nb', '\\'', 'ü'",
+        "'', 'it''s', '\\\\', 'a\\nb', '\\'', 'ü', '\\u0024{id}', '\\u0024{env:HOME}'",
+        "CAST(X'4DFC6C6C6572' AS STRING), 'M'",
+        "'a' COLLATE UTF8_LCASE, 'B' COLLATE UTF8_LCASE",
         "DATE '0001-01-01', DATE '9999-12-31', DATE '+12345-01-01'",
         "TIMESTAMP '2025-01-01 00:00:00', TIMESTAMP '+12345-01-01 00:00:00'",
         "true, false",
@@ -42,7 +50,7 @@ def test_few_keys_are_listed_and_many_are_bounded(spark: SparkSession) -> None:
     many = spark.range(300).selectExpr("id", day, "id > 3 AS flag")
     assert pruning(many, "id") == (["t.`id` BETWEEN 0L AND 299L"], "pruned by the range of 1 of 1 key columns")
     assert pruning(many, "day", "id", "flag") == (
-        ["t.`day` BETWEEN DATE '2025-01-01' AND DATE '2025-01-07'", "t.`id` BETWEEN 0L AND 299L"],
+        ["t.`day` BETWEEN date_from_unix_date(20089) AND date_from_unix_date(20095)", "t.`id` BETWEEN 0L AND 299L"],
         "pruned by the range of 2 of 3 key columns",
     )
 

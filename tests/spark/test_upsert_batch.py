@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType, UUIDType
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
@@ -126,6 +130,20 @@ def test_run_keys_and_positions_survive_compaction_and_expiry_of_all_but_one_sna
     flow.arrive("2.jsonl", row(2, "b2"))
     assert flow.apply("run 3").outcome is Outcome.APPLIED
     assert flow.rows() == {1: ("a", 0), 2: ("b2", 0)}
+
+
+def test_uuid_keys_are_found_whatever_side_of_zero_they_are_on(flow: Flow) -> None:
+    low, high = "3f000000-0000-4000-8000-000000000000", "c2000000-0000-4000-8000-000000000000"
+    schema = Schema(NestedField(1, "id", UUIDType(), required=True), NestedField(2, "name", StringType()))
+    table = flow.catalog().create_table(flow.table, schema, properties={"write.merge.mode": "merge-on-read"})
+    columns = pa.schema([pa.field("id", pa.binary(16), nullable=False), pa.field("name", pa.string())])
+    table.append(pa.table([[UUID(low).bytes, UUID(high).bytes], ["a", "a"]], schema=columns))
+    source = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema="id STRING, name STRING")
+    arguments: dict[str, Any] = {"source": source, "delete_when": None, "exclude_columns": ()}
+    flow.arrive("1.jsonl", {"id": low, "name": "b"})
+    assert flow.apply("run 1", **arguments).rows_updated == 1
+    found = [(r["id"], r["name"]) for r in flow.spark.table(flow.table).collect()]
+    assert sorted(found) == [(low, "b"), (high, "a")]
 
 
 @pytest.mark.parametrize("version", ["1", "2"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyspark.sql import SparkSession
@@ -82,12 +82,20 @@ class Flow:
     def apply(self, run: str = "run 1", progress: Progress | None = None, **changes: Any) -> UpsertReport:
         return upsert_batch(self.spark, self.spec(run, **changes), progress or Progress())
 
-    def loaded(self) -> Table:
-        """The table as PyIceberg sees it now."""
+    def catalog(self) -> Catalog:
+        """The session's catalog in PyIceberg, with the table's namespace in it."""
         settings = self.spark.conf
         uri = str(settings.get("spark.sql.catalog.lake_default.uri")).removeprefix("jdbc:").partition("?")[0]
-        catalog = load_catalog("lake_default", type="sql", uri=uri.replace("sqlite:", "sqlite:///"))
-        return catalog.load_table(self.table)
+        warehouse = str(settings.get("spark.sql.catalog.lake_default.warehouse"))
+        catalog = load_catalog(
+            "lake_default", type="sql", uri=uri.replace("sqlite:", "sqlite:///"), warehouse=warehouse
+        )
+        catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+        return catalog
+
+    def loaded(self) -> Table:
+        """The table as PyIceberg sees it now."""
+        return self.catalog().load_table(self.table)
 
     def rows(self, branch: str = "main") -> dict[int, tuple[Any, ...]]:
         """Rows by id, read by PyIceberg."""

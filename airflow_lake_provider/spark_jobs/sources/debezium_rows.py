@@ -67,7 +67,7 @@ class RowBuilder:
             sf.count(sf.lit(1)).alias("keys"),
             sf.count_if("deleted").alias("deletes"),
             sf.count_if("no_key").alias("no_key"),
-            ranges_column([sf.col("row")[name] for name in self.keys]).alias("key_ranges"),
+            ranges_column([(sf.col("row")[name], self.types[name]) for name in self.keys]).alias("key_ranges"),
             *(sf.struct(*self._count_each(kind)).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
         ).collect()[0]
         lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))

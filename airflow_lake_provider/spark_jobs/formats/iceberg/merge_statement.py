@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from dataclasses import replace
 
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
@@ -19,8 +19,9 @@ def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> tuple[s
 
     :param branch: written to, and read from.
     """
-    _source(table, commit).createOrReplaceTempView(_SOURCE_VIEW)
-    pruning, reason = key_pruning(commit, "t")
+    commit = _readable(table, commit)
+    commit.rows.createOrReplaceTempView(_SOURCE_VIEW)
+    pruning, reason = key_pruning(table, commit, "t")
     on = " AND ".join([*(_equal(key) for key in commit.keys), *pruning])
     columns = [name for name in commit.rows.columns if name != DELETED]
     target = table.name.quoted(table.catalog) + f".`branch_{branch}`"
@@ -34,11 +35,11 @@ def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> tuple[s
     return statement, reason
 
 
-def _source(table: IcebergTable, commit: KeyedCommit) -> DataFrame:
+def _readable(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
     if table.format_version > 1 and table.properties().get("write.merge.mode") == "merge-on-read":
-        return commit.rows
+        return commit
     # Copy-on-write puts the source into a subquery, where Spark refuses a plan that numbers rows, cached or not.
-    return commit.rows.localCheckpoint()
+    return replace(commit, rows=commit.rows.localCheckpoint())
 
 
 def _assignments(table: IcebergTable, columns: list[str], missing: MissingColumns) -> str:

@@ -11,4 +11,6 @@ def quoted_name(name: str) -> str:
 def text_literal(text: str) -> str:
     """Return a SQL string literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    # Spark replaces ${name} in a whole statement, literals included.
+    escaped = escaped.replace("$", "\\u0024")
     return f"'{escaped}'"
