@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
 
 class OnRepeat(str, Enum):
@@ -34,6 +35,7 @@ class UpsertSpec(JobSpec):
     :param missing_columns: what happens to columns of the table that the batch lacks.
     :param branch: write to this branch instead of main; positions and run keys then stay in the summary.
     :param on_repeat: what to do with a batch that was applied.
+    :param strategy: how the rows are reached; ``auto`` chooses by the table.
     :param max_attempts: commits tried before a conflict is reported.
     """
 
@@ -48,6 +50,7 @@ class UpsertSpec(JobSpec):
     missing_columns: MissingColumns = MissingColumns.FAIL
     branch: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
+    strategy: UpsertStrategy = UpsertStrategy.AUTO
     max_attempts: int = 5
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.source_position import source_id
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.operators.arguments import choice, names, table_layout
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
@@ -55,6 +56,7 @@ class LakeUpsertOperator(LakeJobOperator):
     :param batch_id: with the source, the identity of the batch in place of dag, run, task and map index (templated).
     :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was applied (templated).
         With ``"apply"`` a cleared task or a new run applies it once more, and Airflow's own retries of that do not.
+    :param strategy: ``"auto"``, ``"positions"`` or ``"merge"`` (templated): how the rows to replace are reached.
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`LakeJobOperator`.
     """
@@ -70,6 +72,7 @@ class LakeUpsertOperator(LakeJobOperator):
         "branch",
         "batch_id",
         "on_repeat",
+        "strategy",
     )
 
     def __init__(
@@ -93,6 +96,7 @@ class LakeUpsertOperator(LakeJobOperator):
         branch: str | None = None,
         batch_id: str | None = None,
         on_repeat: str = "skip",
+        strategy: str = "auto",
         max_attempts: int = 5,
         **job: Any,
     ) -> None:
@@ -115,6 +119,7 @@ class LakeUpsertOperator(LakeJobOperator):
         self.branch = branch
         self.batch_id = batch_id
         self.on_repeat = on_repeat
+        self.strategy = strategy
         self.max_attempts = max_attempts
 
     def build_spec(self, context: Context) -> UpsertSpec:
@@ -139,6 +144,7 @@ class LakeUpsertOperator(LakeJobOperator):
             missing_columns=choice(MissingColumns, missing, "missing_columns"),
             branch=self.branch or None,
             on_repeat=on_repeat,
+            strategy=choice(UpsertStrategy, self.strategy, "strategy"),
             max_attempts=self.max_attempts,
         )
 

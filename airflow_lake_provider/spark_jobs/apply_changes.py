@@ -137,6 +137,8 @@ def _commit(
         position=memory.position.next_snapshot(spec.to_snapshot),
         properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
         missing_columns=MissingColumns.NULL,
+        # A transform may read the target, too.
+        reads_table=True,
     )
 
 

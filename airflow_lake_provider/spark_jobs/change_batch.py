@@ -37,6 +37,7 @@ class ChangeBatch:
     :param rows: rows or change events that were read.
     :param keys: different keys among them; ``upserts + deletes``.
     :param key_ranges: of ``changes``.
+    :param reads_table: whether the table gave values to ``changes``.
     :param absent: columns that some of the final rows do not have, though others do, with how many; NULL in those rows.
     :param cached: what :meth:`release` gives back.
     """
@@ -47,6 +48,7 @@ class ChangeBatch:
     upserts: int
     deletes: int
     key_ranges: KeyRanges | None = None
+    reads_table: bool = False
     absent: dict[str, int] = field(default_factory=dict)
     cached: tuple[DataFrame, ...] = ()
 

@@ -65,9 +65,7 @@ def _attempt(
         before=before,
         after=target.state(spec.branch),
         committed=(applied.snapshot,),
-        warnings=tuple(
-            f"{count} rows had no column {name}; it is NULL in them" for name, count in batch.absent.items()
-        ),
+        warnings=(*applied.warnings, *_absent(batch)),
         seconds=dict(progress.seconds),
         batch_files=len(wanted.files),
         batch_rows=batch.rows,
@@ -119,6 +117,9 @@ def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: B
         key_ranges=batch.key_ranges,
         branch=spec.branch,
         missing_columns=spec.missing_columns,
+        # A query, or a source table, may be or read the target.
+        reads_table=batch.reads_table or bool(spec.source.query or spec.source.table),
+        strategy=spec.strategy,
     )
 
 
@@ -146,6 +147,10 @@ def _reason(memory: TableMemory, listed: BatchInput, wanted: BatchInput) -> str:
         f"applied {len(wanted.files)} of {len(listed.files)} files: {len(wanted.files) - corrected} new, "
         f"{corrected} corrected since they were applied, {known} known by position"
     )
+
+
+def _absent(batch: ChangeBatch) -> tuple[str, ...]:
+    return tuple(f"{count} rows had no column {name}; it is NULL in them" for name, count in batch.absent.items())
 
 
 def _counts(applied: AppliedCommit) -> dict[str, Any]:

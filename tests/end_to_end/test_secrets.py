@@ -78,7 +78,7 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
     watch.stopped.set()
     watch.thread.join(30)
 
-    assert "[lake] publish" in output
+    assert "[lake] commit" in output
     assert "hush-" not in output
     assert watch.command_lines == []
     assert watch.modes == {0o600}

@@ -89,7 +89,7 @@ def test_the_position_is_in_the_target_and_the_guard_follows_on_the_source(consu
     assert source.properties["lake.consumer.revenue.snapshot"] == str(head)
 
 
-@pytest.mark.parametrize("phase", ["read", "merge", "publish", "guard"])
+@pytest.mark.parametrize("phase", ["read", "resolve", "stage", "commit", "guard"])
 def test_a_driver_killed_at_any_phase_is_made_good_by_the_retry(consumer: Consumer, phase: str) -> None:
     def kill() -> None:
         raise Killed

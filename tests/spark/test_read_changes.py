@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -23,6 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.internals import missing_i
 from airflow_lake_provider.spark_jobs.formats.iceberg.live_files import changed_files, live_files
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.changes_history import CATALOG, ChangesHistory, deletes, upserts
+from tests.spark.equality_delete import delete_by_equality
 
 NOTHING = upserts()
 
@@ -233,25 +229,9 @@ def test_where_reports_the_changes_of_the_rows_that_satisfy_it(history: ChangesH
 
 def test_equality_deletes_are_applied_at_both_ends(history: ChangesHistory) -> None:
     start = history.insert({1: "a", 2: "b", 3: "c"})
-    commit_equality_delete(history, keys=[1, 2])
+    delete_by_equality(history.spark, history.handle().java, keys=[1, 2])
     history.insert({2: "B"})
     assert history.changes(start) == upserts((2, "B")) + deletes((1, "a"))
-
-
-def commit_equality_delete(history: ChangesHistory, keys: list[int]) -> None:
-    """Delete by key as Flink does: a file of keys, applied to all rows committed before it."""
-    jvm: Any = history.spark._jvm
-    gateway: Any = history.spark.sparkContext._gateway
-    table = history.handle().java
-    field_id = int(table.schema().findField("id").fieldId())
-    field = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(field_id)})
-    path = Path(urlsplit(str(table.location())).path) / "data" / f"equality-{len(keys)}.parquet"
-    pq.write_table(pa.table([pa.array(keys, pa.int64())], schema=pa.schema([field])), path)
-    field_ids = gateway.new_array(jvm.int, 1)
-    field_ids[0] = field_id
-    builder = jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec()).ofEqualityDeletes(field_ids)
-    file = builder.withPath(f"file:{path}").withFileSizeInBytes(path.stat().st_size).withRecordCount(len(keys))
-    table.newRowDelta().addDeletes(file.withFormat("parquet").build()).commit()
 
 
 def test_without_the_internal_classes_the_answer_is_the_same_and_a_warning_names_them(

@@ -27,6 +27,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import MAX_INLINE_FILES
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -159,12 +160,21 @@ def test_a_table_that_others_made_copy_on_write_is_upserted(flow: Flow, version:
     assert flow.rows() == {1: ("b", 0), 3: ("a", 0), 4: ("b", 0)}
 
 
-def test_a_driver_that_outlived_its_task_and_the_retry_apply_the_batch_once(flow: Flow) -> None:
+# The phase of each strategy at whose beginning everything is written and nothing is visible.
+LAST_PHASE = {UpsertStrategy.MERGE: "publish", UpsertStrategy.POSITIONS: "commit"}
+both_strategies = pytest.mark.parametrize("strategy", LAST_PHASE)
+
+
+@both_strategies
+def test_a_driver_that_outlived_its_task_and_the_retry_apply_the_batch_once(
+    flow: Flow, strategy: UpsertStrategy
+) -> None:
+    flow.changes["strategy"] = strategy
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
     retry: list[Any] = []
-    zombie = InterruptedProgress(at="publish", then=lambda: retry.append(flow.apply("run 2")))
+    zombie = InterruptedProgress(at=LAST_PHASE[strategy], then=lambda: retry.append(flow.apply("run 2")))
     late = flow.apply("run 2", progress=zombie)
     assert retry[0].outcome is Outcome.APPLIED
     assert late.outcome is Outcome.ALREADY_APPLIED
@@ -172,7 +182,8 @@ def test_a_driver_that_outlived_its_task_and_the_retry_apply_the_batch_once(flow
     assert flow.rows() == {1: ("a2", 0), 2: ("b", 0)}
 
 
-def test_a_writer_that_gets_in_between_makes_the_upsert_decide_again(flow: Flow) -> None:
+def test_a_writer_that_gets_in_between_makes_a_merge_decide_again(flow: Flow) -> None:
+    flow.changes["strategy"] = UpsertStrategy.MERGE
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "a2"))
@@ -186,6 +197,7 @@ def test_a_writer_that_gets_in_between_makes_the_upsert_decide_again(flow: Flow)
 
 
 def test_the_last_lost_race_is_a_conflict_that_leaves_the_table_alone(flow: Flow) -> None:
+    flow.changes["strategy"] = UpsertStrategy.MERGE
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "a2"))
@@ -198,8 +210,10 @@ def test_the_last_lost_race_is_a_conflict_that_leaves_the_table_alone(flow: Flow
     assert list(flow.loaded().metadata.refs) == ["main"]
 
 
-@pytest.mark.parametrize("phase", ["plan", "read", "merge", "publish"])
+@pytest.mark.parametrize("phase", ["plan", "read", "merge", "publish", "resolve", "stage", "commit"])
 def test_a_driver_killed_at_any_phase_leaves_a_batch_that_the_retry_applies_once(flow: Flow, phase: str) -> None:
+    flow.changes["strategy"] = UpsertStrategy.MERGE if phase in ("merge", "publish") else UpsertStrategy.POSITIONS
+
     def kill() -> None:
         raise Killed
 
@@ -267,13 +281,15 @@ def test_a_driver_killed_while_it_creates_the_table_is_finished_by_the_next(
     assert "lake.creation-unfinished" not in table.properties
 
 
-def test_a_roll_back_during_the_upsert_is_not_undone_by_its_commit(flow: Flow) -> None:
+@both_strategies
+def test_a_roll_back_during_the_upsert_is_not_undone_by_its_commit(flow: Flow, strategy: UpsertStrategy) -> None:
+    flow.changes["strategy"] = strategy
     flow.arrive("1.jsonl", row(1, "a"))
     first = flow.apply("run 1")
     flow.spark.sql(f"INSERT INTO {flow.table} VALUES (9, 'wrong', 9)")
     flow.arrive("2.jsonl", row(1, "a2"))
     rollback = f"CALL system.rollback_to_snapshot('{flow.table}', {first.committed[-1]})"
-    flow.apply("run 2", progress=InterruptedProgress(at="publish", then=lambda: flow.spark.sql(rollback)))
+    flow.apply("run 2", progress=InterruptedProgress(at=LAST_PHASE[strategy], then=lambda: flow.spark.sql(rollback)))
     assert flow.rows() == {1: ("a2", 0)}
 
 

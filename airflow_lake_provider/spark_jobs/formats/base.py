@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryR
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -48,6 +49,7 @@ class KeyedCommit:
     :param key_ranges: of ``rows``, where they are known already.
     :param properties: table properties to set in the same commit.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
+    :param reads_table: whether ``rows`` were made of what the table held at ``base``.
     """
 
     action: str
@@ -61,6 +63,8 @@ class KeyedCommit:
     branch: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
     missing_columns: MissingColumns = MissingColumns.NULL
+    reads_table: bool = False
+    strategy: UpsertStrategy = UpsertStrategy.AUTO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,7 @@ class AppliedCommit:
     rows_inserted: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 class KeyedTable(Protocol):

@@ -79,6 +79,7 @@ class RowBuilder:
             upserts=counts["keys"] - counts["deletes"],
             deletes=counts["deletes"],
             key_ranges=read_ranges(self.keys, counts["key_ranges"]),
+            reads_table=bool(self.hole_columns),
             absent=absent,
             cached=(checked,),
         )

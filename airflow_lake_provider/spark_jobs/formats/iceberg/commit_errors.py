@@ -9,6 +9,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 _CONFLICTS = frozenset({"CommitFailedException", "ValidationException"})
+# What a commit's validation says, as an IllegalArgumentException, when its base was rolled back or expired.
+_NO_ANCESTOR = "is not an ancestor of"
 _UNKNOWN = frozenset({"CommitStateUnknownException"})
 
 
@@ -21,7 +23,7 @@ def conflict_message(error: Exception) -> str | None:
     """Return what Iceberg said when another commit was in the way; None when the error is of another kind."""
     if is_unknown(error):
         return None
-    return next((message for name, message in _causes(error) if name in _CONFLICTS), None)
+    return next((message for name, message in _causes(error) if name in _CONFLICTS or _NO_ANCESTOR in message), None)
 
 
 def is_unknown(error: Exception) -> bool:

@@ -83,7 +83,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
 
 
 def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tuple[CompactionLevel, str]:
-    summary = next(table.summaries(), ("", {}))[1]
+    summary = next(table.summaries(), {})
     return choose_level(spec, state, int(summary.get("total-equality-deletes", 0)))
 
 
@@ -177,13 +177,13 @@ def _commits_since(table: IcebergTable, report: CompactionReport) -> tuple[list[
     """Return our snapshots of main since ``report.before``, oldest first, and the ids of other writers' ones."""
     ours, foreign = [], []
     before = report.before.snapshot if report.before else None
-    for id_, summary in table.summaries():
-        if id_ == before:
+    for snapshot in table.ancestors():
+        if snapshot.snapshot_id == before:
             break
-        if summary.get(RUN_KEY) == report.run_key:
-            ours.append((id_, summary))
+        if snapshot.summary.get(RUN_KEY) == report.run_key:
+            ours.append((snapshot.snapshot_id, snapshot.summary))
         else:
-            foreign.append(id_)
+            foreign.append(snapshot.snapshot_id)
     return ours[::-1], foreign[::-1]
 
 

@@ -167,7 +167,7 @@ class DataFileRewrite:
         return options
 
     def _has_equality_deletes(self) -> bool:
-        return int(next(self.table.summaries())[1].get("total-equality-deletes", 0)) > 0
+        return int(next(self.table.summaries()).get("total-equality-deletes", 0)) > 0
 
     def _java_strings(self, texts: tuple[str, ...]) -> Any:
         array = self._gateway.new_array(self._jvm.java.lang.String, len(texts))

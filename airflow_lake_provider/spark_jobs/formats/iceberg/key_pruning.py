@@ -26,7 +26,7 @@ def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[l
 
     :param alias: of the table in the statement.
     """
-    ranges = commit.key_ranges or _find_ranges(commit)
+    ranges = known_ranges(commit)
     types = {name: kind for name, kind in _key_types(commit).items() if not _is_uuid(table, name)}
     if len(commit.keys) == len(types) == 1 and 0 < ranges.keys <= _MAX_IN:
         listed = _listed(commit, *types.values())
@@ -59,7 +59,10 @@ def _listed(commit: KeyedCommit, kind: DataType) -> list[str]:
     return [literal for literal in literals if literal is not None] if None not in literals else []
 
 
-def _find_ranges(commit: KeyedCommit) -> KeyRanges:
+def known_ranges(commit: KeyedCommit) -> KeyRanges:
+    """Return the ranges of the batch's keys; asks for them in a job where nobody has."""
+    if commit.key_ranges is not None:
+        return commit.key_ranges
     keys = [(quoted(key), kind) for key, kind in _key_types(commit).items()]
     return read_ranges(commit.keys, commit.rows.agg(ranges_column(keys)).collect()[0][0])
 

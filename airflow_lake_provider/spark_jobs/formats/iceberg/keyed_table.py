@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -12,10 +12,14 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
 from airflow_lake_provider.spark_jobs.formats.iceberg import create_table, position_side_file, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.position_upsert import upsert_by_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.stage_branch import merge_and_publish
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upsert_strategy import choose_strategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -55,7 +59,7 @@ class IcebergKeyedTable:
             base=_text(head),
             run_keys=RecentRunKeys.read(properties),
             position=position_side_file.load(table, position),
-            newest_summary=newest_position((summary for _, summary in table.summaries()), source_id),
+            newest_summary=newest_position(table.summaries(), source_id),
         )
 
     def properties(self) -> dict[str, str]:
@@ -82,10 +86,15 @@ class IcebergKeyedTable:
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         """Commit once."""
-        return merge_and_publish(self.table, commit, progress)
+        commit = replace(commit, key_ranges=known_ranges(commit))
+        chosen = choose_strategy(self.table, commit)
+        by_position = chosen.strategy is UpsertStrategy.POSITIONS
+        applied = (upsert_by_position if by_position else merge_and_publish)(self.table, commit, progress)
+        warnings = (chosen.warning,) if chosen.warning else ()
+        return replace(applied, strategy_reason=f"{chosen.reason}; {applied.strategy_reason}", warnings=warnings)
 
     def _run_keys_in_summaries(self, branch: str) -> RecentRunKeys:
-        keys = (summary.get(RUN_KEY) for _, summary in self.table.summaries(branch))
+        keys = (summary.get(RUN_KEY) for summary in self.table.summaries(branch))
         return RecentRunKeys(tuple((key, 0) for key in keys if key))
 
 

@@ -102,7 +102,7 @@ def _actions(table: IcebergTable) -> Any:
 
 
 def _deleted_positions(table: IcebergTable) -> int:
-    summary = next(table.summaries(), ("", {}))[1]
+    summary = next(table.summaries(), {})
     return int(summary.get("total-position-deletes", 0))
 
 

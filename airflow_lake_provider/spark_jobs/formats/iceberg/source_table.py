@@ -31,7 +31,7 @@ class IcebergSourceTable:
 
     def has_passed(self, position: str, snapshot: str) -> bool:
         """Whether ``snapshot`` is an ancestor of ``position`` and ``position`` still one of the head."""
-        lineage = [str(ancestor.snapshotId()) for ancestor in self.table.refresh().ancestors()]
+        lineage = [ancestor.snapshot_id for ancestor in self.table.refresh().ancestors()]
         return position in lineage and snapshot in lineage[lineage.index(position) + 1 :]
 
     def changes(self, start: str | None, end: str, keys: tuple[str, ...] | None) -> DataFrame:

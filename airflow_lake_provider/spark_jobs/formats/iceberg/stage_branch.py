@@ -9,15 +9,14 @@ two writers of one key, cannot both win.
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION, STAGE_BRANCH_PREFIX
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg import position_side_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import is_conflict, is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import properties_of, settle, summary_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.merge_statement import merge_into
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -62,11 +61,7 @@ def _create_branch(table: IcebergTable, stage: str, base: str | None) -> None:
 
 def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> str:
     spark = table.spark
-    summary = {
-        ACTION: commit.action,
-        RUN_KEY: commit.run_key,
-        SOURCE_POSITION: commit.position.to_summary(commit.source_id),
-    }
+    summary = summary_of(commit)
     for name, value in summary.items():
         spark.conf.set(_SNAPSHOT_PROPERTY + name, value)
     try:
@@ -83,13 +78,13 @@ def _publish(table: IcebergTable, stage: str, staged: int | None, commit: KeyedC
     position = position_side_file.store(table, commit.position, commit.source_id)
     for _ in range(_SWAP_TRIES):
         _refuse_moved(table.refresh(), branch, commit)
-        properties = _properties(table, commit, position.to_property(commit.source_id)) if branch == MAIN else {}
+        properties = properties_of(table, commit, position.to_property(commit.source_id)) if branch == MAIN else {}
         try:
             _swap(table, branch, staged, stage, properties)
             return
         except Exception as error:
             if is_unknown(error):
-                _settle(table, branch, staged, commit, error)
+                settle(table, branch, staged, commit, error)
                 return
             if not is_conflict(error):
                 raise
@@ -105,11 +100,6 @@ def _refuse_moved(table: IcebergTable, branch: str, commit: KeyedCommit) -> None
             f"{table.name}: commit refused, {branch} was at snapshot {commit.base} and is at {head} now. "
             "No data changed; the task can be retried."
         )
-
-
-def _properties(table: IcebergTable, commit: KeyedCommit, position: dict[str, str]) -> dict[str, str]:
-    recent = RecentRunKeys.read(table.properties()).add(commit.run_key, datetime.now(UTC))
-    return {**commit.properties, **position, **recent.to_properties()}
 
 
 def _swap(table: IcebergTable, branch: str, staged: int | None, stage: str, properties: dict[str, str]) -> None:
@@ -134,21 +124,6 @@ def _branches_of_run(table: IcebergTable, stage: str) -> list[str]:
     """Return the stage branches of the same run: what earlier attempts left is of no use once one is published."""
     run = stage.rpartition("_")[0] + "_"
     return [str(name) for name in table.java.refs().keySet() if str(name).startswith(run)]
-
-
-def _settle(table: IcebergTable, branch: str, staged: int | None, commit: KeyedCommit, error: Exception) -> None:
-    try:
-        landed = table.refresh().head(branch) == staged or commit.run_key in RecentRunKeys.read(table.properties())
-    except Exception as unanswered:
-        raise UnknownOutcomeError(
-            f"{table.name}: the catalog did not answer the commit of run key {commit.run_key} nor the question whether "
-            "it landed. A retry is safe: it looks for the run key first."
-        ) from unanswered
-    if not landed:
-        raise UnknownOutcomeError(
-            f"{table.name}: the catalog's answer to the commit of run key {commit.run_key} was lost and it is not on "
-            "the table yet. A retry is safe: it looks for the run key first."
-        ) from error
 
 
 def _drop_branch(table: IcebergTable, stage: str) -> None:

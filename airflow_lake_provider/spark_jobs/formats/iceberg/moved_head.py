@@ -1,0 +1,96 @@
+"""What a commit is still worth after another one has landed on its branch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import (
+    ROW_ID,
+    ResolvedRows,
+    resolve_appended_rows,
+    resolve_rows,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import kept_columns
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+
+
+def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> tuple[KeyedCommit, ResolvedRows]:
+    """Return the commit on the branch's head, with the rows of its keys there.
+
+    :raises CommitConflictError: the batch has to be decided on, or computed, again: another driver has applied it or
+        something of the same source, the table was rolled back, or the rows depend on what the table held.
+    """
+    branch = commit.branch or MAIN
+    head = table.refresh().head(branch)
+    if head is None and branch != MAIN:
+        head = table.head()
+    if (str(head) if head is not None else None) == commit.base:
+        return commit, resolved
+    if head is None or commit.base is None:
+        raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
+    _refuse_decided_anew(table, commit, branch)
+    operations = _operations_since(table, commit, branch)
+    _refuse_computed_anew(table, commit)
+    moved = replace(commit, base=str(head))
+    if set(operations) == {"append"}:
+        return moved, resolved.and_appended(resolve_appended_rows(table, moved, int(commit.base), head))
+    found = resolve_rows(table, moved)
+    if _lost_row_ids(resolved, found, commit):
+        raise CommitConflictError(f"{table.name}: rows of the batch were deleted, or got another key, meanwhile")
+    return moved, found
+
+
+def _refuse_computed_anew(table: IcebergTable, commit: KeyedCommit) -> None:
+    if commit.reads_table or kept_columns(table, commit):
+        raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
+    if table.java.snapshot(int(commit.base or 0)).schemaId() != table.java.schema().schemaId():
+        raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
+
+
+def _lost_row_ids(before: ResolvedRows, after: ResolvedRows, commit: KeyedCommit) -> bool:
+    """Whether a row id that staged rows carry may now be that of a row with another key."""
+    if before.rows is None or after.rows is None or ROW_ID not in before.rows.columns:
+        return False
+    columns = [*commit.keys, ROW_ID]
+    had = before.rows.filter(sf.col(ROW_ID).isNotNull())
+    return not had.join(after.rows, on=columns, how="left_anti").isEmpty()
+
+
+def refuse_expired_base(table: IcebergTable, commit: KeyedCommit) -> None:
+    """Refuse a commit whose base was expired while the batch was read.
+
+    :raises CommitConflictError: so that the batch is decided on again.
+    """
+    if commit.base is not None and table.refresh().java.snapshot(int(commit.base)) is None:
+        raise CommitConflictError(f"{table.name}: snapshot {commit.base} was expired while the batch was read")
+
+
+def _refuse_decided_anew(table: IcebergTable, commit: KeyedCommit, branch: str) -> None:
+    properties = table.properties()
+    known = commit.run_key in RecentRunKeys.read(properties)
+    if branch != MAIN:
+        known = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
+    elif SourcePosition.read(properties, commit.source_id).generation >= commit.position.generation:
+        known = True
+    if known:
+        raise CommitConflictError(f"{table.name}: another driver has applied this batch, or one of the same source")
+
+
+def _operations_since(table: IcebergTable, commit: KeyedCommit, branch: str) -> list[str]:
+    """Return the operations of the snapshots after the base, newest first.
+
+    :raises CommitConflictError: the base is no ancestor any more.
+    """
+    operations: list[str] = []
+    for snapshot in table.ancestors(branch):
+        if snapshot.snapshot_id == commit.base:
+            return operations
+        operations.append(snapshot.summary.get("operation", ""))
+    raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")

@@ -1,0 +1,101 @@
+"""The strategy ``positions``: resolve the keys, stage the rows, mark the old ones, commit once.
+
+When another commit lands in between, what it added is resolved, the marks are made anew and the staged rows are kept:
+the batch is not read again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg import position_side_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletion_vectors import write_vectors
+from airflow_lake_provider.spark_jobs.formats.iceberg.moved_head import follow_head, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.position_delete_files import write_position_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ResolvedRows, resolve_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import kept_columns, stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files, touched_files
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+# Each costs about as much as what the other commit added.
+_TRIES = 20
+_LONGEST_WAIT = 2.0
+
+
+def upsert_by_position(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+    """Apply the batch; the table's cost is one pruned read of its key columns.
+
+    :raises CommitConflictError: the batch has to be decided on again, or other writers won every try; nothing changed.
+    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
+    """
+    refuse_expired_base(table, commit)
+    with progress.phase("resolve") as facts:
+        resolved = resolve_rows(table, commit, kept_columns(table, commit))
+        facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
+    with progress.phase("stage") as facts:
+        staged = stage_rows(table, commit, resolved)
+        rows = sum(int(file.recordCount()) for file in staged)
+        facts.update(rows=rows, files=len(staged))
+    with _discarded_on_conflict(table, staged), progress.phase("commit") as facts:
+        snapshot, resolved = _commit(table, commit, resolved, staged, progress)
+        facts["snapshot"] = str(snapshot)
+    return AppliedCommit(
+        snapshot=str(snapshot),
+        strategy="positions",
+        strategy_reason=resolved.pruning,
+        # A table may hold a key twice, and both rows are replaced by one.
+        rows_inserted=max(0, rows - resolved.updated),
+        rows_updated=resolved.updated,
+        rows_deleted=resolved.deleted,
+    )
+
+
+def _commit(
+    table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: list[Any], progress: Progress
+) -> tuple[int, ResolvedRows]:
+    position = position_side_file.store(table, commit.position, commit.source_id).to_property(commit.source_id)
+    for number in range(1, _TRIES + 1):
+        try:
+            return _try(table, commit, resolved, staged, position), resolved
+        except CommitConflictError as conflict:
+            if number == _TRIES:
+                raise
+            progress.say(f"commit {number} of {_TRIES}: {conflict}")
+            time.sleep(random.uniform(0.0, min(0.1 * 2.0**number, _LONGEST_WAIT)))
+            commit, resolved = follow_head(table, commit, resolved)
+    raise AssertionError("the loop returns or raises")
+
+
+def _try(
+    table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: list[Any], position: dict[str, str]
+) -> int:
+    refuse_expired_base(table, commit)
+    paths = list(resolved.positions)
+    files = touched_files(table, int(commit.base), paths) if commit.base is not None and paths else {}
+    delta = RowDelta(rows=staged, touched=paths)
+    if table.format_version >= 3:
+        vectors, replaced = write_vectors(table, files, resolved.positions)
+        delta = replace(delta, deletes=vectors, replaced=replaced)
+    else:
+        delta = replace(delta, deletes=write_position_deletes(table, files, resolved.positions))
+    with _discarded_on_conflict(table, list(delta.deletes)):
+        return commit_row_delta(table, commit, delta, position)
+
+
+@contextmanager
+def _discarded_on_conflict(table: IcebergTable, files: list[Any]) -> Iterator[None]:
+    """Delete the files when their commit was refused; after any other error they may be part of the table."""
+    try:
+        yield
+    except CommitConflictError:
+        discard_files(table, files)
+        raise

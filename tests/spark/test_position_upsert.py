@@ -1,0 +1,276 @@
+"""The strategy that marks rows by position: what it leaves, and what other writers do to it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.formats.iceberg import row_delta_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.equality_delete import delete_by_equality
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
+
+V2 = TableLayout(properties={"format-version": "2"})
+
+
+@pytest.fixture
+def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
+    name = f"upserts.p{abs(hash(request.node.name)) % 10**9}"
+    return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS})
+
+
+def row_ids(flow: Flow) -> dict[int, int]:
+    """``_row_id`` by id, as Spark reads it."""
+    found = flow.spark.sql(f"SELECT id, _row_id FROM {flow.table}").collect()
+    return {found_row["id"]: found_row["_row_id"] for found_row in found}
+
+
+def compact(flow: Flow) -> None:
+    spec = CompactionSpec(
+        catalog="lake_default",
+        table=flow.table,
+        run=RunIdentity.of("compact", "r", "t"),
+        level=CompactionLevel.MAJOR,
+    )
+    assert compact_table(flow.spark, spec, Progress()).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("layout", [TableLayout(), V2, TableLayout(file_format="orc")])
+def test_rows_are_replaced_deleted_and_added_over_many_batches(flow: Flow, layout: TableLayout) -> None:
+    flow.arrive("1.jsonl", *(row(number, "a", number) for number in range(50)))
+    report = flow.apply("run 1", create=layout)
+    assert (report.strategy, report.rows_inserted) == ("positions", 50)
+    flow.arrive("2.jsonl", *(row(number, "b") for number in range(10, 20)), row(5, "", op="d"), row(77, "", op="d"))
+    report = flow.apply("run 2")
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (0, 10, 1)
+    flow.arrive("3.jsonl", *(row(number, "c") for number in range(15, 25)), row(5, "back"), row(60, "new"))
+    report = flow.apply("run 3")
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (2, 10, 0)
+    expected = {number: ("a", number) for number in range(50)}
+    expected |= dict.fromkeys(range(10, 20), ("b", 0)) | dict.fromkeys(range(15, 25), ("c", 0))
+    expected |= {5: ("back", 0), 60: ("new", 0)}
+    assert flow.rows() == expected
+    as_spark_reads = {r["id"]: (r["name"], r["n"]) for r in flow.spark.table(flow.table).collect()}
+    assert as_spark_reads == expected
+    before = flow.rows()
+    compact(flow)
+    assert flow.rows() == before
+
+
+def test_one_vector_per_data_file_is_left_however_often_it_is_touched(flow: Flow) -> None:
+    flow.arrive("1.jsonl", *(row(number, "a") for number in range(20)))
+    flow.apply("run 1")
+    for batch in range(2, 5):
+        flow.arrive(f"{batch}.jsonl", row(batch, "b"))
+        flow.apply(f"run {batch}")
+    deletes = flow.spark.sql(f"SELECT referenced_data_file, record_count FROM {flow.table}.delete_files").collect()
+    by_file = [found["referenced_data_file"] for found in deletes]
+    assert len(by_file) == len(set(by_file))
+    assert sum(found["record_count"] for found in deletes) == 3
+
+
+def test_an_updated_row_keeps_its_row_id_and_a_new_one_gets_another(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
+    flow.apply("run 1")
+    before = row_ids(flow)
+    flow.arrive("2.jsonl", row(1, "b"), row(3, "b"))
+    flow.apply("run 2")
+    after = row_ids(flow)
+    assert (after[1], after[2]) == (before[1], before[2])
+    assert after[3] not in before.values()
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_key_that_moves_to_another_partition_is_deleted_in_its_old_one(flow: Flow, version: str) -> None:
+    layout = TableLayout(partition_by=("name",), properties={"format-version": version})
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"), row(3, "b"))
+    flow.apply("run 1", create=layout)
+    flow.arrive("2.jsonl", row(1, "b", 7))
+    flow.apply("run 2")
+    assert flow.rows() == {1: ("b", 7), 2: ("a", 0), 3: ("b", 0)}
+    flow.spark.sql(f"ALTER TABLE {flow.table} ADD PARTITION FIELD bucket(2, id)")
+    flow.arrive("3.jsonl", row(1, "c"), row(2, "c"), row(4, "c"))
+    flow.apply("run 3")
+    assert flow.rows() == {1: ("c", 0), 2: ("c", 0), 3: ("b", 0), 4: ("c", 0)}
+
+
+def test_columns_that_the_batch_lacks_keep_their_values(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 5), row(2, "b", 6))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "c"), row(3, "d"))
+    flow.apply("run 2", exclude_columns=("op", "n"), missing_columns=MissingColumns.KEEP)
+    assert flow.rows() == {1: ("c", 5), 2: ("b", 6), 3: ("d", None)}
+
+
+def test_a_branch_is_written_without_touching_main(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"), row(2, "b"))
+    flow.apply("run 2", branch="audit")
+    assert flow.apply("run 2", branch="audit").outcome is Outcome.ALREADY_APPLIED
+    assert flow.rows() == {1: ("a", 0)}
+    assert flow.rows("audit") == {1: ("b", 0), 2: ("b", 0)}
+
+
+def test_a_table_of_version_1_is_merged_and_positions_are_refused_there(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
+    flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT) USING iceberg "
+                   "TBLPROPERTIES ('format-version'='1')")  # fmt: skip
+    with pytest.raises(UnsupportedError, match="format version 1 has no deletes; use 'auto'"):
+        flow.apply("run 1")
+    report = flow.apply("run 1", strategy=UpsertStrategy.AUTO)
+    assert (report.strategy, report.strategy_reason) == (
+        "merge",
+        "format version 1 has no deletes; pruned by 1 keys",
+    )
+
+
+def upsert_of_another_run(flow: Flow) -> None:
+    other = Flow(flow.spark, flow.table, flow.inbox.parent / "other", dict(flow.changes))
+    other.arrive("1.jsonl", row(1, "theirs"), row(3, "theirs"))
+    other.apply("their run", identity=RunIdentity.of("another dag", "r", "t"))
+
+
+FOREIGN: dict[str, tuple[Callable[[Flow], Any], dict[int, tuple[Any, ...]]]] = {
+    "append of another key": (lambda f: f.spark.sql(f"INSERT INTO {f.table} VALUES (9, 'z', 9)"), {9: ("z", 9)}),
+    "append of a key of the batch": (lambda f: f.spark.sql(f"INSERT INTO {f.table} VALUES (2, 'z', 9)"), {}),
+    "delete of a key of the batch": (lambda f: f.spark.sql(f"DELETE FROM {f.table} WHERE id = 1"), {}),
+    "delete of another key": (lambda f: f.spark.sql(f"DELETE FROM {f.table} WHERE id = 3"), {3: ()}),
+    "upsert of another run": (upsert_of_another_run, {3: ("theirs", 0)}),
+    "compaction": (compact, {}),
+    "property": (lambda f: f.spark.sql(f"ALTER TABLE {f.table} SET TBLPROPERTIES ('some' = 'thing')"), {}),
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])
+def test_what_lands_in_between_is_resolved_without_reading_the_batch_again(
+    flow: Flow, foreign: str, layout: TableLayout
+) -> None:
+    act, theirs = FOREIGN[foreign]
+    flow.arrive("1.jsonl", row(1, "a"), row(3, "a"), row(5, "a"))
+    flow.apply("run 1", create=layout)
+    flow.arrive("2.jsonl", row(5, "a5"))
+    flow.apply("run 2")
+    flow.arrive("3.jsonl", row(1, "b"), row(2, "b"))
+    report = flow.apply("run 3", progress=InterruptedProgress(at="commit", then=lambda: act(flow)))
+    # The staged row has the row id of the deleted one, which might be that of a row with another key by now.
+    decided_anew = foreign == "delete of a key of the batch" and layout is not V2
+    assert (report.outcome, report.attempts) == (Outcome.APPLIED, 2 if decided_anew else 1)
+    expected = {3: ("a", 0), 5: ("a5", 0)} | theirs | {1: ("b", 0), 2: ("b", 0)}
+    assert flow.rows() == {key: value for key, value in expected.items() if value}
+    assert flow.commits_of(report.run_key) == 1
+
+
+def test_kept_columns_are_computed_again_when_a_row_changed_meanwhile(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 5))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"))
+    writer = InterruptedProgress(
+        at="commit", then=lambda: flow.spark.sql(f"UPDATE {flow.table} SET n = 6 WHERE id = 1")
+    )
+    kept: dict[str, Any] = {"exclude_columns": ("op", "n"), "missing_columns": MissingColumns.KEEP}
+    report = flow.apply("run 2", progress=writer, **kept)
+    assert (report.attempts, flow.rows()) == (2, {1: ("b", 6)})
+
+
+def test_staged_files_of_a_refused_commit_are_deleted(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    first = flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"))
+    flow.apply("run 2")
+    before = data_files(flow)
+    rollback = f"CALL system.rollback_to_snapshot('{flow.table}', {first.committed[-1]})"
+    flow.arrive("3.jsonl", row(1, "c"))
+    progress = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(rollback))
+    with pytest.raises(CommitConflictError, match=r"another driver has applied|is no ancestor"):
+        flow.apply("run 3", progress=progress, max_attempts=1)
+    assert data_files(flow) == before
+
+
+def data_files(flow: Flow) -> set[str]:
+    folder = flow.loaded().location().removeprefix("file://").removeprefix("file:")
+    return {path.name for path in (Path(folder) / "data").rglob("*") if path.suffix in (".parquet", ".puffin")}
+
+
+@pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])
+def test_equality_deletes_of_other_writers_stay_in_force(flow: Flow, layout: TableLayout) -> None:
+    flow.arrive("1.jsonl", *(row(number, "a") for number in range(1, 6)))
+    flow.apply("run 1", create=layout)
+    jvm: Any = flow.spark._jvm
+    java = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(flow.spark._jsparkSession, flow.table)
+    delete_by_equality(flow.spark, java, keys=[2])
+    flow.arrive("2.jsonl", row(1, "b"), row(2, "b"))
+    report = flow.apply("run 2")
+    flow.arrive("3.jsonl", row(3, "c"))
+    flow.apply("run 3")
+    assert (report.rows_inserted, report.rows_updated) == (1, 1)
+    found = {r["id"]: r["name"] for r in flow.spark.table(flow.table).collect()}
+    assert found == {1: "b", 2: "b", 3: "c", 4: "a", 5: "a"}
+
+
+def test_a_row_id_never_belongs_to_two_rows(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"))
+    another_key = f"UPDATE {flow.table} SET id = 99 WHERE id = 1"
+    flow.apply("run 2", progress=InterruptedProgress(at="commit", then=lambda: flow.spark.sql(another_key)))
+    assert flow.rows() == {1: ("b", 0), 2: ("a", 0), 99: ("a", 0)}
+    assert len(set(row_ids(flow).values())) == 3
+
+
+def test_a_column_added_and_filled_meanwhile_is_not_lost(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"))
+
+    def add_and_fill() -> None:
+        flow.spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN x INT")
+        flow.spark.sql(f"UPDATE {flow.table} SET x = 7")
+
+    kept = MissingColumns.KEEP
+    flow.apply("run 2", progress=InterruptedProgress(at="commit", then=add_and_fill), missing_columns=kept)
+    assert flow.rows() == {1: ("b", 0, 7)}
+
+
+def test_a_batch_made_by_a_query_over_the_target_is_made_again_when_the_target_has_changed(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 10))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 5))
+    query = f"SELECT s.id, s.name, t.n + s.n AS n, s.op FROM source s JOIN lake_default.{flow.table} t ON t.id = s.id"
+    source = Source(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA, query=query)
+    update = f"UPDATE {flow.table} SET n = 20 WHERE id = 1"
+    flow.apply("run 2", progress=InterruptedProgress(at="commit", then=lambda: flow.spark.sql(update)), source=source)
+    assert flow.rows() == {1: ("b", 25)}
+
+
+def test_a_refusal_of_what_has_landed_is_taken_for_a_success(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"))
+    swap = row_delta_commit._swap
+
+    def sent_twice(table: IcebergTable, transaction: Any) -> None:
+        # As a database driver does that lost the first answer.
+        swap(table, transaction)
+        swap(table, transaction)
+
+    monkeypatch.setattr(row_delta_commit, "_swap", sent_twice)
+    report = flow.apply("run 2")
+    assert report.attempts == 1
+    assert flow.rows() == {1: ("b", 0)}
+    assert flow.commits_of(report.run_key) == 1
