@@ -17,8 +17,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.formats.iceberg import row_delta_commit
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg import metadata_swap
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
@@ -258,19 +257,22 @@ def test_a_batch_made_by_a_query_over_the_target_is_made_again_when_the_target_h
     assert flow.rows() == {1: ("b", 25)}
 
 
-def test_a_refusal_of_what_has_landed_is_taken_for_a_success(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.MERGE])
+def test_a_refusal_of_what_has_landed_is_taken_for_a_success(
+    flow: Flow, strategy: UpsertStrategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b"))
-    swap = row_delta_commit._swap
+    send = metadata_swap._send
 
-    def sent_twice(table: IcebergTable, transaction: Any) -> None:
+    def sent_twice(*commit: Any) -> None:
         # As a database driver does that lost the first answer.
-        swap(table, transaction)
-        swap(table, transaction)
+        send(*commit)
+        send(*commit)
 
-    monkeypatch.setattr(row_delta_commit, "_swap", sent_twice)
-    report = flow.apply("run 2")
+    monkeypatch.setattr(metadata_swap, "_send", sent_twice)
+    report = flow.apply("run 2", strategy=strategy)
     assert report.attempts == 1
     assert flow.rows() == {1: ("b", 0)}
     assert flow.commits_of(report.run_key) == 1

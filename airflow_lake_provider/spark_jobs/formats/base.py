@@ -40,28 +40,39 @@ class TableMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyedCommit:
+class DataCommit:
+    """What every commit that changes rows has, whichever rows.
+
+    :param base: head that the decision was taken on; the commit is refused when the branch has moved.
+    :param source_id: whose ``position`` moves with the rows; None where no position does.
+    :param branch: None for main, which also sets position, run keys and ``properties``.
+    :param properties: table properties to set in the same commit.
+    :param summary: entries of the snapshot's summary beside those that identify it.
+    """
+
+    action: str
+    run_key: str
+    base: str | None
+    source_id: str | None = None
+    position: SourcePosition = field(default_factory=SourcePosition)
+    branch: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    summary: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedCommit(DataCommit):
     """One atomic commit of the last change per key.
 
     :param rows: columns of the table and the boolean ``_lake_deleted``; one row per key, no NULL in a key.
-    :param base: head that the decision was taken on; the commit is refused when the branch has moved.
-    :param branch: None for main, which also sets position, run keys and ``properties``.
     :param key_ranges: of ``rows``, where they are known already.
-    :param properties: table properties to set in the same commit.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
     """
 
-    action: str
     rows: DataFrame
     keys: tuple[str, ...]
-    run_key: str
-    base: str | None
-    source_id: str
-    position: SourcePosition
     key_ranges: KeyRanges | None = None
-    branch: str | None = None
-    properties: dict[str, str] = field(default_factory=dict)
     missing_columns: MissingColumns = MissingColumns.NULL
     reads_table: bool = False
     strategy: UpsertStrategy = UpsertStrategy.AUTO

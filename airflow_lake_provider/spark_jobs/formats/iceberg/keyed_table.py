@@ -46,17 +46,15 @@ class IcebergKeyedTable:
         if not self.exists():
             return TableMemory()
         table = self.table.refresh()
-        head = table.head(branch or MAIN)
+        base = table.base_of(branch)
         if branch is not None:
-            # A branch that is not there yet starts from main.
-            base = head if head is not None else table.head()
             # The count goes on from main's, so that main does not look rolled back once the branch is published.
             consumed = SourcePosition(generation=SourcePosition.read(table.properties(), source_id).generation)
-            return TableMemory(base=_text(base), run_keys=self._run_keys_in_summaries(branch), position=consumed)
+            return TableMemory(base=base, run_keys=self._run_keys_in_summaries(branch), position=consumed)
         properties = table.properties()
         position = SourcePosition.read(properties, source_id)
         return TableMemory(
-            base=_text(head),
+            base=base,
             run_keys=RecentRunKeys.read(properties),
             position=position_side_file.load(table, position),
             newest_summary=newest_position(table.summaries(), source_id),
@@ -96,7 +94,3 @@ class IcebergKeyedTable:
     def _run_keys_in_summaries(self, branch: str) -> RecentRunKeys:
         keys = (summary.get(RUN_KEY) for summary in self.table.summaries(branch))
         return RecentRunKeys(tuple((key, 0) for key in keys if key))
-
-
-def _text(snapshot_id: int | None) -> str | None:
-    return None if snapshot_id is None else str(snapshot_id)

@@ -28,19 +28,17 @@ def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows
         something of the same source, the table was rolled back, or the rows depend on what the table held.
     """
     branch = commit.branch or MAIN
-    head = table.refresh().head(branch)
-    if head is None and branch != MAIN:
-        head = table.head()
-    if (str(head) if head is not None else None) == commit.base:
+    head = table.refresh().base_of(commit.branch)
+    if head == commit.base:
         return commit, resolved
     if head is None or commit.base is None:
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
     _refuse_decided_anew(table, commit, branch)
     operations = _operations_since(table, commit, branch)
     _refuse_computed_anew(table, commit)
-    moved = replace(commit, base=str(head))
+    moved = replace(commit, base=head)
     if set(operations) == {"append"}:
-        return moved, resolved.and_appended(resolve_appended_rows(table, moved, int(commit.base), head))
+        return moved, resolved.and_appended(resolve_appended_rows(table, moved, int(commit.base), int(head)))
     found = resolve_rows(table, moved)
     if _lost_row_ids(resolved, found, commit):
         raise CommitConflictError(f"{table.name}: rows of the batch were deleted, or got another key, meanwhile")
@@ -77,8 +75,9 @@ def _refuse_decided_anew(table: IcebergTable, commit: KeyedCommit, branch: str) 
     known = commit.run_key in RecentRunKeys.read(properties)
     if branch != MAIN:
         known = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
-    elif SourcePosition.read(properties, commit.source_id).generation >= commit.position.generation:
-        known = True
+    elif commit.source_id is not None:
+        consumed = SourcePosition.read(properties, commit.source_id)
+        known = known or consumed.generation >= commit.position.generation
     if known:
         raise CommitConflictError(f"{table.name}: another driver has applied this batch, or one of the same source")
 

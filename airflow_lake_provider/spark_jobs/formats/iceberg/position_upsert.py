@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg import position_side_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import position_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletion_vectors import write_vectors
 from airflow_lake_provider.spark_jobs.formats.iceberg.moved_head import follow_head, refuse_expired_base
 from airflow_lake_provider.spark_jobs.formats.iceberg.position_delete_files import write_position_deletes
@@ -62,7 +62,7 @@ def upsert_by_position(table: IcebergTable, commit: KeyedCommit, progress: Progr
 def _commit(
     table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: list[Any], progress: Progress
 ) -> tuple[int, ResolvedRows]:
-    position = position_side_file.store(table, commit.position, commit.source_id).to_property(commit.source_id)
+    position = position_property(table, commit)
     for number in range(1, _TRIES + 1):
         try:
             return _try(table, commit, resolved, staged, position), resolved

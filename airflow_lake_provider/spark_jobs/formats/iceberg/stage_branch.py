@@ -14,10 +14,15 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg import position_side_file
-from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import is_conflict, is_unknown
-from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import properties_of, settle, summary_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import is_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import (
+    position_property,
+    properties_of,
+    refuse_moved,
+    summary_of,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.merge_statement import merge_into
+from airflow_lake_provider.spark_jobs.formats.iceberg.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -37,7 +42,7 @@ def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progre
         _create_branch(table, stage, commit.base)
         with progress.phase("merge") as facts:
             reason = _merge(table, stage, commit)
-            staged = table.refresh().head(stage)
+            staged = _head_of(table, stage)
             facts["snapshot"] = str(staged)
         with progress.phase("publish"):
             _publish(table, stage, staged, commit)
@@ -59,6 +64,13 @@ def _create_branch(table: IcebergTable, stage: str, base: str | None) -> None:
     table.refresh()
 
 
+def _head_of(table: IcebergTable, stage: str) -> int:
+    head = table.refresh().head(stage)
+    if head is None:
+        raise CommitConflictError(f"{table.name}: another job removed the branch {stage} while it was written")
+    return head
+
+
 def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> str:
     spark = table.spark
     summary = summary_of(commit)
@@ -73,51 +85,28 @@ def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> str:
     return reason
 
 
-def _publish(table: IcebergTable, stage: str, staged: int | None, commit: KeyedCommit) -> None:
-    branch = commit.branch or MAIN
-    position = position_side_file.store(table, commit.position, commit.source_id)
+def _publish(table: IcebergTable, stage: str, staged: int, commit: KeyedCommit) -> None:
+    position = position_property(table, commit)
     for _ in range(_SWAP_TRIES):
-        _refuse_moved(table.refresh(), branch, commit)
-        properties = properties_of(table, commit, position.to_property(commit.source_id)) if branch == MAIN else {}
+        refuse_moved(table.refresh(), commit)
+        current = table.java.operations().current()
         try:
-            _swap(table, branch, staged, stage, properties)
+            swap_metadata(table, commit, staged, current, _published(table, commit, stage, staged, position))
             return
-        except Exception as error:
-            if is_unknown(error):
-                settle(table, branch, staged, commit, error)
-                return
-            if not is_conflict(error):
-                raise
+        except CommitConflictError:
+            continue
     raise CommitConflictError(f"{table.name}: the metadata changed {_SWAP_TRIES} times while it was being committed")
 
 
-def _refuse_moved(table: IcebergTable, branch: str, commit: KeyedCommit) -> None:
-    head = table.head(branch)
-    if head is None and branch != MAIN:
-        return
-    if (str(head) if head is not None else None) != commit.base:
-        raise CommitConflictError(
-            f"{table.name}: commit refused, {branch} was at snapshot {commit.base} and is at {head} now. "
-            "No data changed; the task can be retried."
-        )
-
-
-def _swap(table: IcebergTable, branch: str, staged: int | None, stage: str, properties: dict[str, str]) -> None:
-    """Compare-and-swap the metadata that :func:`_refuse_moved` has just looked at.
-
-    Not through ``Table.newTransaction``: it would refresh and try again over whatever came in between, a roll-back
-    of main included. A REST catalog gets the same guard as a requirement on the branch's snapshot.
-    """
+def _published(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, position: dict[str, str]) -> Any:
+    """Return the metadata with the branch at the staged snapshot and the run's stage branches gone."""
     jvm: Any = table.spark._jvm
-    operations = table.java.operations()
-    current = operations.current()
-    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(current)
-    builder = builder.setBranchSnapshot(staged, branch)
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(table.java.operations().current())
+    builder = builder.setBranchSnapshot(staged, commit.branch or MAIN)
     for name in _branches_of_run(table, stage):
         builder = builder.removeRef(name)
-    if properties:
-        builder = builder.setProperties(properties)
-    operations.commit(current, builder.build())
+    properties = properties_of(table, commit, position)
+    return (builder.setProperties(properties) if properties else builder).build()
 
 
 def _branches_of_run(table: IcebergTable, stage: str) -> list[str]:
@@ -135,7 +124,7 @@ def _drop_branch(table: IcebergTable, stage: str) -> None:
             raise
 
 
-def _applied(table: IcebergTable, staged: int | None, reason: str) -> AppliedCommit:
+def _applied(table: IcebergTable, staged: int, reason: str) -> AppliedCommit:
     summary = dict(table.java.snapshot(staged).summary())
     counts = {
         name: int(summary.get(f"spark.merge-into.num-target-rows-{name}", 0))

@@ -97,6 +97,16 @@ class IcebergTable:
         reference = self.java.refs().get(branch)
         return int(reference.snapshotId()) if reference is not None else None
 
+    def base_of(self, branch: str | None) -> str | None:
+        """Return, as text, the head that a commit to a branch starts from.
+
+        :param branch: None for main; one that is not there yet starts from main.
+        """
+        head = self.head(branch or MAIN)
+        if head is None and branch is not None:
+            head = self.head()
+        return None if head is None else str(head)
+
     def ancestors(self, branch: str = MAIN) -> Iterator[SnapshotEntry]:
         """Yield the snapshots of a branch, newest first, as far back as they are not expired."""
         jvm: Any = self.spark._jvm
