@@ -93,6 +93,8 @@ def test_precise_decimals_of_any_size_and_scale_are_exact(
         (-(2**63) - 1, 0),
         (-(2**64), 0),
         (2**64 - 1, 38),
+        (-(10**38) + 1, 0),
+        (10**38 - 1, 38),
     ]
     lines = [
         _with_schema(i, [_decimal_field(scale)], {"v": base64.b64encode(_bytes(number)).decode()})

@@ -111,9 +111,12 @@ def _decimal_text(text: Column, scale: Column) -> Column:
     digits = sf.hex(sf.try_to_binary(text, sf.lit("base64")))
     negative = digits.rlike("^[89A-F]")
     padded = sf.lpad(digits, sf.lit(32), sf.when(negative, sf.lit("F")).otherwise(sf.lit("0")))
-    high = sf.conv(sf.substring(padded, 1, 16), 16, -10).cast("decimal(20,0)")
-    low = sf.conv(sf.substring(padded, 17, 16), 16, 10).cast("decimal(38,0)")
-    unscaled = sf.try_add(sf.try_multiply(high, sf.lit(_TWO_TO_64).cast("decimal(20,0)")), low)
+    two_to_64 = sf.lit(_TWO_TO_64).cast("decimal(20,0)")
+    # Both halves have the sign of the number: a product further from zero than the number may have 39 digits.
+    carried = sf.when(negative, sf.lit(1)).otherwise(sf.lit(0))
+    high = (sf.conv(sf.substring(padded, 1, 16), 16, -10).cast("decimal(20,0)") + carried).cast("decimal(20,0)")
+    low = sf.conv(sf.substring(padded, 17, 16), 16, 10).cast("decimal(20,0)") - two_to_64 * carried
+    unscaled = sf.try_add(sf.try_multiply(high, two_to_64), low.cast("decimal(38,0)"))
     return sf.when((sf.length(digits) > 0) & (sf.length(digits) <= 32), _with_point(unscaled.cast("string"), scale))
 
 
