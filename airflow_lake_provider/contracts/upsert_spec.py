@@ -9,6 +9,7 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
@@ -35,6 +36,7 @@ class UpsertSpec(JobSpec):
     :param missing_columns: what happens to columns of the table that the batch lacks.
     :param branch: write to this branch instead of main; positions and run keys then stay in the summary.
     :param on_repeat: what to do with a batch that was applied.
+    :param semantics: what becomes of the rows of a key.
     :param strategy: how the rows are reached; ``auto`` chooses by the table.
     :param max_attempts: commits tried before a conflict is reported.
     """
@@ -50,6 +52,7 @@ class UpsertSpec(JobSpec):
     missing_columns: MissingColumns = MissingColumns.FAIL
     branch: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
+    semantics: MergeSemantics = field(default_factory=MergeSemantics)
     strategy: UpsertStrategy = UpsertStrategy.AUTO
     max_attempts: int = 5
 
@@ -66,5 +69,28 @@ class UpsertSpec(JobSpec):
             )
         if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
+        self._refuse_semantics()
         if self.max_attempts < 1:
             raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
+
+    def _refuse_semantics(self) -> None:
+        semantics = self.semantics
+        semantics.refuse_columns(self.table, self.keys)
+        if self.source.envelope and (semantics.engine is not MergeEngine.REPLACE or semantics.ignore_stale):
+            raise InvalidSpecError(
+                f"{self.table}: events of an envelope carry whole rows and their own order; "
+                "leave out semantics and ignore_stale"
+            )
+        if not semantics.ignore_stale:
+            return
+        lost = sorted(set(self.order_by) & set(self.exclude_columns))
+        if not self.order_by or lost:
+            raise InvalidSpecError(
+                f"{self.table}: ignore_stale compares order_by with what the table holds; give order_by, and do not "
+                f"exclude its columns, got order_by={list(self.order_by)}, excluded {lost}"
+            )
+        if self.delete_when and semantics.deletes is Deletes.HARD:
+            raise InvalidSpecError(
+                f"{self.table}: ignore_stale cannot tell a late row of a key whose row, and its order, is gone; "
+                "use deletes='soft', which keeps the order, or deletes='ignore'"
+            )

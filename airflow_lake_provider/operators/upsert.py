@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.source_position import source_id
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
@@ -51,12 +52,19 @@ class LakeUpsertOperator(LakeJobOperator):
         ``file_format``, ``target_file_bytes``, ``bloom_filter_columns``, ``properties``); False refuses it.
     :param schema_evolution: ``"add-and-widen"`` or ``"none"``.
     :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``;
-        default ``"fail"``, for an envelope ``"null"``, because its events carry whole rows.
+        default ``"fail"``; for an envelope ``"null"``, because its events carry whole rows; ``"keep"`` for
+        ``"partial"`` and ``"aggregate"``.
     :param branch: write to this branch instead of main (templated).
     :param batch_id: with the source, the identity of the batch in place of dag, run, task and map index (templated).
     :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was applied (templated).
         With ``"apply"`` a cleared task or a new run applies it once more, and Airflow's own retries of that do not.
     :param strategy: ``"auto"``, ``"positions"`` or ``"merge"`` (templated): how the rows to replace are reached.
+    :param semantics: what becomes of the rows of a key: ``"replace"``, ``"first"``, ``"partial"``, ``"aggregate"``.
+    :param sequence_groups: with ``"partial"``: order column -> columns that change only together with it.
+    :param aggregates: with ``"aggregate"``: column -> function, see :class:`MergeSemantics`.
+    :param ignore_stale: a row older by ``order_by`` than the table's row of its key changes nothing.
+    :param deletes: ``"hard"``, ``"soft"`` (sets ``deleted_column``) or ``"ignore"``.
+    :param deleted_column: boolean column of the table for soft deletes.
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`LakeJobOperator`.
     """
@@ -97,6 +105,12 @@ class LakeUpsertOperator(LakeJobOperator):
         batch_id: str | None = None,
         on_repeat: str = "skip",
         strategy: str = "auto",
+        semantics: str = "replace",
+        sequence_groups: Mapping[str, Sequence[str]] | None = None,
+        aggregates: Mapping[str, str] | None = None,
+        ignore_stale: bool = False,
+        deletes: str = "hard",
+        deleted_column: str = "is_deleted",
         max_attempts: int = 5,
         **job: Any,
     ) -> None:
@@ -120,11 +134,17 @@ class LakeUpsertOperator(LakeJobOperator):
         self.batch_id = batch_id
         self.on_repeat = on_repeat
         self.strategy = strategy
+        self.semantics = semantics
+        self.sequence_groups = sequence_groups
+        self.aggregates = aggregates
+        self.ignore_stale = ignore_stale
+        self.deletes = deletes
+        self.deleted_column = deleted_column
         self.max_attempts = max_attempts
 
     def build_spec(self, context: Context) -> UpsertSpec:
         """Translate the arguments."""
-        missing = self.missing_columns or ("null" if self.envelope else "fail")
+        semantics = self._semantics()
         on_repeat = choice(OnRepeat, self.on_repeat, "on_repeat")
         source = self._source()
         # Two tasks may give one batch id to what they read for the same table.
@@ -141,11 +161,28 @@ class LakeUpsertOperator(LakeJobOperator):
             exclude_columns=names(self.exclude_columns, "exclude_columns"),
             create=table_layout(self.create),
             schema_evolution=choice(SchemaEvolution, self.schema_evolution, "schema_evolution"),
-            missing_columns=choice(MissingColumns, missing, "missing_columns"),
+            missing_columns=choice(MissingColumns, self._missing(semantics), "missing_columns"),
             branch=self.branch or None,
             on_repeat=on_repeat,
+            semantics=semantics,
             strategy=choice(UpsertStrategy, self.strategy, "strategy"),
             max_attempts=self.max_attempts,
+        )
+
+    def _missing(self, semantics: MergeSemantics) -> str:
+        # Absent and NULL columns are one to these two.
+        keeps = semantics.engine in (MergeEngine.PARTIAL, MergeEngine.AGGREGATE)
+        return self.missing_columns or ("null" if self.envelope else "keep" if keeps else "fail")
+
+    def _semantics(self) -> MergeSemantics:
+        groups = (self.sequence_groups or {}).items()
+        return MergeSemantics(
+            engine=choice(MergeEngine, self.semantics, "semantics"),
+            sequence_groups={order: names(group, f"sequence_groups[{order!r}]") for order, group in groups},
+            aggregates=dict(self.aggregates or {}),
+            ignore_stale=self.ignore_stale,
+            deletes=choice(Deletes, self.deletes, "deletes"),
+            deleted_column=self.deleted_column,
         )
 
     def _source(self) -> Source:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges
 
-# Columns of ours inside a batch; DELETED is the only one that leaves with the changes.
+# Columns of ours inside a batch; MARKERS are those that leave with the changes.
 ARRIVAL = "_lake_arrival"
 UNPARSABLE = "_lake_unparsable"
 DELETED = "_lake_deleted"
+RESET = "_lake_reset"
+MARKERS = (DELETED, RESET)
 
 
 @contextmanager
@@ -33,7 +37,8 @@ class ChangeBatch:
     """The last change per key of a batch, ready to be applied.
 
     :param changes: one row per key: the columns of the batch and the boolean ``_lake_deleted``; cached. In a row
-        that deletes, columns other than the keys mean nothing.
+        that deletes, columns other than the keys mean nothing. ``_lake_reset``, where it is there, tells keys that
+        were deleted in the batch before their row: nothing of the table's row counts.
     :param rows: rows or change events that were read.
     :param keys: different keys among them; ``upserts + deletes``.
     :param key_ranges: of ``changes``.
@@ -51,6 +56,18 @@ class ChangeBatch:
     reads_table: bool = False
     absent: dict[str, int] = field(default_factory=dict)
     cached: tuple[DataFrame, ...] = ()
+
+    def with_deleted_column(self, column: str) -> ChangeBatch:
+        """Add the column in which the table keeps whether a row is deleted.
+
+        :raises BadInputError: the batch has a column of that name.
+        """
+        if column.lower() in (name.lower() for name in self.changes.columns):
+            raise BadInputError(
+                f"the batch has a column {column!r}, which deletes='soft' writes; leave it out with exclude_columns, "
+                "or choose another deleted_column"
+            )
+        return replace(self, changes=self.changes.withColumn(column, sf.col(DELETED)))
 
     def release(self) -> None:
         """Give the cached rows back; ``changes`` is computed anew when it is used after that."""

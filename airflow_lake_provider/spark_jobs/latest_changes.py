@@ -16,11 +16,11 @@ from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges, ranges_column
 # What the reduction adds to each last row, for the one job that checks and counts.
 _ROWS = "_lake_rows"
 _BAD_ROWS = "_lake_bad_rows"
-_AMBIGUOUS = "_lake_ambiguous"
-_NUMBER = "_lake_number"
+AMBIGUOUS = "_lake_ambiguous"
 _RANK = "_lake_rank"
 _CONTENT = "_lake_content"
-COUNTERS = (_ROWS, _BAD_ROWS, _AMBIGUOUS)
+NUMBER = "_lake_number"
+COUNTERS = (_ROWS, _BAD_ROWS, AMBIGUOUS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,12 @@ def resolve_columns(rows: DataFrame, names: Sequence[str], role: str) -> list[st
 
 
 def latest_change_per_key(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], arrival: bool) -> DataFrame:
-    """Keep the last row of each key: greatest in ``order_by``, then latest in arrival.
+    """Keep the last row of each key; see :func:`numbered_changes`."""
+    return numbered_changes(rows, keys, order_by, arrival).filter(sf.col(NUMBER) == 1).drop(NUMBER)
+
+
+def numbered_changes(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], arrival: bool) -> DataFrame:
+    """Number the rows of each key from the last, which is 1: greatest in ``order_by``, then latest in arrival.
 
     NULL in an ``order_by`` column is older than any value. Rows with NULL keys count as one key, for the check that
     refuses them. The result carries counters, see :func:`count_changes`, to be dropped with :data:`COUNTERS`.
@@ -69,13 +74,13 @@ def latest_change_per_key(rows: DataFrame, keys: Sequence[str], order_by: Sequen
     order = [quoted(name).desc_nulls_last() for name in order_by]
     bad = sf.col(UNPARSABLE).isNotNull() if UNPARSABLE in rows.columns else sf.lit(False)
     if arrival:
-        counted = rows.withColumn(_AMBIGUOUS, sf.lit(False))
+        counted = rows.withColumn(AMBIGUOUS, sf.lit(False))
         newest = key.orderBy(*order, sf.col(ARRIVAL).desc())
     else:
         rank = sf.rank().over(key.orderBy(*order)) if order else sf.lit(1)
         counted = rows.withColumns({_RANK: rank, _CONTENT: _content(rows)})
         top = sf.when(sf.col(_RANK) == 1, sf.col(_CONTENT))
-        counted = counted.withColumn(_AMBIGUOUS, sf.min(top).over(key) != sf.max(top).over(key))
+        counted = counted.withColumn(AMBIGUOUS, sf.min(top).over(key) != sf.max(top).over(key))
         newest = key.orderBy(*order, sf.col(_CONTENT).asc())
     # All in the same order, though a count needs none: Spark then sorts once.
     whole = newest.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -83,10 +88,10 @@ def latest_change_per_key(rows: DataFrame, keys: Sequence[str], order_by: Sequen
         {
             _ROWS: sf.count(sf.lit(1)).over(whole),
             _BAD_ROWS: sf.count_if(bad).over(whole),
-            _NUMBER: sf.row_number().over(newest),
+            NUMBER: sf.row_number().over(newest),
         }
     )
-    return numbered.filter(sf.col(_NUMBER) == 1).drop(_NUMBER, _RANK, _CONTENT)
+    return numbered.drop(_RANK, _CONTENT)
 
 
 def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
@@ -103,7 +108,7 @@ def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
         sf.count(sf.lit(1)).alias("keys"),
         sf.count_if(sf.col(DELETED)).alias("deletes"),
         sf.coalesce(sf.sum(sf.when(null_key, sf.col(_ROWS))), sf.lit(0)).alias("null_keys"),
-        sf.count_if(sf.col(_AMBIGUOUS) & ~null_key).alias("ambiguous"),
+        sf.count_if(sf.col(AMBIGUOUS) & ~null_key).alias("ambiguous"),
         sf.coalesce(sf.sum(_BAD_ROWS), sf.lit(0)).alias("unparsable"),
         ranges_column([(quoted(name), types[name]) for name in keys]).alias("key_ranges"),
     ).collect()[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -9,14 +11,18 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE, ChangeBatch, released_on_failure
+from airflow_lake_provider.spark_jobs.folded_changes import folded_changes
 from airflow_lake_provider.spark_jobs.latest_changes import (
+    AMBIGUOUS,
     COUNTERS,
     ChangeCounts,
     count_changes,
     latest_change_per_key,
+    numbered_changes,
     refuse_unordered,
     resolve_columns,
 )
@@ -32,8 +38,9 @@ def read_row_changes(
 ) -> ChangeBatch:
     """Read the batch of ``spec`` and keep the last change of each key; one job checks, counts and fills the cache.
 
-    Only the last row of a key decides by ``delete_when`` whether the key is deleted. ``exclude_columns`` that the
-    batch lacks are no error: the column may be one that only some batches have.
+    Only the last row of a key decides by ``delete_when`` whether the key is deleted, unless the spec's semantics fold
+    more rows into one. ``exclude_columns`` that the batch lacks are no error: the column may be one that only some
+    batches have.
 
     :param files: the files to read, see ``list_input_files``; empty for a table.
     :param table_schema: of the target; None when it does not exist yet.
@@ -47,8 +54,7 @@ def read_row_changes(
         _refuse_reserved(batch.rows)
         keys = resolve_columns(batch.rows, spec.keys, "keys")
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
-        latest = latest_change_per_key(batch.rows, keys, order_by, batch.has_arrival)
-        latest = _with_deleted(latest, spec.delete_when).persist()
+        latest = _reduced(batch.rows, spec, keys, order_by, batch.has_arrival).persist()
         cached.append(latest)
         counts = _count(latest, keys, spec)
         batch.refuse_unparsable(counts.unparsable)
@@ -62,6 +68,20 @@ def read_row_changes(
         key_ranges=counts.key_ranges,
         cached=tuple(cached),
     )
+
+
+def _reduced(
+    rows: DataFrame, spec: UpsertSpec, keys: Sequence[str], order_by: Sequence[str], arrival: bool
+) -> DataFrame:
+    semantics = spec.semantics
+    if semantics.deletes is Deletes.IGNORE:
+        rows = _with_deleted(rows, spec.delete_when).filter(~sf.col(DELETED)).drop(DELETED)
+    if not semantics.folds:
+        return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
+    numbered = numbered_changes(rows, keys, order_by, arrival)
+    if not semantics.needs_order and spec.delete_when is None:
+        numbered = numbered.withColumn(AMBIGUOUS, sf.lit(False))
+    return folded_changes(_with_deleted(numbered, spec.delete_when), keys, order_by, semantics)
 
 
 def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:

@@ -9,7 +9,7 @@ from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedTable
 
 
@@ -18,13 +18,13 @@ def fit_target(
 ) -> tuple[str, ...]:
     """Create the target, or add and widen its columns.
 
-    :param rows: of a commit, with ``_lake_deleted``.
+    :param rows: of a commit, with its markers.
     :param missing: what happens to columns of the target that ``rows`` lacks.
     :return: sentences on what was changed.
     :raises MissingTableError: it does not exist and ``create`` is None.
     :raises BadInputError: a column does not fit.
     """
-    columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name != DELETED])
+    columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
     if target.is_created():
         return target.fit_schema(columns, spec.schema_evolution, missing)
     if spec.create is None:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
+from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
@@ -99,10 +100,19 @@ def _read(
 ) -> ChangeBatch:
     if spec.source.envelope:
         rows = target.rows(memory.base)
-        return read_debezium_changes(
-            spark, spec.source, wanted.files, spec.keys, target.schema(), rows, spec.exclude_columns
+        batch = read_debezium_changes(
+            spark,
+            spec.source,
+            wanted.files,
+            spec.keys,
+            target.schema(),
+            rows,
+            spec.exclude_columns,
+            ignore_deletes=spec.semantics.deletes is Deletes.IGNORE,
         )
-    return read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
+    else:
+        batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
+    return batch.with_deleted_column(spec.semantics.deleted_column) if spec.semantics.deletes is Deletes.SOFT else batch
 
 
 def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: BatchInput, run_key: str) -> KeyedCommit:
@@ -117,6 +127,8 @@ def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: B
         key_ranges=batch.key_ranges,
         branch=spec.branch,
         missing_columns=spec.missing_columns,
+        order_by=spec.order_by,
+        semantics=spec.semantics,
         # A query, or a source table, may be or read the target.
         reads_table=batch.reads_table or bool(spec.source.query or spec.source.table),
         strategy=spec.strategy,

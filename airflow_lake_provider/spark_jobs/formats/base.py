@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
+from airflow_lake_provider.contracts.merge_semantics import MergeSemantics
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
@@ -62,9 +63,10 @@ class DataCommit:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedCommit(DataCommit):
-    """One atomic commit of the last change per key.
+    """One atomic commit of one change per key.
 
-    :param rows: columns of the table and the boolean ``_lake_deleted``; one row per key, no NULL in a key.
+    :param rows: columns of the table and the markers of :class:`ChangeBatch`; one row per key, no NULL in a key.
+    :param order_by: columns that tell which of two rows of a key is older, for ``semantics`` that ask.
     :param key_ranges: of ``rows``, where they are known already.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
@@ -74,6 +76,8 @@ class KeyedCommit(DataCommit):
     keys: tuple[str, ...]
     key_ranges: KeyRanges | None = None
     missing_columns: MissingColumns = MissingColumns.NULL
+    order_by: tuple[str, ...] = ()
+    semantics: MergeSemantics = field(default_factory=MergeSemantics)
     reads_table: bool = False
     strategy: UpsertStrategy = UpsertStrategy.AUTO
 

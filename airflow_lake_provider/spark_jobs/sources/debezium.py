@@ -33,6 +33,8 @@ def read_debezium_changes(
     table_schema: StructType | None,
     table_rows: DataFrame | None,
     exclude_columns: Sequence[str] = (),
+    *,
+    ignore_deletes: bool = False,
 ) -> ChangeBatch:
     """Read the change events of one source table and keep the last change of each key.
 
@@ -46,6 +48,7 @@ def read_debezium_changes(
     :param table_schema: of the target; None when it does not exist yet.
     :param table_rows: the target's rows before this batch, read only for keys whose values the batch does not hold.
     :param exclude_columns: columns of the events that are not stored; they are not even converted.
+    :param ignore_deletes: a delete changes nothing; the last other event of its key stands.
     :raises BadInputError: lines that are no events, events without order, values that do not convert, NULL keys,
         unavailable values that nothing fills.
     :raises UnsupportedError: truncations, types that events cannot have.
@@ -64,7 +67,8 @@ def read_debezium_changes(
         events = _typed_events(raw, columns, keys).localCheckpoint()
         raw.unpersist()
         # Lazy: the job that counts and checks also fills it.
-        checked = rows.checked_rows(_last_events_filled(events, rows, table_rows)).localCheckpoint(eager=False)
+        last = events.filter("op != 'd'") if ignore_deletes else events
+        checked = rows.checked_rows(_last_events_filled(last, rows, table_rows)).localCheckpoint(eager=False)
         return rows.batch_of(checked, found.events)
 
 

@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.spec_file import SPECS, spec_from_plain, spec_to_json
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
@@ -126,6 +127,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "table": "shop.other",
         "source": FILES if isinstance(spec, UpsertSpec) else "shop.others",
         "create": TableLayout(file_format="orc"),
+        "semantics": MergeSemantics(engine=MergeEngine.FIRST),
         "level": CompactionLevel.FULL,
         "strategy": CompactionStrategy.SORT,
         "schema_evolution": SchemaEvolution.ADD_AND_WIDEN,

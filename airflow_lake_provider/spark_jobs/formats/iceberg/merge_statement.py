@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_lake_provider.contracts.table_layout import MissingColumns
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import key_pruning
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -22,15 +21,17 @@ def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> tuple[s
     commit = _readable(table, commit)
     commit.rows.createOrReplaceTempView(_SOURCE_VIEW)
     pruning, reason = key_pruning(table, commit, "t")
-    on = " AND ".join([*(_equal(key) for key in commit.keys), *pruning])
-    columns = [name for name in commit.rows.columns if name != DELETED]
-    target = table.name.quoted(table.catalog) + f".`branch_{branch}`"
+    on = " AND ".join([*(f"{_old(key)} = {_new(key)}" for key in commit.keys), *pruning])
+    merge = row_merge(table, commit, _old, _new)
+    and_wins = f" AND {merge.wins}" if merge.wins else ""
+    removal = f"WHEN MATCHED AND {merge.removes}{and_wins} THEN DELETE" if merge.removes else ""
+    values = ", ".join(f"{_old(name)} = {merge.value(name)}" for name in merge.table)
     statement = f"""
-        MERGE INTO {target} AS t USING {_SOURCE_VIEW} AS s ON {on}
-        WHEN MATCHED AND s.`{DELETED}` THEN DELETE
-        WHEN MATCHED THEN UPDATE SET {_assignments(table, columns, commit.missing_columns)}
-        WHEN NOT MATCHED AND NOT s.`{DELETED}` THEN
-        INSERT ({_names(columns)}) VALUES ({_names(columns, "s.")})
+        MERGE INTO {table.name.quoted(table.catalog)}.`branch_{branch}` AS t USING {_SOURCE_VIEW} AS s ON {on}
+        {removal}
+        WHEN MATCHED{and_wins} THEN UPDATE SET {values}
+        WHEN NOT MATCHED AND {merge.adds} THEN
+        INSERT ({", ".join(map(quoted_name, merge.given))}) VALUES ({", ".join(map(merge.added, merge.given))})
     """
     return statement, reason
 
@@ -42,18 +43,9 @@ def _readable(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
     return replace(commit, rows=commit.rows.localCheckpoint())
 
 
-def _assignments(table: IcebergTable, columns: list[str], missing: MissingColumns) -> str:
-    set_columns = [_equal(name) for name in columns]
-    if missing is not MissingColumns.KEEP:
-        given = {name.lower() for name in columns}
-        present = [field.name for field in table.spark.table(table.sql_name).schema]
-        set_columns += [f"t.{quoted_name(name)} = NULL" for name in present if name.lower() not in given]
-    return ", ".join(set_columns)
+def _old(name: str) -> str:
+    return f"t.{quoted_name(name)}"
 
 
-def _equal(name: str) -> str:
-    return f"t.{quoted_name(name)} = s.{quoted_name(name)}"
-
-
-def _names(columns: list[str], side: str = "") -> str:
-    return ", ".join(side + quoted_name(name) for name in columns)
+def _new(name: str) -> str:
+    return f"s.{quoted_name(name)}"

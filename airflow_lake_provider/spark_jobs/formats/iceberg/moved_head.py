@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as sf
 
@@ -17,36 +17,51 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import (
     resolve_appended_rows,
     resolve_rows,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import kept_columns
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
 
 
-def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> tuple[KeyedCommit, ResolvedRows]:
-    """Return the commit on the branch's head, with the rows of its keys there.
+@dataclass(frozen=True, kw_only=True)
+class FollowedHead:
+    """A commit on the branch's head.
 
-    :raises CommitConflictError: the batch has to be decided on, or computed, again: another driver has applied it or
-        something of the same source, the table was rolled back, or the rows depend on what the table held.
+    :param resolved: the rows of its keys there.
+    :param outdated: whether staged rows were made of rows that have changed, and have to be made again.
     """
-    branch = commit.branch or MAIN
+
+    commit: KeyedCommit
+    resolved: ResolvedRows
+    outdated: bool = False
+
+
+def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> FollowedHead:
+    """Find out what a commit is on the branch's head.
+
+    :raises CommitConflictError: the batch has to be decided on, or read, again: another driver has applied it or
+        something of the same source, the table was rolled back, or the batch depends on what the table held.
+    """
     head = table.refresh().base_of(commit.branch)
     if head == commit.base:
-        return commit, resolved
+        return FollowedHead(commit=commit, resolved=resolved)
+    branch = commit.branch or MAIN
     if head is None or commit.base is None:
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
     _refuse_decided_anew(table, commit, branch)
     operations = _operations_since(table, commit, branch)
-    _refuse_computed_anew(table, commit)
+    _refuse_read_anew(table, commit)
     moved = replace(commit, base=head)
+    is_blind = row_merge(table, commit).is_blind
     if set(operations) == {"append"}:
-        return moved, resolved.and_appended(resolve_appended_rows(table, moved, int(commit.base), int(head)))
+        appended = resolve_appended_rows(table, moved, int(commit.base), int(head))
+        both = resolved.and_appended(appended)
+        return FollowedHead(commit=moved, resolved=both, outdated=bool(appended.found) and not is_blind)
     found = resolve_rows(table, moved)
-    if _lost_row_ids(resolved, found, commit):
-        raise CommitConflictError(f"{table.name}: rows of the batch were deleted, or got another key, meanwhile")
-    return moved, found
+    outdated = _lost_row_ids(resolved, found, commit) if is_blind else _differ(resolved, found)
+    return FollowedHead(commit=moved, resolved=found, outdated=outdated)
 
 
-def _refuse_computed_anew(table: IcebergTable, commit: KeyedCommit) -> None:
-    if commit.reads_table or kept_columns(table, commit):
+def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:
+    if commit.reads_table:
         raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
     if table.java.snapshot(int(commit.base or 0)).schemaId() != table.java.schema().schemaId():
         raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
@@ -59,6 +74,17 @@ def _lost_row_ids(before: ResolvedRows, after: ResolvedRows, commit: KeyedCommit
     columns = [*commit.keys, ROW_ID]
     had = before.rows.filter(sf.col(ROW_ID).isNotNull())
     return not had.join(after.rows, on=columns, how="left_anti").isEmpty()
+
+
+def _differ(before: ResolvedRows, after: ResolvedRows) -> bool:
+    """Whether any row of the batch's keys came, went or has other values than it had."""
+    if before.rows is None or after.rows is None or before.found != after.found:
+        return True
+    if any("map<" in field.dataType.simpleString() or "variant" in field.dataType.simpleString()
+           for field in before.rows.schema):  # fmt: skip
+        # Spark compares neither.
+        return True
+    return not before.rows.exceptAll(after.rows).isEmpty()
 
 
 def refuse_expired_base(table: IcebergTable, commit: KeyedCommit) -> None:

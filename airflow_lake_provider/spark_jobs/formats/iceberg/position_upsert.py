@@ -1,7 +1,7 @@
 """The strategy ``positions``: resolve the keys, stage the rows, mark the old ones, commit once.
 
-When another commit lands in between, what it added is resolved, the marks are made anew and the staged rows are kept:
-the batch is not read again.
+When another commit lands in between, what it added is resolved and the marks are made anew. The staged rows are kept
+unless they were made of rows that have changed; the batch is not read again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import position_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletion_vectors import write_vectors
@@ -21,7 +22,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.moved_head import follow_h
 from airflow_lake_provider.spark_jobs.formats.iceberg.position_delete_files import write_position_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ResolvedRows, resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta, commit_row_delta
-from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import kept_columns, stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import stage_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files, touched_files
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -39,12 +40,11 @@ def upsert_by_position(table: IcebergTable, commit: KeyedCommit, progress: Progr
     """
     refuse_expired_base(table, commit)
     with progress.phase("resolve") as facts:
-        resolved = resolve_rows(table, commit, kept_columns(table, commit))
+        resolved = resolve_rows(table, commit)
         facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
     with progress.phase("stage") as facts:
         staged = stage_rows(table, commit, resolved)
-        rows = sum(int(file.recordCount()) for file in staged)
-        facts.update(rows=rows, files=len(staged))
+        facts.update(rows=_records(staged), files=len(staged))
     with _discarded_on_conflict(table, staged), progress.phase("commit") as facts:
         snapshot, resolved = _commit(table, commit, resolved, staged, progress)
         facts["snapshot"] = str(snapshot)
@@ -52,11 +52,21 @@ def upsert_by_position(table: IcebergTable, commit: KeyedCommit, progress: Progr
         snapshot=str(snapshot),
         strategy="positions",
         strategy_reason=resolved.pruning,
-        # A table may hold a key twice, and both rows are replaced by one.
-        rows_inserted=max(0, rows - resolved.updated),
+        rows_inserted=_inserted(commit, staged, resolved),
         rows_updated=resolved.updated,
         rows_deleted=resolved.deleted,
     )
+
+
+def _inserted(commit: KeyedCommit, staged: list[Any], resolved: ResolvedRows) -> int:
+    soft = commit.semantics.deletes is Deletes.SOFT
+    replaced = resolved.updated + (resolved.deleted if soft else 0)
+    # A table may hold a key twice, and both rows are replaced by one.
+    return max(0, _records(staged) - replaced)
+
+
+def _records(files: list[Any]) -> int:
+    return sum(int(file.recordCount()) for file in files)
 
 
 def _commit(
@@ -71,7 +81,11 @@ def _commit(
                 raise
             progress.say(f"commit {number} of {_TRIES}: {conflict}")
             time.sleep(random.uniform(0.0, min(0.1 * 2.0**number, _LONGEST_WAIT)))
-            commit, resolved = follow_head(table, commit, resolved)
+            followed = follow_head(table, commit, resolved)
+            commit, resolved = followed.commit, followed.resolved
+            if followed.outdated:
+                discard_files(table, staged)
+                staged[:] = stage_rows(table, commit, resolved)
     raise AssertionError("the loop returns or raises")
 
 

@@ -6,7 +6,7 @@ the same on one node). ``MERGE INTO`` shuffles and sorts every row of the target
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import key_pruning
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 ROW_ID = "_row_id"
+# Whether the row of the batch changes this one.
+WINS = "_lake_wins"
 Positions = Mapping[str, NDArray[np.int64]]
 
 
@@ -29,38 +32,40 @@ Positions = Mapping[str, NDArray[np.int64]]
 class ResolvedRows:
     """The rows of a table that have a key of the batch.
 
-    :param rows: one per row of the table: the keys, ``_row_id`` where the table has row lineage, and the columns asked
-        for; checkpointed. None for a table without rows.
-    :param positions: of all of them by path of their data file, 8 bytes each on the driver.
-    :param updated: how many of them the batch replaces; ``deleted``: how many it deletes.
+    :param rows: one per row of the table: the keys, ``_row_id`` where the table has row lineage, ``_lake_wins`` and the
+        columns that the merge reads, as ``_lake_old_...``; checkpointed. None for a table without rows.
+    :param positions: of those that the batch replaces or deletes by path of their data file, 8 bytes each on the
+        driver.
+    :param found: how many of them there are.
+    :param updated: how many of them the batch replaces; ``deleted``: how many it deletes. The others stay as they are.
     :param pruning: how the read was bounded, a sentence.
     """
 
     rows: DataFrame | None = None
     positions: Positions = field(default_factory=dict)
+    found: int = 0
     updated: int = 0
     deleted: int = 0
     pruning: str = "the table has no rows"
 
     def and_appended(self, appended: ResolvedRows) -> ResolvedRows:
         """Return both, where ``appended`` is in files that were not there when this was resolved."""
+        both = self.rows is not None and appended.rows is not None and appended.found
         return ResolvedRows(
-            rows=self.rows,
+            rows=self.rows.unionByName(appended.rows) if both else self.rows,  # type: ignore[union-attr, arg-type]
             positions={**self.positions, **appended.positions},
+            found=self.found + appended.found,
             updated=self.updated + appended.updated,
             deleted=self.deleted + appended.deleted,
             pruning=self.pruning,
         )
 
 
-def resolve_rows(table: IcebergTable, commit: KeyedCommit, columns: Sequence[str] = ()) -> ResolvedRows:
-    """Find the rows with a key of the batch at ``commit.base``.
-
-    :param columns: others to keep of these rows.
-    """
+def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:
+    """Find the rows with a key of the batch at ``commit.base``."""
     if commit.base is None:
         return ResolvedRows()
-    return _resolve(table, commit, table.rows_at(int(commit.base)), columns)
+    return _resolve(table, commit, table.rows_at(int(commit.base)))
 
 
 def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, end: int) -> ResolvedRows:
@@ -69,38 +74,52 @@ def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, 
     :param start: exclusive; every snapshot from there to ``end`` is an append.
     """
     reader = table.spark.read.option("start-snapshot-id", str(start)).option("end-snapshot-id", str(end))
-    return _resolve(table, commit, reader.table(table.sql_name), ())
+    return _resolve(table, commit, reader.table(table.sql_name))
 
 
-def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame, columns: Sequence[str]) -> ResolvedRows:
+def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> ResolvedRows:
     predicates, pruning = key_pruning(table, commit, "t")
     held = held.alias("t")
     for predicate in predicates:
         held = held.filter(sf.expr(predicate))
+    merge = row_merge(table, commit)
     keys = [quoted(key) for key in commit.keys]
     lineage = [ROW_ID] if table.format_version >= 3 else []
-    held = held.select(*keys, "_file", "_pos", *lineage, *(quoted(name) for name in columns))
-    found = held.join(sf.broadcast(commit.rows.select(*keys, DELETED)), on=list(commit.keys))
+    old = [quoted(name).alias(OLD + name.lower()) for name in merge.reads]
+    changes = commit.rows.select(*keys, *(quoted(name) for name in _deciding(commit)))
+    found = held.select(*keys, "_file", "_pos", *lineage, *old).join(sf.broadcast(changes), on=list(commit.keys))
     # Lazy: the job that collects the positions also fills it.
-    found = found.localCheckpoint(eager=False)
+    found = found.withColumn(WINS, sf.expr(merge.wins or "true")).localCheckpoint(eager=False)
     by_file = found.groupBy("_file").agg(
-        sf.collect_list("_pos").alias("positions"), sf.count_if(DELETED).alias("deleted")
+        sf.collect_list(sf.when(sf.col(WINS), sf.col("_pos"))).alias("positions"),
+        sf.count_if(sf.col(WINS) & sf.col(DELETED)).alias("deleted"),
+        sf.count(sf.lit(1)).alias("found"),
     )
-    positions, deleted = _collect(by_file.toArrow())
-    touched = sum(len(of_file) for of_file in positions.values())
+    files = by_file.toArrow()
+    positions = _positions(files)
+    deleted = sum(files.column("deleted").to_pylist())
     return ResolvedRows(
-        rows=found.drop("_file", "_pos", DELETED),
+        rows=found.drop("_file", "_pos", *_deciding(commit)),
         positions=positions,
-        updated=touched - deleted,
+        found=sum(files.column("found").to_pylist()),
+        updated=sum(len(of_file) for of_file in positions.values()) - deleted,
         deleted=deleted,
         pruning=pruning,
     )
 
 
-def _collect(by_file: pa.Table) -> tuple[Positions, int]:
+def _deciding(commit: KeyedCommit) -> list[str]:
+    """Return the columns of the batch, beside the keys, that decide whether its row changes the table's."""
+    order = commit.order_by if commit.semantics.ignore_stale else ()
+    markers = [name for name in MARKERS if name in commit.rows.columns]
+    return [*markers, *(name for name in order if name not in commit.keys)]
+
+
+def _positions(by_file: pa.Table) -> Positions:
     positions: dict[str, NDArray[np.int64]] = {}
     for batch in by_file.to_batches():
         lists = batch.column("positions")
         for index, path in enumerate(batch.column("_file").to_pylist()):
-            positions[path] = np.unique(lists[index].values.to_numpy())
-    return positions, sum(by_file.column("deleted").to_pylist())
+            if len(lists[index].values):
+                positions[path] = np.unique(lists[index].values.to_numpy())
+    return positions

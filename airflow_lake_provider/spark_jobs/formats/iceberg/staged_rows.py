@@ -3,62 +3,68 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField
 
-from airflow_lake_provider.contracts.table_layout import MissingColumns
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import spark_table_cache
-from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ROW_ID, WINS, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.merged_rows import RowMerge
 
 _LAST_UPDATED = "_last_updated_sequence_number"
 # Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.
 _MOST_BROADCAST = 1_000_000
 
 
-def kept_columns(table: IcebergTable, commit: KeyedCommit) -> list[str]:
-    """Return the columns of the table whose old values a row keeps that the batch replaces."""
-    if commit.missing_columns is not MissingColumns.KEEP:
-        return []
-    given = {name.lower() for name in commit.rows.columns}
-    return [name for name in table.spark.table(table.sql_name).columns if name.lower() not in given]
-
-
 def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> list[Any]:
-    """Stage the rows of the batch that are not deletes; a row that replaces another keeps its row id.
+    """Stage the rows that the batch leaves; a row that replaces another keeps its row id.
 
     :return: ``org.apache.iceberg.DataFile`` objects; none when the batch only deletes.
     """
-    rows = _joined(commit, resolved, kept_columns(table, commit))
-    given = {name.lower(): name for name in rows.columns}
+    merge = row_merge(table, commit)
+    found = _needed(resolved, merge)
+    rows = commit.rows
+    is_held, stays = sf.lit(False), sf.expr(merge.adds)
+    if found is not None:
+        rows = rows.join(found, on=list(commit.keys), how="left")
+        is_held = sf.col(WINS).isNotNull()
+        replaces = sf.col(WINS) & ~sf.expr(merge.removes or "false")
+        stays = sf.when(is_held, replaces).otherwise(stays)
     columns = [
-        quoted(given[field.name.lower()]).cast(field.dataType).alias(field.name)
-        if field.name.lower() in given
-        else sf.lit(None).cast(field.dataType).alias(field.name)
+        _value(merge, field, rows.columns, is_held if found is not None else None)
         for field in table.spark.table(table.sql_name).schema
     ]
     if table.format_version >= 3:
-        # The writer fills it with the commit's own sequence number.
-        columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(_LAST_UPDATED)]
-    return _stage(table, rows.select(*columns))
+        row_id = sf.col(ROW_ID) if ROW_ID in rows.columns else sf.lit(None).cast("bigint").alias(ROW_ID)
+        # The writer fills the other with the commit's own sequence number.
+        columns += [row_id, sf.lit(None).cast("bigint").alias(_LAST_UPDATED)]
+    return _stage(table, rows.filter(stays).select(*columns))
 
 
-def _joined(commit: KeyedCommit, resolved: ResolvedRows, kept: list[str]) -> DataFrame:
-    rows = commit.rows.filter(~sf.col(DELETED)).drop(DELETED)
-    if resolved.rows is None:
-        return rows.withColumn(ROW_ID, sf.lit(None).cast("bigint"))
+def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
+    """Return what is to be joined of the rows found; None when what is written does not depend on them."""
+    found = resolved.rows
+    if found is None or (merge.is_blind and ROW_ID not in found.columns):
+        return None
+    if merge.reads:
+        return found
     # A table may hold a key twice: one row takes their place, unless each has values to keep.
-    old = resolved.rows if kept else resolved.rows.dropDuplicates(list(commit.keys))
-    if old.columns == list(commit.keys):
-        return rows
-    if resolved.updated + resolved.deleted <= _MOST_BROADCAST and not kept:
-        old = sf.broadcast(old)
-    return rows.join(old, on=list(commit.keys), how="left")
+    found = found.dropDuplicates(list(merge.keys))
+    return sf.broadcast(found) if resolved.found <= _MOST_BROADCAST else found
+
+
+def _value(merge: RowMerge, field: StructField, columns: Sequence[str], is_held: Column | None) -> Column:
+    given = {name.lower(): name for name in columns}.get(field.name.lower())
+    new = sf.lit(None) if given is None else sf.expr(merge.added(given))
+    if is_held is not None:
+        new = sf.when(is_held, sf.expr(merge.value(field.name))).otherwise(new)
+    return new.cast(field.dataType).alias(field.name)
 
 
 def _stage(table: IcebergTable, rows: DataFrame) -> list[Any]:

@@ -1,0 +1,114 @@
+"""What a batch's rows and the table's row of one key become together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+
+AGGREGATES = (
+    "sum",
+    "max",
+    "min",
+    "last",
+    "last_non_null",
+    "count",
+    "bool_and",
+    "bool_or",
+    "listagg",
+    "collect",
+)
+_ORDERED = {"last", "last_non_null", "listagg", "collect"}
+
+
+class MergeEngine(str, Enum):
+    """Named as Paimon's users know them.
+
+    ``replace``: the last row. ``first``: the first row, until the key is deleted. ``partial``: per column the last
+    value that is not NULL. ``aggregate``: per column a function over all rows.
+    """
+
+    REPLACE = "replace"
+    FIRST = "first"
+    PARTIAL = "partial"
+    AGGREGATE = "aggregate"
+
+
+class Deletes(str, Enum):
+    """``hard`` removes the row, ``soft`` sets a flag column, ``ignore`` drops deletes as if they had not come."""
+
+    HARD = "hard"
+    SOFT = "soft"
+    IGNORE = "ignore"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeSemantics:
+    """How rows of one key are merged; the default keeps the last row.
+
+    :param sequence_groups: with ``partial``: order column -> columns that change only together with it and only when
+        it is not older than the table's; a NULL in it leaves the group as it is.
+    :param aggregates: with ``aggregate``: column -> function of :data:`AGGREGATES`; other columns keep their last
+        value that is not NULL.
+    :param ignore_stale: a row whose ``order_by`` is older than that of the table's row changes nothing.
+    :param deleted_column: boolean column of the table that soft deletes set.
+    """
+
+    engine: MergeEngine = MergeEngine.REPLACE
+    sequence_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    aggregates: dict[str, str] = field(default_factory=dict)
+    ignore_stale: bool = False
+    deletes: Deletes = Deletes.HARD
+    deleted_column: str = "is_deleted"
+
+    def __post_init__(self) -> None:
+        self._refuse_foreign_arguments()
+        unknown = sorted(set(self.aggregates.values()) - set(AGGREGATES))
+        if unknown:
+            raise InvalidSpecError(f"aggregates has no {unknown}; it takes {', '.join(AGGREGATES)}")
+        grouped = [name.lower() for group in self.sequence_groups.values() for name in group]
+        grouped += [name.lower() for name in self.sequence_groups]
+        twice = sorted({name for name in grouped if grouped.count(name) > 1})
+        if twice:
+            raise InvalidSpecError(f"columns {twice} are in more than one place of sequence_groups")
+
+    @property
+    def folds(self) -> bool:
+        """Whether more than the last row of a key counts."""
+        return self.engine is not MergeEngine.REPLACE
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the table's row has no say: it is replaced or deleted as it stands."""
+        return not self.folds and not self.ignore_stale and self.deletes is not Deletes.SOFT
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether the order of a key's rows matters when none of them deletes."""
+        if self.engine is not MergeEngine.AGGREGATE:
+            return True
+        return not self.aggregates or not _ORDERED.isdisjoint(self.aggregates.values())
+
+    def refuse_columns(self, table: str, keys: tuple[str, ...]) -> None:
+        """Refuse key columns where values are merged.
+
+        :raises InvalidSpecError: naming them.
+        """
+        merged = {*self.aggregates, *self.sequence_groups, *(n for g in self.sequence_groups.values() for n in g)}
+        if self.deletes is Deletes.SOFT:
+            merged.add(self.deleted_column)
+        wrong = sorted({name.lower() for name in merged} & {key.lower() for key in keys})
+        if wrong:
+            raise InvalidSpecError(f"{table}: key columns {wrong} identify a row and cannot be merged or flag a delete")
+
+    def _refuse_foreign_arguments(self) -> None:
+        if self.sequence_groups and self.engine is not MergeEngine.PARTIAL:
+            raise InvalidSpecError(f"sequence_groups belong to semantics='partial', not {self.engine.value!r}")
+        if bool(self.aggregates) != (self.engine is MergeEngine.AGGREGATE):
+            raise InvalidSpecError("aggregates and semantics='aggregate' go together: give both or neither")
+        if self.ignore_stale and self.folds:
+            raise InvalidSpecError(
+                "ignore_stale compares whole rows, and semantics="
+                f"{self.engine.value!r} makes one of several; leave it out, for 'partial' use sequence_groups"
+            )

@@ -1,0 +1,106 @@
+"""Reducing the rows of each key to one in which more than the last of them counts: first, partial, aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, DecimalType
+
+from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET
+from airflow_lake_provider.spark_jobs.latest_changes import COUNTERS, NUMBER, quoted, resolve_columns
+
+_LAST_DELETE = "_lake_last_delete"
+
+
+def folded_changes(
+    numbered: DataFrame, keys: Sequence[str], order_by: Sequence[str], semantics: MergeSemantics
+) -> DataFrame:
+    """Return one row per key; a delete forgets the rows before it.
+
+    :param numbered: of ``numbered_changes``, with ``_lake_deleted``; 1 is the last row of a key.
+    :return: with ``_lake_deleted`` (nothing came after the last delete), ``_lake_reset`` (something did) and counters.
+    :raises BadInputError: ``semantics`` names columns that the rows lack.
+    """
+    named = [*semantics.aggregates, *(n for order, group in semantics.sequence_groups.items() for n in (order, *group))]
+    resolve_columns(numbered, named, "semantics")
+    key = Window.partitionBy(*(quoted(name) for name in keys))
+    last_delete = sf.min(sf.when(sf.col(DELETED), sf.col(NUMBER))).over(key)
+    kept = numbered.withColumn(_LAST_DELETE, last_delete)
+    kept = kept.filter(sf.col(_LAST_DELETE).isNull() | (sf.col(NUMBER) <= sf.col(_LAST_DELETE)))
+    taken = {*(name.lower() for name in (*keys, *order_by)), DELETED}
+    values = [f for f in numbered.schema if not f.name.startswith("_lake_") and f.name.lower() not in taken]
+    fold = _Fold(semantics)
+    folded = kept.groupBy(*(quoted(name) for name in keys)).agg(
+        *(fold.of_order(name).alias(name) for name in order_by if name not in keys),
+        *(fold.of_value(field.name, field.dataType).alias(field.name) for field in values),
+        *(sf.max(name).alias(name) for name in COUNTERS),
+        sf.min_by(DELETED, NUMBER).alias(DELETED),
+        sf.max(_LAST_DELETE).isNotNull().alias(RESET),
+    )
+    return folded.withColumn(RESET, sf.col(RESET) & ~sf.col(DELETED))
+
+
+class _Fold:
+    """Aggregates over the rows of a key."""
+
+    def __init__(self, semantics: MergeSemantics) -> None:
+        self._first = semantics.engine is MergeEngine.FIRST
+        self._partial = semantics.engine is MergeEngine.PARTIAL
+        self._aggregates = {name.lower(): function for name, function in semantics.aggregates.items()}
+        self._order_of = dict(_order_columns(semantics))
+        self._live = ~sf.col(DELETED)
+
+    def of_order(self, name: str) -> Column:
+        """Return the order of the row that stands for the key, a delete included."""
+        if self._first:
+            return sf.coalesce(self._first_live(quoted(name)), sf.min_by(quoted(name), NUMBER))
+        return sf.min_by(quoted(name), NUMBER)
+
+    def of_value(self, name: str, kind: DataType) -> Column:
+        """Return the value that a column has for the key; NULL when it is deleted."""
+        value = quoted(name)
+        if self._first:
+            return self._first_live(value)
+        if self._partial and name.lower() in self._order_of:
+            return self._of_group(value, quoted(self._order_of[name.lower()]))
+        return self._aggregated(self._aggregates.get(name.lower(), "last_non_null"), value, kind)
+
+    def _first_live(self, value: Column) -> Column:
+        # A struct: max_by would give the value of another row for one that is NULL.
+        return sf.max_by(sf.struct(value.alias("v")), sf.when(self._live, sf.col(NUMBER)))["v"]
+
+    def _of_group(self, value: Column, order: Column) -> Column:
+        newest = sf.when(self._live & order.isNotNull(), sf.struct(order, -sf.col(NUMBER)))
+        return sf.max_by(sf.struct(value.alias("v")), newest)["v"]
+
+    def _aggregated(self, function: str, value: Column, kind: DataType) -> Column:
+        live = sf.when(self._live, value)
+        match function:
+            case "sum":
+                # Spark's sum of decimals is wider than they are, and would widen the table's column with each batch.
+                return sf.sum(live).cast(kind) if isinstance(kind, DecimalType) else sf.sum(live)
+            case "max" | "min" | "count" | "bool_and" | "bool_or":
+                simple: Column = getattr(sf, function)(live)
+                return simple
+            case "last":
+                return sf.min_by(sf.struct(value.alias("v")), sf.when(self._live, sf.col(NUMBER)))["v"]
+            case "listagg" | "collect":
+                return _listed(live, as_text=function == "listagg")
+        return sf.min_by(value, sf.when(self._live & value.isNotNull(), sf.col(NUMBER)))
+
+
+def _listed(live: Column, *, as_text: bool) -> Column:
+    """Return the values that are not NULL, oldest first; NULL when there are none."""
+    pairs = sf.collect_list(sf.when(live.isNotNull(), sf.struct((-sf.col(NUMBER)).alias("n"), live.alias("v"))))
+    values = sf.transform(sf.array_sort(pairs), lambda pair: pair["v"])
+    result = sf.array_join(values.cast("ARRAY<STRING>"), ",") if as_text else values
+    return sf.when(sf.size(values) > 0, result)
+
+
+def _order_columns(semantics: MergeSemantics) -> Iterator[tuple[str, str]]:
+    for order, group in semantics.sequence_groups.items():
+        for name in (order, *group):
+            yield name.lower(), order

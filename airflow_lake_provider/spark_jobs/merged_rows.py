@@ -1,0 +1,156 @@
+"""What a row of the table and a row of the batch with its key become together, as SQL that any engine can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET
+
+Name = Callable[[str], str]
+_LIVE = "true"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMerge:
+    """Expressions over a row of the table and the batch's row of the same key.
+
+    :param given: columns of the batch without markers; ``table``: columns of the table.
+    :param old: from a column's name to the SQL of its value in the table's row; ``new``: in the batch's.
+    """
+
+    semantics: MergeSemantics
+    keys: Sequence[str]
+    order_by: Sequence[str]
+    missing: MissingColumns
+    given: Sequence[str]
+    table: Sequence[str]
+    old: Name
+    new: Name
+
+    @property
+    def wins(self) -> str | None:
+        """When the batch's row changes the table's; None for always."""
+        conditions = []
+        if self.semantics.ignore_stale:
+            new, old = (", ".join(map(side, self.order_by)) for side in (self.new, self.old))
+            # NULL is the least inside a struct, as it is in the order of a batch.
+            conditions.append(f"struct({new}) >= struct({old})")
+        if self.semantics.engine is MergeEngine.FIRST:
+            conditions.append(f"({self.new(DELETED)} OR NOT {self._counts})")
+        return " AND ".join(conditions) or None
+
+    @property
+    def removes(self) -> str | None:
+        """When the table's row goes and none comes; None for never."""
+        return None if self.semantics.deletes is Deletes.SOFT else self.new(DELETED)
+
+    @property
+    def adds(self) -> str:
+        """When a row is written for a key that the table has not got."""
+        keeps_order = self.semantics.deletes is Deletes.SOFT and self.semantics.ignore_stale
+        # The row of a delete that came first is what a late insert is compared with.
+        return "true" if keeps_order else f"NOT {self.new(DELETED)}"
+
+    def added(self, given: str) -> str:
+        """Return what a column of the batch becomes in a row for a key that the table has not got."""
+        new = self.new(given)
+        named = {name.lower() for name in (*self.keys, *self.order_by, self.semantics.deleted_column)}
+        if self.adds != "true" or given.lower() in named:
+            return new
+        # In a row that deletes, only these mean something.
+        return f"CASE WHEN NOT {self.new(DELETED)} THEN {new} END"
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether what is written does not depend on the table's row."""
+        return self.semantics.is_plain and not self.reads
+
+    @property
+    def reads(self) -> list[str]:
+        """Columns of the table's row that the expressions use."""
+        used: set[str] = set()
+
+        def noting(name: str) -> str:
+            used.add(name.lower())
+            return self.old(name)
+
+        probe = replace(self, old=noting)
+        _ = probe.wins, [probe.value(name) for name in self.table]
+        return [name for name in self.table if name.lower() in used]
+
+    def value(self, column: str) -> str:
+        """Return what a column of the table becomes where both rows are there and the batch's wins."""
+        spelled = {name.lower(): name for name in self.given}
+        given = spelled.get(column.lower())
+        if given is not None and column.lower() in (key.lower() for key in self.keys):
+            return self.new(given)
+        merged = self._missing(column) if given is None else self._merged(given, column)
+        if self.semantics.deletes is not Deletes.SOFT or column.lower() == self.semantics.deleted_column.lower():
+            return merged
+        kept = self.old(column)
+        if given is not None and column.lower() in (name.lower() for name in self.order_by):
+            kept = f"coalesce({self.new(given)}, {kept})"
+        return f"CASE WHEN {self.new(DELETED)} THEN {kept} ELSE {merged} END"
+
+    @property
+    def _counts(self) -> str:
+        """Whether values of the table's row still count: its key was not deleted."""
+        conditions = []
+        if self.semantics.folds:
+            conditions.append(f"NOT {self.new(RESET)}")
+        if self.semantics.deletes is Deletes.SOFT:
+            conditions.append(f"NOT coalesce({self.old(self.semantics.deleted_column)}, false)")
+        return f"({' AND '.join(conditions) or _LIVE})"
+
+    def _missing(self, column: str) -> str:
+        if self.missing is not MissingColumns.KEEP:
+            return "NULL"
+        old = self.old(column)
+        return old if self._counts == f"({_LIVE})" else f"CASE WHEN {self._counts} THEN {old} END"
+
+    def _merged(self, given: str, column: str) -> str:
+        new = self.new(given)
+        engine = self.semantics.engine
+        is_flag = self.semantics.deletes is Deletes.SOFT and column.lower() == self.semantics.deleted_column.lower()
+        if engine in (MergeEngine.REPLACE, MergeEngine.FIRST) or is_flag:
+            return new
+        old = self.old(column)
+        together = self._in_group(column, new, old) or _combined(self._function(column), new, old)
+        return f"CASE WHEN {self._counts} THEN {together} ELSE {new} END"
+
+    def _function(self, column: str) -> str:
+        chosen = {name.lower(): function for name, function in self.semantics.aggregates.items()}
+        return chosen.get(column.lower(), "last_non_null")
+
+    def _in_group(self, column: str, new: str, old: str) -> str | None:
+        for order, group in self.semantics.sequence_groups.items():
+            if column.lower() in (name.lower() for name in (order, *group)):
+                newer = f"{self.new(order)} >= {self.old(order)} OR {self.old(order)} IS NULL"
+                return f"CASE WHEN {self.new(order)} IS NOT NULL AND ({newer}) THEN {new} ELSE {old} END"
+        return None
+
+
+def _combined(function: str, new: str, old: str) -> str:
+    match function:
+        case "sum":
+            return f"coalesce({old} + {new}, {old}, {new})"
+        case "count":
+            return f"coalesce({old}, 0) + coalesce({new}, 0)"
+        case "max":
+            return f"greatest({old}, {new})"
+        case "min":
+            return f"least({old}, {new})"
+        case "bool_and":
+            return f"coalesce({old} AND {new}, {old}, {new})"
+        case "bool_or":
+            return f"coalesce({old} OR {new}, {old}, {new})"
+        case "last":
+            return new
+        case "listagg":
+            return f"coalesce({old} || ',' || {new}, {old}, {new})"
+        case "collect":
+            return f"coalesce(concat({old}, {new}), {old}, {new})"
+    return f"coalesce({new}, {old})"
