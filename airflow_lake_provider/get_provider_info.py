@@ -14,7 +14,11 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Lake",
         "description": "Upserts into lake tables with PySpark, their maintenance, and DAGs that run on new snapshots.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["software"]}],
-        "operators": [_modules("operators", "upsert", "compaction", "snapshot_expiry", "incremental")],
+        "operators": [
+            _modules(
+                "operators", "upsert", "compaction", "snapshot_expiry", "incremental", "row_deletion", "row_update"
+            )
+        ],
         "sensors": [_modules("sensors", "lake_snapshot")],
         "triggers": [_modules("triggers", "lake_snapshot")],
         "hooks": [_modules("hooks", "lake_catalog")],

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
+
+_FORMAT_OF_SUFFIX = {
+    ".parquet": "parquet",
+    ".orc": "orc",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".avro": "avro",
+}
+
+
+def format_of_path(path: str) -> str | None:
+    """Return the format that a path's ending tells, also before ``.gz``; None when it tells none."""
+    suffixes = reversed(PurePosixPath(path).suffixes)
+    return next((_FORMAT_OF_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_OF_SUFFIX), None)
 
 
 @dataclass(frozen=True, kw_only=True)

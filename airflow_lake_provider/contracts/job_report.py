@@ -148,8 +148,48 @@ class IncrementalReport(JobReport):
     attempts: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeleteRowsReport(JobReport):
+    """What a deletion did, and who still holds the rows; no value of an erased row is in it.
+
+    :param erased_digest: SHA-256 of the salt and of what named the rows; also in the snapshot's summary.
+    :param digest_salt: of that digest; nowhere on the table.
+    :param still_held_by: ``branch main``, ``tag x``, ``consumer tag lake.consumer.x`` or ``history``, to the ids of the
+        snapshots that reach a data file in which the rows still are, deleted or not; None when nobody looked.
+    :param bounds_in: ids of the snapshots whose manifests still list column bounds of a file that they removed and that
+        held, or may have held, the rows.
+    :param still_to_do: sentences: what removes the rows from there.
+    """
+
+    action: ClassVar[str] = "delete-rows"
+    rows_deleted: int = 0
+    erased_digest: str | None = None
+    digest_salt: str | None = None
+    still_held_by: dict[str, tuple[str, ...]] | None = None
+    bounds_in: tuple[str, ...] = ()
+    still_to_do: tuple[str, ...] = ()
+    attempts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateRowsReport(JobReport):
+    """What an update did."""
+
+    action: ClassVar[str] = "update-rows"
+    rows_updated: int = 0
+    attempts: int = 0
+
+
 REPORTS: dict[str, type[JobReport]] = {
-    report.action: report for report in (UpsertReport, CompactionReport, ExpiryReport, IncrementalReport)
+    report.action: report
+    for report in (
+        UpsertReport,
+        CompactionReport,
+        ExpiryReport,
+        IncrementalReport,
+        DeleteRowsReport,
+        UpdateRowsReport,
+    )
 }
 
 

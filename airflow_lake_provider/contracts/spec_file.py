@@ -8,10 +8,12 @@ from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
 SPECS: dict[str, type[JobSpec]] = {
-    spec.action: spec for spec in (UpsertSpec, CompactionSpec, ExpirySpec, IncrementalSpec)
+    spec.action: spec
+    for spec in (UpsertSpec, CompactionSpec, ExpirySpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
 }
 
 

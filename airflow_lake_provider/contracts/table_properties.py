@@ -5,6 +5,10 @@ from __future__ import annotations
 ACTION = "lake.action"
 RUN_KEY = "lake.run-key"
 SOURCE_POSITION = "lake.source-position"
+BASE_SNAPSHOT = "lake.base-snapshot"
+FILTER = "lake.filter"
+ERASED_DIGEST = "lake.erased-digest"
+ROWS_MATCHED = "lake.rows-matched"
 
 RECENT_RUN_KEYS = "lake.recent-run-keys"
 RUN_KEYS_DROPPED_BEFORE = "lake.run-keys-dropped-before"

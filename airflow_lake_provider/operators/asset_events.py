@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset
 
 from airflow_lake_provider.assets.lake_table import watches
-from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome, UpsertReport
+from airflow_lake_provider.contracts.job_report import (
+    DeleteRowsReport,
+    IncrementalReport,
+    JobReport,
+    Outcome,
+    UpdateRowsReport,
+    UpsertReport,
+)
 from airflow_lake_provider.contracts.snapshot_news import News, Since, decide
 from airflow_lake_provider.contracts.table_head import TableHead
 from airflow_lake_provider.contracts.table_name import TableName
@@ -19,6 +26,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_lake_provider.operators.lake_job import LakeJobOperator
+
+_OF_ROWS = (UpsertReport, IncrementalReport, DeleteRowsReport, UpdateRowsReport)
 
 
 def announce(operator: LakeJobOperator, report: JobReport, context: Context) -> None:
@@ -49,7 +58,7 @@ def _payload(operator: LakeJobOperator, report: JobReport, branch: str, context:
     A try that committed and then failed has made no event: Airflow makes them for tasks that succeed.
     """
     found_by_retry = report.outcome is Outcome.ALREADY_APPLIED and operator.is_retry(context)
-    if not isinstance(report, (UpsertReport, IncrementalReport)) or not (report.committed or found_by_retry):
+    if not isinstance(report, _OF_ROWS) or not (report.committed or found_by_retry):
         return None
     table = operator.lake.load_table(report.table)
     key = str(report.run_key)

@@ -13,9 +13,12 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import REPORTS, JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.snapshots.applied_runs import applied_runs
+
+_WITH_RUN_KEYS = (UpsertSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class CommitWitness:
 
     def _applied(self) -> dict[str, str | None]:
         """Return run key to snapshot id of what this task has committed; nothing for actions without run keys."""
-        if not isinstance(self.spec, (UpsertSpec, IncrementalSpec)):
+        if not isinstance(self.spec, _WITH_RUN_KEYS):
             return {}
         branch = getattr(self.spec, "branch", None)
         try:

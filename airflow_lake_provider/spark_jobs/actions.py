@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import JobReport
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -37,4 +38,12 @@ def run_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
             from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
 
             return expire_snapshots(spark, spec, progress)
+        case DeleteRowsSpec():
+            from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+
+            return delete_rows(spark, spec, progress)
+        case UpdateRowsSpec():
+            from airflow_lake_provider.spark_jobs.update_rows import update_rows
+
+            return update_rows(spark, spec, progress)
     raise UnsupportedError(f"no action of this driver carries out {type(spec).__name__}")

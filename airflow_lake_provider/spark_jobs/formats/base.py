@@ -6,6 +6,7 @@ are merged (``MERGE INTO`` on a stage branch, resolved positions, a Paimon write
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -83,6 +84,47 @@ class KeyedCommit(DataCommit):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowMatch:
+    """Which rows: those where a predicate is true, or those whose key is among some.
+
+    :param where: SQL predicate; None when keys are given.
+    :param keys: the key columns and nothing else, no NULL in them.
+    :param allow_sql: whether ``where`` may be more than the format's own predicates can say.
+    :param is_secret: the text of ``where`` and the keys may appear in no message.
+    """
+
+    where: str | None = None
+    keys: DataFrame | None = None
+    allow_sql: bool = False
+    is_secret: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchedCommit(DataCommit):
+    """One atomic change of the rows that match at ``base``.
+
+    :param assignments: column to SQL expression over the old row; None deletes the rows.
+    """
+
+    match: RowMatch
+    assignments: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldRows:
+    """Where the rows that match still are, whether deleted or not.
+
+    :param snapshots: by the name of what keeps them, the ids of the snapshots that reach a file with such rows.
+    :param bounds_in: snapshots whose manifests list column bounds of files that had, or may have had, such rows.
+    :param equality_deletes: whether delete files of main hold keys as values.
+    """
+
+    snapshots: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bounds_in: tuple[str, ...] = ()
+    equality_deletes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class AppliedCommit:
     """What a commit did, from the summary of its snapshot."""
 
@@ -135,6 +177,34 @@ class KeyedTable(Protocol):
         :raises CommitConflictError: the branch moved past ``commit.base``; nothing changed.
         :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
         """
+
+
+class MatchedTable(Protocol):
+    """A table whose rows are changed where they match; main only."""
+
+    def state(self) -> TableState:
+        """Counts of the newest metadata."""
+
+    def memory(self) -> TableMemory:
+        """Read the newest metadata: head and run keys.
+
+        :raises MissingTableError: there is no such table.
+        :raises UnsupportedError: rows of this table cannot be changed so.
+        """
+
+    def schema(self) -> StructType:
+        """Columns and types."""
+
+    def change(self, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:
+        """Commit once; None when no row matches.
+
+        :raises CommitConflictError: main moved past ``commit.base``; nothing changed.
+        :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
+        :raises InvalidSpecError: the predicate cannot be taken.
+        """
+
+    def held(self, match: RowMatch) -> HeldRows:
+        """Look for the rows in every file that a snapshot of the table reaches."""
 
 
 class SourceTable(Protocol):

@@ -7,9 +7,10 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, MaintainedTable, SourceTable
+from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, MaintainedTable, MatchedTable, SourceTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.keyed_table import IcebergKeyedTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintained_table import IcebergMaintainedTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.matched_table import IcebergMatchedTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.source_table import IcebergSourceTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -36,6 +37,12 @@ def maintained_table(spark: SparkSession, spec: JobSpec) -> MaintainedTable:
     """Return the spec's table for maintenance."""
     _refuse_unknown(spec)
     return IcebergMaintainedTable(IcebergTable(spark, spec.catalog, spec.name))
+
+
+def matched_table(spark: SparkSession, spec: JobSpec) -> MatchedTable:
+    """Return the spec's table for changes of the rows that match."""
+    _refuse_unknown(spec)
+    return IcebergMatchedTable(IcebergTable(spark, spec.catalog, spec.name))
 
 
 def _refuse_unknown(spec: JobSpec) -> None:

@@ -13,12 +13,14 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidS
 from airflow_lake_provider.contracts.job_report import (
     REPORTS,
     CompactionReport,
+    DeleteRowsReport,
     ExpiryReport,
     IncrementalReport,
     JobFailure,
     JobReport,
     Outcome,
     TableState,
+    UpdateRowsReport,
     UpsertReport,
     answer_from_plain,
     answer_to_json,
@@ -45,6 +47,13 @@ ANSWERS = st.one_of(
         ExpiryReport, **SHARED, snapshots_expired=st.lists(IDS).map(tuple), kept_by_refs=st.dictionaries(IDS, IDS)
     ),
     st.builds(IncrementalReport, **SHARED, from_snapshot=st.none() | IDS, upserts_read=COUNTS),
+    st.builds(
+        DeleteRowsReport,
+        **SHARED,
+        still_held_by=st.none() | st.dictionaries(st.text(), st.lists(IDS).map(tuple)),
+        bounds_in=st.lists(IDS).map(tuple),
+    ),
+    st.builds(UpdateRowsReport, **SHARED, rows_updated=COUNTS),
     st.builds(JobFailure, error=st.text(), message=st.text(), traceback=st.text()),
 )
 

@@ -19,12 +19,15 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTabl
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import SourcePosition, source_id
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
+from airflow_lake_provider.operators.row_deletion import LakeDeleteRowsOperator
+from airflow_lake_provider.operators.row_update import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.planning.incremental_range import position_id
@@ -102,6 +105,36 @@ def test_with_on_repeat_apply_a_cleared_task_is_somebody_new_and_a_retry_is_not(
     first_run = who("apply", 1, 1, batch_id="b")
     context["ti"].run_id = "another run"
     assert who("apply", 1, 1, batch_id="b") != first_run
+
+
+def test_a_deletion_renders_its_rows_where_airflow_does_not_keep_them(lake_connection: str, context: Context) -> None:
+    job = LakeDeleteRowsOperator(task_id="t", table="shop.orders", where="id = {{ run_id_of }}", retries=2)
+    context["run_id_of"] = 4711  # type: ignore[typeddict-unknown-key]  # stands for a parameter of the run
+    spec = job.build_spec(context)
+    assert isinstance(spec, DeleteRowsSpec)
+    assert (spec.where, spec.keys_from, spec.allow_sql, spec.proof) == ("id = 4711", None, False, True)
+    assert job.where == "id = {{ run_id_of }}"
+    assert "where" not in job.template_fields
+    context["ti"].try_number, context["ti"].max_tries = 4, 5
+    assert job.build_spec(context).run.who != spec.run.who
+
+
+def test_a_deletion_takes_keys_from_files_or_a_table(lake_connection: str, context: Context) -> None:
+    common: dict[str, Any] = {"task_id": "t", "table": "shop.orders", "keys": ["id"], "where": None}
+    files = LakeDeleteRowsOperator(**common, keys_from="in/forget.csv", keys_options={"header": "true"})
+    table = LakeDeleteRowsOperator(**common, keys_from_table="legal.forget")
+    assert files.build_spec(context).keys_from == Source(path="in/forget.csv", format="csv", options={"header": "true"})
+    assert table.build_spec(context).keys_from == Source(table="legal.forget")
+    with pytest.raises(InvalidSpecError, match="list of column names"):
+        LakeDeleteRowsOperator(**{**common, "keys": "id"}, keys_from="in/forget.csv").build_spec(context)
+
+
+def test_an_update_is_recognised_when_its_task_is_cleared(lake_connection: str, context: Context) -> None:
+    job = LakeUpdateRowsOperator(task_id="t", table="shop.orders", set={"n": "n + 1"}, where="id = 3")
+    assert job.build_spec(context) == UpdateRowsSpec(
+        catalog="lake_default", table="shop.orders", run=RUN, assignments={"n": "n + 1"}, where="id = 3"
+    )
+    assert ("where" in job.template_fields, "set" in job.template_fields) == (True, False)
 
 
 def test_the_first_try_after_a_clearing_is_no_retry(lake_connection: str, context: Context) -> None:

@@ -1,0 +1,81 @@
+"""What a worker asks of a driver that deletes or updates the rows that match; nonsense is refused here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.json_codec import to_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteRowsSpec(JobSpec):
+    """Delete rows by a predicate or by a list of keys, and say who still holds them.
+
+    :param where: predicate over the table's columns; None when keys are given.
+    :param keys_from: files or a table whose rows are keys.
+    :param keys: key columns, which both have.
+    :param allow_sql: take a ``where`` that does not convert to an Iceberg expression.
+    :param proof: look through everything that the table still reaches for the rows.
+    :param max_attempts: commits tried before a conflict is reported.
+    """
+
+    action: ClassVar[str] = "delete-rows"
+    where: str | None = None
+    keys_from: Source | None = None
+    keys: tuple[str, ...] = ()
+    allow_sql: bool = False
+    proof: bool = True
+    max_attempts: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # None of these messages has the text of ``where``: it may name what is to be erased.
+        if (self.where is None) == (self.keys_from is None):
+            raise InvalidSpecError(f"{self.table}: say which rows either by where or by keys_from and keys")
+        if self.where is not None and not self.where.strip():
+            raise InvalidSpecError(f"{self.table}: where is empty; to delete every row, drop the table or say 'true'")
+        if (self.keys_from is None) != (not self.keys) or len(set(self.keys)) != len(self.keys):
+            raise InvalidSpecError(f"{self.table}: keys_from needs one or more different key columns, and where none")
+        if self.keys_from is not None and self.keys_from.envelope:
+            raise InvalidSpecError(f"{self.table}: keys are plain rows, not events of an envelope")
+        _refuse_no_attempt(self.table, self.max_attempts)
+
+    def digest_text(self) -> str:
+        """Return what is applied, without which rows: a run key has no salt, so whoever reads it could guess them."""
+        return to_json({"action": self.action, "table": self.table, "keys": self.keys})
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateRowsSpec(JobSpec):
+    """Set columns of the rows where a predicate is true.
+
+    :param assignments: column to SQL expression over the row's old values.
+    :param where: predicate over the table's columns.
+    :param allow_sql: take a ``where`` that does not convert to an Iceberg expression.
+    :param max_attempts: commits tried before a conflict is reported.
+    """
+
+    action: ClassVar[str] = "update-rows"
+    assignments: dict[str, str]
+    where: str
+    allow_sql: bool = False
+    max_attempts: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.assignments or not all(expression.strip() for expression in self.assignments.values()):
+            raise InvalidSpecError(f"{self.table}: set needs one or more columns, each with an SQL expression")
+        if len({name.lower() for name in self.assignments}) != len(self.assignments):
+            raise InvalidSpecError(f"{self.table}: set names a column twice: {sorted(self.assignments)}")
+        if not self.where.strip():
+            raise InvalidSpecError(f"{self.table}: where is empty; to update every row, say 'true' with allow_sql=True")
+        _refuse_no_attempt(self.table, self.max_attempts)
+
+
+def _refuse_no_attempt(table: str, max_attempts: int) -> None:
+    if max_attempts < 1:
+        raise InvalidSpecError(f"{table}: max_attempts must be at least 1, got {max_attempts}")

@@ -1,0 +1,55 @@
+"""LakeUpdateRowsOperator: columns of the rows where a predicate is true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeUpdateRowsOperator(LakeJobOperator):
+    """Set columns of rows of main in one atomic commit, once: a retry or a cleared task is recognised by its run key.
+
+    :param table: ``namespace.table`` (templated).
+    :param set: column to SQL expression over the row's old values. It is code, so it is not templated.
+    :param where: predicate over columns (templated).
+    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: let no
+        person's input into it.
+    :param max_attempts: commits tried before a conflict fails the task.
+    :param job: arguments of :class:`LakeJobOperator`.
+    """
+
+    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "where")
+
+    def __init__(
+        self,
+        *,
+        set: Mapping[str, str],  # noqa: A002  # SQL's own word
+        where: str,
+        allow_sql: bool = False,
+        max_attempts: int = 5,
+        **job: Any,
+    ) -> None:
+        super().__init__(**job)
+        self.assignments = set
+        self.where = where
+        self.allow_sql = allow_sql
+        self.max_attempts = max_attempts
+
+    def build_spec(self, context: Context) -> UpdateRowsSpec:
+        """Translate the arguments."""
+        return UpdateRowsSpec(
+            catalog=self.lake.connection.catalog_name,
+            table_format=self.lake.connection.table_format,
+            table=self.table,
+            run=self.run_identity(context),
+            assignments=dict(self.assignments),
+            where=self.where,
+            allow_sql=self.allow_sql,
+            max_attempts=self.max_attempts,
+        )

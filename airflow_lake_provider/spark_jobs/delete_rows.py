@@ -1,0 +1,125 @@
+"""Delete rows that match, once, and say who still holds them; what was deleted is written nowhere."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.job_report import DeleteRowsReport, Outcome
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
+from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
+from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
+from airflow_lake_provider.spark_jobs.formats.base import HeldRows, MatchedCommit, MatchedTable, RowMatch
+from airflow_lake_provider.spark_jobs.formats.choose import matched_table
+from airflow_lake_provider.spark_jobs.listed_keys import list_keys
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -> DeleteRowsReport:
+    """Delete the rows, or say why there is nothing to delete.
+
+    :raises CommitConflictError: other writers won every attempt.
+    :raises InvalidSpecError: the predicate cannot be taken.
+    :raises BadInputError: the keys cannot be taken.
+    """
+    target = matched_table(spark, spec)
+    return retry_conflicts(
+        lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
+    )
+
+
+def _attempt(
+    spark: SparkSession, spec: DeleteRowsSpec, target: MatchedTable, attempt: int, progress: Progress
+) -> DeleteRowsReport:
+    with progress.phase("plan"):
+        memory = target.memory()
+        run_key = spec.run.run_key(spec.digest_text(), ())
+        match, identity = _match(spark, spec, target)
+        before = target.state()
+    unchanged = DeleteRowsReport(
+        table=spec.table, outcome=Outcome.EMPTY_BATCH, reason="there are no keys", run_key=run_key, before=before
+    )
+    if match is None:
+        return replace(unchanged, after=before, seconds=dict(progress.seconds), attempts=attempt)
+    salt = secrets.token_hex(16)
+    digest = hashlib.sha256(f"{salt}\x1f{identity}".encode()).hexdigest()
+    report = replace(unchanged, outcome=Outcome.ALREADY_APPLIED, reason=f"recognised by run key {run_key}")
+    if run_key not in memory.run_keys:
+        commit = MatchedCommit(
+            action=spec.action,
+            run_key=run_key,
+            base=memory.base,
+            summary={ERASED_DIGEST: digest, BASE_SNAPSHOT: str(memory.base)},
+            match=match,
+        )
+        applied = target.change(commit, progress)
+        report = replace(unchanged, outcome=Outcome.NOTHING_NEW, reason="no row of main matches")
+        if applied is not None:
+            report = replace(
+                report,
+                outcome=Outcome.APPLIED,
+                reason=f"deleted {applied.rows_deleted} rows",
+                committed=(applied.snapshot,),
+                rows_deleted=applied.rows_deleted,
+                erased_digest=digest,
+                digest_salt=salt,
+            )
+    report = _with_proof(spec, target, match, report, progress)
+    return replace(report, after=target.state(), seconds=dict(progress.seconds), attempts=attempt)
+
+
+def _match(spark: SparkSession, spec: DeleteRowsSpec, target: MatchedTable) -> tuple[RowMatch | None, str]:
+    """Return which rows, None for no keys, and the text that the digest is made of."""
+    if spec.keys_from is None:
+        return RowMatch(where=spec.where, allow_sql=spec.allow_sql, is_secret=True), str(spec.where)
+    listed = list_keys(spark, spec, spec.keys_from, target.schema())
+    return None if listed.keys is None else RowMatch(keys=listed.keys, is_secret=True), listed.identity
+
+
+def _with_proof(
+    spec: DeleteRowsSpec, target: MatchedTable, match: RowMatch, report: DeleteRowsReport, progress: Progress
+) -> DeleteRowsReport:
+    if not spec.proof:
+        return report
+    try:
+        with progress.phase("proof") as facts:
+            held = target.held(match)
+            facts["snapshots"] = len({id_ for ids in held.snapshots.values() for id_ in ids})
+    # What is deleted stays deleted: a task that failed here would be told by its retry that it is done.
+    except Exception as error:  # noqa: BLE001
+        looked = f"who still holds the rows is not known, looking failed with {type(error).__name__}"
+        return replace(report, warnings=(*report.warnings, f"{looked}; run it again in a new run to look again"))
+    to_do = still_to_do(held)
+    told = f"{report.reason}; {'other snapshots or files still hold them' if to_do else 'no file holds them'}"
+    return replace(
+        report, reason=told, still_held_by=held.snapshots, bounds_in=held.bounds_in, still_to_do=tuple(to_do)
+    )
+
+
+def still_to_do(held: HeldRows) -> list[str]:
+    """Return, in order, what removes the rows from where they still are."""
+    sentences = []
+    if "branch main" in held.snapshots or held.equality_deletes:
+        sentences.append(
+            "compact the table with level='major' and delete_file_threshold=1: data files of main hold the rows under "
+            "a delete" + (", and equality deletes hold keys as values" if held.equality_deletes else "")
+        )
+    for name in held.snapshots:
+        kind, _, ref = name.rpartition(" ")
+        if kind == "branch" and ref != "main":
+            sentences.append(f"branch {ref} is not changed by a deletion on main: publish it, or drop it")
+        elif kind == "tag":
+            sentences.append(f"drop the tag {ref}, or move it to a snapshot after the compaction")
+        elif kind == "consumer tag":
+            sentences.append(f"let the consumer of {ref} read on, which moves its tag, or drop the tag if it is gone")
+    if held.bounds_in:
+        sentences.append("rewrite the manifests after the compaction: some list column bounds of removed files")
+    if held.snapshots or held.bounds_in:
+        sentences.append(
+            "then expire the snapshots until now with keep_last=1, and run this deletion once more: its report shows "
+            "what is left"
+        )
+    return sentences

@@ -1,0 +1,64 @@
+"""Update rows that match, once."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.job_report import Outcome, TableState, UpdateRowsReport
+from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
+from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, FILTER, MAX_VALUE_CHARACTERS
+from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit, MatchedTable, RowMatch
+from airflow_lake_provider.spark_jobs.formats.choose import matched_table
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+def update_rows(spark: SparkSession, spec: UpdateRowsSpec, progress: Progress) -> UpdateRowsReport:
+    """Update the rows, or say why there is nothing to update.
+
+    :raises CommitConflictError: other writers won every attempt.
+    :raises InvalidSpecError: the predicate or a column cannot be taken.
+    :raises BadInputError: a required column would become NULL.
+    """
+    target = matched_table(spark, spec)
+    return retry_conflicts(lambda attempt: _attempt(spec, target, attempt, progress), spec.max_attempts, progress)
+
+
+def _attempt(spec: UpdateRowsSpec, target: MatchedTable, attempt: int, progress: Progress) -> UpdateRowsReport:
+    with progress.phase("plan"):
+        memory = target.memory()
+        run_key = spec.run.run_key(spec.digest_text(), ())
+        before = target.state()
+    applied: AppliedCommit | None = None
+    if run_key in memory.run_keys:
+        outcome, reason = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has updated the rows"
+    else:
+        memory.run_keys.refuse_forgotten(spec.run, spec.table)
+        applied = target.change(_commit(spec, memory.base, run_key), progress)
+        outcome, reason = Outcome.NOTHING_NEW, "no row matches"
+        if applied is not None:
+            outcome, reason = Outcome.APPLIED, f"updated {applied.rows_updated} rows"
+    after: TableState = before if applied is None else target.state()
+    return UpdateRowsReport(
+        table=spec.table,
+        outcome=outcome,
+        reason=reason,
+        run_key=run_key,
+        before=before,
+        after=after,
+        committed=(applied.snapshot,) if applied is not None else (),
+        seconds=dict(progress.seconds),
+        rows_updated=applied.rows_updated if applied is not None else 0,
+        attempts=attempt,
+    )
+
+
+def _commit(spec: UpdateRowsSpec, base: str | None, run_key: str) -> MatchedCommit:
+    return MatchedCommit(
+        action=spec.action,
+        run_key=run_key,
+        base=base,
+        summary={FILTER: spec.where[:MAX_VALUE_CHARACTERS], BASE_SNAPSHOT: str(base)},
+        match=RowMatch(where=spec.where, allow_sql=spec.allow_sql),
+        assignments=spec.assignments,
+    )

@@ -1,0 +1,59 @@
+"""Deletions and updates of rows, run as the driver runs them, on the tables of ``maintained_table``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_lake_provider.contracts.job_report import DeleteRowsReport, UpdateRowsReport
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.update_rows import update_rows
+from tests.spark.maintained_table import CATALOG, MaintainedTable
+
+
+def delete(
+    table: MaintainedTable, run: str = "run 1", progress: Progress | None = None, **arguments: Any
+) -> DeleteRowsReport:
+    identity = RunIdentity.of("dag", run, "task", "-1")
+    spec = DeleteRowsSpec(catalog=CATALOG, table=table.name, run=identity, **arguments)
+    return delete_rows(table.spark, spec, progress or Progress())
+
+
+def update(
+    table: MaintainedTable, run: str = "run 1", progress: Progress | None = None, **arguments: Any
+) -> UpdateRowsReport:
+    identity = RunIdentity.of("dag", run, "task", "-1")
+    spec = UpdateRowsSpec(catalog=CATALOG, table=table.name, run=identity, **arguments)
+    return update_rows(table.spark, spec, progress or Progress())
+
+
+def rows_outside(table: MaintainedTable) -> dict[int, tuple[str, int]]:
+    """Rows as PyIceberg reads them; a row read twice is an error."""
+    found = [(row["id"], (row["region"], row["amount"])) for row in table.outside().scan().to_arrow().to_pylist()]
+    assert len(found) == len(dict(found))
+    return dict(found)
+
+
+def ids_in_any_file(table: MaintainedTable) -> set[int]:
+    """Ids in every Parquet file with data below the table's data folder, whether a snapshot reaches it or not."""
+    folder = Path(table.outside().location().removeprefix("file://").removeprefix("file:")) / "data"
+    found: set[int] = set()
+    for path in folder.rglob("*.parquet"):
+        content: pa.Table = pq.ParquetFile(path).read()
+        if "id" in content.column_names:
+            found |= set(content.column("id").to_pylist())
+    return found
+
+
+def summary(table: MaintainedTable) -> dict[str, str]:
+    """Entries of the head's summary."""
+    head = table.outside().current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return head.summary.additional_properties

@@ -1,0 +1,179 @@
+"""Deletions: the rows go once, nothing names them afterwards, and the report knows every file that still holds them."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.job_report import Outcome, answer_to_json
+from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
+from tests.spark.row_change_flow import delete, ids_in_any_file, rows_outside, summary
+
+# Long enough not to be part of a snapshot id.
+SECRET = 47_114_711
+
+
+def compact(table: MaintainedTable) -> None:
+    compact_table(table.spark, table.compaction(level=CompactionLevel.MAJOR, delete_ratio_threshold=0.01), Progress())
+
+
+def expire(table: MaintainedTable) -> None:
+    now = datetime.now(UTC) + timedelta(minutes=1)
+    spec = ExpirySpec(catalog=CATALOG, table=table.name, run=RUN, older_than=now, stage_branches_older_than=now)
+    expire_snapshots(table.spark, spec, Progress())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_after_compaction_and_expiry_no_file_holds_the_rows_and_until_then_the_report_says_who_does(
+    spark: SparkSession, version: int
+) -> None:
+    table = MaintainedTable(spark, version=version)
+    table.append(SECRET - 3, 10)
+    first = str(table.handle.head())
+    # An update before leaves a copy under a delete, in a file that the deletion does not touch.
+    table.merge({SECRET: 1})
+    table.append(9_000, 5)
+    spark.sql(f"ALTER TABLE {table.name} CREATE TAG audit AS OF VERSION {first}")
+    spark.sql(f"ALTER TABLE {table.name} CREATE TAG `lake.consumer.revenue` AS OF VERSION {first}")
+    spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH trial")
+    base = str(table.handle.head())
+
+    report = delete(table, where=f"id = {SECRET}")
+
+    del table.rows[SECRET]
+    assert (report.outcome, report.rows_deleted) == (Outcome.APPLIED, 1)
+    assert rows_outside(table) == table.rows
+    held = report.still_held_by
+    assert held is not None
+    assert held.keys() == {"branch main", "branch trial", "tag audit", "consumer tag lake.consumer.revenue", "history"}
+    assert (held["tag audit"], held["branch trial"], held["branch main"]) == ((first,), (base,), report.committed)
+    assert any("compact the table" in sentence for sentence in report.still_to_do)
+
+    compact(table)
+    spark.sql(f"ALTER TABLE {table.name} DROP TAG audit")
+    spark.sql(f"ALTER TABLE {table.name} DROP TAG `lake.consumer.revenue`")
+    expire(table)
+    assert SECRET in ids_in_any_file(table)
+    again = delete(table, "run 2", where=f"id = {SECRET}")
+    assert again.outcome is Outcome.NOTHING_NEW
+    assert again.still_held_by == {"branch trial": (base,)}
+
+    spark.sql(f"ALTER TABLE {table.name} DROP BRANCH trial")
+    expire(table)
+    assert SECRET not in ids_in_any_file(table)
+    last = delete(table, "run 3", where=f"id = {SECRET}")
+    assert last.still_held_by == {}
+    # The compaction's own manifest lists the files that it removed, with their bounds, until it is rewritten.
+    assert set(last.bounds_in) <= {str(s.snapshot_id) for s in table.outside().metadata.snapshots}
+    spark.sql(f"CALL system.rewrite_manifests('{table.name}')")
+    expire(table)
+    clean = delete(table, "run 4", where=f"id = {SECRET}")
+    assert (clean.still_held_by, clean.bounds_in, clean.still_to_do) == ({}, (), ())
+    assert rows_outside(table) == table.rows
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_keys_of_a_file_are_deleted_and_no_value_of_them_is_left_in_words(
+    spark: SparkSession, version: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = MaintainedTable(spark, version=version, partitioned=True)
+    table.append(SECRET, 10)
+    table.append(8_000, 10, "south")
+    keys = tmp_path / "keys.csv"
+    keys.write_text(f"id,region\n{SECRET},north\n8003,south\n8003,south\n8004,north\n")
+    source = Source(path=str(keys), format="csv", options={"header": "true"})
+
+    report = delete(table, keys_from=source, keys=("id", "region"))
+
+    del table.rows[SECRET], table.rows[8003]
+    assert (report.outcome, report.rows_deleted) == (Outcome.APPLIED, 2)
+    assert rows_outside(table) == table.rows
+    written = summary(table)
+    assert (written["lake.rows-matched"], written["lake.base-snapshot"]) == (
+        "2",
+        str(report.before and report.before.snapshot),
+    )
+    assert written["lake.erased-digest"] == report.erased_digest
+    assert report.digest_salt is not None
+    assert report.digest_salt not in str(table.outside().metadata)
+    printed = capfd.readouterr()
+    for text in (answer_to_json(report), str(written), str(table.outside().properties), printed.out, printed.err):
+        assert str(SECRET) not in text
+    where = delete(table, "run 2", where="id = 8005")
+    expected = hashlib.sha256(f"{where.digest_salt}\x1fid = 8005".encode()).hexdigest()
+    assert summary(table)["lake.erased-digest"] == where.erased_digest == expected
+
+
+def test_a_retry_is_recognised_and_still_says_who_holds_the_rows(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 10)
+    first = delete(table, where="id < 3")
+    table.append(0, 1)
+    retry = delete(table, where="id < 3")
+    assert (retry.outcome, retry.run_key, retry.committed) == (Outcome.ALREADY_APPLIED, first.run_key, ())
+    assert retry.still_held_by
+    assert set(rows_outside(table)) == set(range(3, 10)) | {0}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_lands_in_between_is_matched_too(spark: SparkSession, version: int) -> None:
+    table = MaintainedTable(spark, version=version)
+    table.append(0, 10)
+
+    def meanwhile() -> None:
+        table.merge({1: -1, 5: 500})
+        table.append(100, 2)
+
+    report = delete(table, progress=ProgressThatRuns("commit", meanwhile), where="amount < 20 OR id = 100")
+
+    for id_ in (0, 1, 100):
+        del table.rows[id_]
+    assert (report.outcome, report.attempts, report.rows_deleted) == (Outcome.APPLIED, 2, 3)
+    assert rows_outside(table) == table.rows
+
+
+def test_rows_are_matched_by_the_names_that_columns_have_now(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 5)
+    spark.sql(f"ALTER TABLE {table.name} RENAME COLUMN amount TO price")
+    spark.sql(f"ALTER TABLE {table.name} ADD COLUMN amount BIGINT")
+    assert delete(table, where="amount IS NOT NULL").outcome is Outcome.NOTHING_NEW
+    report = delete(table, "run 2", where="price >= 30")
+    assert report.rows_deleted == 2
+    assert report.still_held_by is not None
+    assert [row["id"] for row in table.outside().scan().to_arrow().to_pylist()] == [0, 1, 2]
+
+
+def test_what_cannot_be_done_is_refused_without_a_word_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    for where in (f"abs(id) = {SECRET}", f"nothing = {SECRET}", f"id = = {SECRET}", f"id IN (SELECT {SECRET})"):
+        with pytest.raises(InvalidSpecError, match="withheld") as refused:
+            delete(table, where=where)
+        assert str(SECRET) not in str(refused.value)
+    keys = tmp_path / "keys.csv"
+    keys.write_text(f"id\nx{SECRET}\n\n")
+    source = Source(path=str(keys), format="csv", options={"header": "true"})
+    with pytest.raises(BadInputError, match="does not fit bigint in 1") as unfit:
+        delete(table, keys_from=source, keys=("id",))
+    assert str(SECRET) not in str(unfit.value)
+    nothing = Source(path=str(tmp_path / "no-*.csv"), format="csv")
+    assert delete(table, keys_from=nothing, keys=("id",)).outcome is Outcome.EMPTY_BATCH
+    assert delete(table, where="abs(id) = 2", allow_sql=True, proof=False).rows_deleted == 1
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('encryption.key-id' = 'k')")
+    with pytest.raises(UnsupportedError, match="encrypted"):
+        delete(table, "run 2", where="id = 1")
+    old = MaintainedTable(spark, version=1)
+    with pytest.raises(UnsupportedError, match="format version 1"):
+        delete(old, where="id = 1")
