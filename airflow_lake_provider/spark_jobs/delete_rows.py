@@ -93,10 +93,16 @@ def _with_proof(
         looked = f"who still holds the rows is not known, looking failed with {type(error).__name__}"
         return replace(report, warnings=(*report.warnings, f"{looked}; run it again in a new run to look again"))
     to_do = still_to_do(held)
-    told = f"{report.reason}; {'other snapshots or files still hold them' if to_do else 'no file holds them'}"
+    told = f"{report.reason}; {_found(held)}"
     return replace(
         report, reason=told, still_held_by=held.snapshots, bounds_in=held.bounds_in, still_to_do=tuple(to_do)
     )
+
+
+def _found(held: HeldRows) -> str:
+    if held.snapshots:
+        return f"files still hold them, kept by {', '.join(held.snapshots)}"
+    return "no data file holds them" + (", but metadata or delete files may name them" if still_to_do(held) else "")
 
 
 def still_to_do(held: HeldRows) -> list[str]:

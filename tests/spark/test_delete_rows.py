@@ -25,7 +25,8 @@ SECRET = 47_114_711
 
 
 def compact(table: MaintainedTable) -> None:
-    compact_table(table.spark, table.compaction(level=CompactionLevel.MAJOR, delete_ratio_threshold=0.01), Progress())
+    spec = table.compaction(level=CompactionLevel.MAJOR, delete_ratio_threshold=0.01, rewrite_manifests=False)
+    compact_table(table.spark, spec, Progress())
 
 
 def expire(table: MaintainedTable) -> None:
@@ -74,8 +75,10 @@ def test_after_compaction_and_expiry_no_file_holds_the_rows_and_until_then_the_r
     assert SECRET not in ids_in_any_file(table)
     last = delete(table, "run 3", where=f"id = {SECRET}")
     assert last.still_held_by == {}
-    # The compaction's own manifest lists the files that it removed, with their bounds, until it is rewritten.
-    assert set(last.bounds_in) <= {str(s.snapshot_id) for s in table.outside().metadata.snapshots}
+    # The compaction's own manifest lists the files that it removed, with their bounds, until it is rewritten. On
+    # version 2 the compaction has one more commit, of position deletes, which leaves that manifest behind.
+    assert len(last.bounds_in) == (1 if version == 3 else 0)
+    assert [said[:21] for said in last.still_to_do[:1]] == (["rewrite the manifests"] if version == 3 else [])
     spark.sql(f"CALL system.rewrite_manifests('{table.name}')")
     expire(table)
     clean = delete(table, "run 4", where=f"id = {SECRET}")
@@ -140,6 +143,29 @@ def test_what_lands_in_between_is_matched_too(spark: SparkSession, version: int)
     for id_ in (0, 1, 100):
         del table.rows[id_]
     assert (report.outcome, report.attempts, report.rows_deleted) == (Outcome.APPLIED, 2, 3)
+    assert rows_outside(table) == table.rows
+
+
+def test_a_lost_commit_of_an_erasure_names_no_partition(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = MaintainedTable(spark)
+    spark.sql(f"ALTER TABLE {table.name} ADD PARTITION FIELD id")
+    table.append(SECRET, 2)
+    keys = tmp_path / "keys.jsonl"
+    keys.write_text(f'{{"id": {SECRET}}}\n')
+
+    def meanwhile() -> None:
+        table.merge({SECRET: 7})
+
+    source = Source(path=str(keys), format="json", schema="id BIGINT")
+    report = delete(table, progress=ProgressThatRuns("commit", meanwhile), keys_from=source, keys=("id",))
+
+    assert (report.attempts, report.rows_deleted) == (2, 1)
+    printed = capfd.readouterr()
+    assert "attempt 1 of 5" in printed.out
+    assert str(SECRET) not in printed.out + printed.err
+    del table.rows[SECRET]
     assert rows_outside(table) == table.rows
 
 
