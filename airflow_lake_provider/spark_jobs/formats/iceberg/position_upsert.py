@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import position_property
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletion_vectors import write_vectors
+from airflow_lake_provider.spark_jobs.formats.iceberg.marked_rows import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.moved_head import follow_head, refuse_expired_base
-from airflow_lake_provider.spark_jobs.formats.iceberg.position_delete_files import write_position_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ResolvedRows, resolve_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import stage_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files, touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files, discarded_on_conflict
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Each costs about as much as what the other commit added.
@@ -45,7 +41,7 @@ def upsert_by_position(table: IcebergTable, commit: KeyedCommit, progress: Progr
     with progress.phase("stage") as facts:
         staged = stage_rows(table, commit, resolved)
         facts.update(rows=_records(staged), files=len(staged))
-    with _discarded_on_conflict(table, staged), progress.phase("commit") as facts:
+    with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
         snapshot, resolved = _commit(table, commit, resolved, staged, progress)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
@@ -93,23 +89,6 @@ def _try(
     table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: list[Any], position: dict[str, str]
 ) -> int:
     refuse_expired_base(table, commit)
-    paths = list(resolved.positions)
-    files = touched_files(table, int(commit.base), paths) if commit.base is not None and paths else {}
-    delta = RowDelta(rows=staged, touched=paths)
-    if table.format_version >= 3:
-        vectors, replaced = write_vectors(table, files, resolved.positions)
-        delta = replace(delta, deletes=vectors, replaced=replaced)
-    else:
-        delta = replace(delta, deletes=write_position_deletes(table, files, resolved.positions))
-    with _discarded_on_conflict(table, list(delta.deletes)):
+    delta = mark_rows(table, commit.base, resolved.positions, staged)
+    with discarded_on_conflict(table, list(delta.deletes)):
         return commit_row_delta(table, commit, delta, position)
-
-
-@contextmanager
-def _discarded_on_conflict(table: IcebergTable, files: list[Any]) -> Iterator[None]:
-    """Delete the files when their commit was refused; after any other error they may be part of the table."""
-    try:
-        yield
-    except CommitConflictError:
-        discard_files(table, files)
-        raise

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletion_vectors import write_vectors
+from airflow_lake_provider.spark_jobs.formats.iceberg.marked_rows import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.matched_rows import matched_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.position_delete_files import write_position_deletes
-from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import Positions, ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files, touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.updated_rows import stage_updates
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -39,7 +36,7 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
             staged = stage_updates(table, matched, commit.assignments)
             facts.update(files=len(staged))
     commit = replace(commit, summary={**commit.summary, ROWS_MATCHED: str(rows)})
-    with _discarded_on_conflict(table, staged), progress.phase("commit") as facts:
+    with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
         snapshot = _commit_or_withhold(table, commit, matched, staged)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
@@ -65,25 +62,6 @@ def _commit_or_withhold(table: IcebergTable, commit: MatchedCommit, matched: Res
 
 
 def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
-    files = touched_files(table.refresh(), int(commit.base or 0), list(matched.positions))
-    delta = _delta(table, files, matched.positions, staged)
-    with _discarded_on_conflict(table, list(delta.deletes)):
+    delta = mark_rows(table.refresh(), commit.base, matched.positions, staged)
+    with discarded_on_conflict(table, list(delta.deletes)):
         return commit_row_delta(table, commit, delta, {})
-
-
-def _delta(table: IcebergTable, files: dict[str, Any], positions: Positions, staged: list[Any]) -> RowDelta:
-    delta = RowDelta(rows=staged, touched=list(positions))
-    if table.format_version >= 3:
-        vectors, replaced = write_vectors(table, files, positions)
-        return replace(delta, deletes=vectors, replaced=replaced)
-    return replace(delta, deletes=write_position_deletes(table, files, positions))
-
-
-@contextmanager
-def _discarded_on_conflict(table: IcebergTable, files: list[Any]) -> Iterator[None]:
-    """Delete the files when their commit was refused; after any other error they may be part of the table."""
-    try:
-        yield
-    except CommitConflictError:
-        discard_files(table, files)
-        raise

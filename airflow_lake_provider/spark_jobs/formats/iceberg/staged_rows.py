@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.merged_rows import RowMerge
 
-_LAST_UPDATED = "_last_updated_sequence_number"
+LAST_UPDATED = "_last_updated_sequence_number"
 # Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.
 _MOST_BROADCAST = 1_000_000
 
@@ -43,8 +43,8 @@ def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows)
     if table.format_version >= 3:
         row_id = sf.col(ROW_ID) if ROW_ID in rows.columns else sf.lit(None).cast("bigint").alias(ROW_ID)
         # The writer fills the other with the commit's own sequence number.
-        columns += [row_id, sf.lit(None).cast("bigint").alias(_LAST_UPDATED)]
-    return _stage(table, rows.filter(stays).select(*columns))
+        columns += [row_id, sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
+    return write_staged(table, rows.filter(stays).select(*columns))
 
 
 def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
@@ -67,7 +67,12 @@ def _value(merge: RowMerge, field: StructField, columns: Sequence[str], is_held:
     return new.cast(field.dataType).alias(field.name)
 
 
-def _stage(table: IcebergTable, rows: DataFrame) -> list[Any]:
+def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
+    """Write rows as data files of the table, without a commit.
+
+    :param rows: columns of the table and, in format version 3, of its row lineage.
+    :return: ``org.apache.iceberg.DataFile`` objects.
+    """
     jvm: Any = table.spark._jvm
     name = f"lake_stage_{uuid.uuid4().hex}"
     cache = spark_table_cache(table.spark)

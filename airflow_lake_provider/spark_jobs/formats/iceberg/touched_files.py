@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
@@ -47,3 +48,13 @@ def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
     for location in locations:
         listed.add(location)
     jvm.org.apache.iceberg.CatalogUtil.deleteFiles(table.java.io(), listed, "uncommitted")
+
+
+@contextmanager
+def discarded_on_conflict(table: IcebergTable, files: list[Any]) -> Iterator[None]:
+    """Delete the files when their commit was refused; after any other error they may be part of the table."""
+    try:
+        yield
+    except CommitConflictError:
+        discard_files(table, files)
+        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +10,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import spark_table_cache
 from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
-
-_LAST_UPDATED = "_last_updated_sequence_number"
 
 
 def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mapping[str, str]) -> list[Any]:
@@ -39,10 +36,10 @@ def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mappi
     ]
     if ROW_ID in matched.rows.columns:
         # The writer fills it with the commit's own sequence number.
-        columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(_LAST_UPDATED)]
+        columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
     rows = matched.rows.select(*columns)
     _refuse_nulls(table, rows, [f.name for f in schema if not f.nullable and f.name.lower() in given])
-    return _stage(table, rows)
+    return write_staged(table, rows)
 
 
 def _refuse_columns(table: IcebergTable, schema: StructType, given: Mapping[str, str]) -> None:
@@ -66,18 +63,3 @@ def _refuse_nulls(table: IcebergTable, rows: DataFrame, required: list[str]) -> 
     nulls = {name: counted[name] for name in required if counted is not None and counted[name]}
     if nulls:
         raise BadInputError(f"{table.name}: required columns would become NULL, in so many rows: {nulls}")
-
-
-def _stage(table: IcebergTable, rows: DataFrame) -> list[Any]:
-    jvm: Any = table.spark._jvm
-    name = f"lake_stage_{uuid.uuid4().hex}"
-    cache = spark_table_cache(table.spark)
-    coordinator = jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
-    cache.add(name, table.java)
-    try:
-        # The writer of Iceberg's rewrites: distribution, sort order, file size and format are the table's.
-        rows.write.format("iceberg").mode("append").option("rewritten-file-scan-task-set-id", name).save(name)
-        return list(coordinator.fetchNewFiles(table.java, name))
-    finally:
-        coordinator.clearRewrite(table.java, name)
-        cache.remove(name)
