@@ -1,0 +1,44 @@
+"""What runs in the driver: one session, and the package's own actions for each line of the standard input."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.job_report import answer_to_json
+from airflow_lake_provider.spark_jobs import run_job
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.session import open_session
+
+
+def serve(progress: Callable[[], Progress] = Progress, before_report: Callable[[], None] = lambda: None) -> None:
+    """Answer each line ``{"spec": path}`` or ``{"sql": text}`` with one line, until the input ends.
+
+    :param progress: makes what a job reports its phases to.
+    :param before_report: called between a job's end and its answer.
+    """
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    # Lines of progress, and whatever the JVM prints, go to the log.
+    os.dup2(2, 1)
+    spark = open_session()
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "sql" in request:
+            answer = _run_sql(spark, request["sql"])
+        else:
+            answer = answer_to_json(run_job._answer(spark, request["spec"], progress()))
+            before_report()
+        answers.write(answer + "\n")
+
+
+def _run_sql(spark: SparkSession, statement: str) -> str:
+    try:
+        spark.sql(statement)
+    # Whatever it is, the asking side has to see it.
+    except Exception as error:  # noqa: BLE001
+        return json.dumps({"failure": str(error)})
+    return "{}"

@@ -1,0 +1,109 @@
+"""Real driver processes, killed at each phase of an upsert, and the retry in another driver."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from airflow_lake_provider.contracts.job_report import JobReport, Outcome
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from tests.soak.batches import Batch, Change, Inbox, Model
+from tests.soak.driver import Driver, DriverDiedError
+from tests.soak.lake import CATALOG, NAMESPACE, Lake
+from tests.spark.killed_driver import AFTER_COMMIT, AFTER_VECTORS, KILL_AT, PHASES
+
+FIRST = tuple(Change(key, "first", key, False) for key in range(20))
+SECOND = tuple(Change(key, "second", 100 + key, key < 8) for key in range(5, 25))
+# Vectors are of format version 3; what a kill leaves on version 2 are files of position deletes.
+MOMENTS = {**dict.fromkeys(PHASES, "3"), AFTER_VECTORS: "3", AFTER_COMMIT: "2"}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake.at(tmp_path_factory.mktemp("killed") / "lake")
+
+
+@pytest.fixture(scope="module")
+def retrying(lake: Lake) -> Iterator[Driver]:
+    """One driver for what is done before the kills and after them."""
+    with Driver(lake, "retries") as driver:
+        driver.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def exits(lake: Lake, retrying: Driver) -> Iterator[dict[str, Future[int]]]:
+    """Exit codes of the killed drivers, of which two run at once: each has one core."""
+    with ThreadPoolExecutor(2) as two:
+        running: dict[str, Future[int]] = {}
+        for moment in MOMENTS:
+            inbox(lake, moment).arrive("1", FIRST)
+            assert applied(retrying, spec(lake, moment, "run 1")).outcome is Outcome.APPLIED
+            inbox(lake, moment).arrive("2", SECOND)
+            running[moment] = two.submit(run_to_its_death, lake, moment)
+        yield running
+
+
+def run_to_its_death(lake: Lake, moment: str) -> int:
+    with Driver(lake, moment, "tests.spark.killed_driver:serve_until_killed", **{KILL_AT: moment}) as driver:
+        with pytest.raises(DriverDiedError):
+            driver.run(spec(lake, moment, "run 2"))
+        return driver.process.wait()
+
+
+def table_of(moment: str) -> str:
+    return f"{NAMESPACE}.t{list(MOMENTS).index(moment)}"
+
+
+def inbox(lake: Lake, moment: str) -> Inbox:
+    return Inbox(lake.home / "inbox" / table_of(moment))
+
+
+def spec(lake: Lake, moment: str, run: str, try_number: int = 1) -> UpsertSpec:
+    return UpsertSpec(
+        catalog=CATALOG,
+        table=table_of(moment),
+        run=RunIdentity.of("dag", run, "task", "-1", try_number=try_number),
+        source=inbox(lake, moment).source(),
+        keys=("id",),
+        delete_when="op = 'd'",
+        exclude_columns=("op",),
+        create=TableLayout(properties={"format-version": MOMENTS[moment]}),
+        strategy=UpsertStrategy.POSITIONS,
+    )
+
+
+def left_by(*batches: tuple[Change, ...]) -> Model:
+    model: Model = {}
+    for batch in batches:
+        Batch(batch).apply_to(model)
+    return model
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_the_retry_of_a_killed_driver_leaves_the_right_rows_and_one_snapshot(
+    lake: Lake, retrying: Driver, exits: dict[str, Future[int]], moment: str
+) -> None:
+    assert exits[moment].result() == -signal.SIGKILL
+    table = table_of(moment)
+    landed = moment == AFTER_COMMIT
+    assert lake.rows(table) == (left_by(FIRST, SECOND) if landed else left_by(FIRST))
+
+    report = applied(retrying, spec(lake, moment, "run 2", try_number=2))
+
+    assert report.outcome is (Outcome.ALREADY_APPLIED if landed else Outcome.APPLIED)
+    assert lake.rows(table) == left_by(FIRST, SECOND)
+    history = [head.run_key for head in lake.heads(table)]
+    assert (len(history), history.count(report.run_key)) == (2, 1)
+
+
+def applied(driver: Driver, upsert: UpsertSpec) -> JobReport:
+    report = driver.run(upsert)
+    assert isinstance(report, JobReport), report.traceback
+    return report
