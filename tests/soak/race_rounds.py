@@ -1,0 +1,102 @@
+"""What the drivers of one round are asked, drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, Protocol
+
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from tests.soak.batches import Batch, Inbox, random_changes
+from tests.soak.lake import CATALOG, Head, Lake
+
+
+class RacedTable(Protocol):
+    """What is known of a table when a round is drawn."""
+
+    lake: Lake
+    table: str
+    layout: TableLayout
+    inboxes: dict[str, Inbox]
+    history: list[Head]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One upsert of a round.
+
+    :param inbox: name of its source.
+    """
+
+    spec: UpsertSpec
+    batch: Batch
+    inbox: str
+
+
+def draw_upserts(table: RacedTable, random: Random, number: int) -> list[Asked]:
+    """Draw two upserts that run at once: of two sources, or two runs of one source, or two drivers of one run."""
+    kind = random.choices(["two sources", "one source", "one run"], [8, 1, 1])[0]
+    if kind == "two sources":
+        return [_draw_upsert(table, random, number, f"source-{which}", f"run {number}.{which}") for which in (1, 2)]
+    first = _draw_upsert(table, random, number, "shared", f"run {number}")
+    if kind == "one run":
+        return [first, first]
+    other: dict[str, Any] = {**vars(first.spec), "run": RunIdentity.of("dag", f"other run {number}", "task", "-1")}
+    return [first, Asked(UpsertSpec(**other), first.batch, first.inbox)]
+
+
+def _draw_upsert(table: RacedTable, random: Random, number: int, source: str, run: str) -> Asked:
+    folder = table.lake.home / "inbox" / table.table / source
+    inbox = table.inboxes.setdefault(source, Inbox(folder))
+    name = f"{source}-{number:04}"
+    # The sources' numbers differ, so that a value tells one change of the whole soak.
+    inbox.arrive(name, random_changes(random, name, 10 * number + len(table.inboxes)))
+    keeps = random.random() < 0.25
+    columns = {"missing_columns": MissingColumns.KEEP, "exclude_columns": ("op", "n")} if keeps else {}
+    strategies = [UpsertStrategy.POSITIONS, UpsertStrategy.AUTO, UpsertStrategy.MERGE]
+    arguments: Mapping[str, Any] = {
+        "catalog": CATALOG,
+        "table": table.table,
+        "run": RunIdentity.of("dag", run, "task", "-1"),
+        "source": inbox.source(),
+        "keys": ("id",),
+        "delete_when": "op = 'd'",
+        "exclude_columns": ("op",),
+        "create": table.layout,
+        "strategy": random.choices(strategies, [6, 2, 2])[0],
+        # With one attempt some batches are refused, and come again with the next.
+        "max_attempts": random.choice([1, 5, 5]),
+        **columns,
+    }
+    # The first batch of a table makes its columns.
+    if keeps and not table.history:
+        arguments = {**arguments, "missing_columns": MissingColumns.FAIL, "exclude_columns": ("op",)}
+        keeps = False
+    return Asked(UpsertSpec(**arguments), Batch(tuple(inbox.waiting), keeps), source)
+
+
+def draw_maintenance(table: RacedTable, random: Random, number: int) -> JobSpec | None:
+    """Draw a compaction or an expiry for every other round."""
+    what = random.choice(["nothing", "nothing", "compaction", "expiry"])
+    if what == "nothing" or not table.history:
+        return None
+    job: dict[str, Any] = {
+        "catalog": CATALOG,
+        "table": table.table,
+        "run": RunIdentity.of("maintenance", str(number), "task"),
+    }
+    if what == "compaction":
+        level = random.choice([CompactionLevel.MAJOR, CompactionLevel.FULL])
+        return CompactionSpec(**job, level=level, min_input_files=2)
+    now = datetime.now(UTC)
+    # A stage branch may be that of a merge that is running.
+    branches = now - timedelta(days=1)
+    return ExpirySpec(**job, older_than=now, stage_branches_older_than=branches, keep_last=random.choice([1, 1, 3]))
