@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.batch_source import Source, format_of_path
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.source_position import source_id
@@ -18,15 +17,6 @@ from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-_FORMAT_OF_SUFFIX = {
-    ".parquet": "parquet",
-    ".orc": "orc",
-    ".json": "json",
-    ".jsonl": "json",
-    ".csv": "csv",
-    ".avro": "avro",
-}
 
 
 class LakeUpsertOperator(LakeJobOperator):
@@ -186,7 +176,7 @@ class LakeUpsertOperator(LakeJobOperator):
         )
 
     def _source(self) -> Source:
-        path_format = "json" if self.envelope else _format_of(self.source)
+        path_format = "json" if self.envelope else format_of_path(self.source or "")
         return Source(
             path=self.source or None,
             format=(self.source_format or path_format) if self.source else None,
@@ -197,8 +187,3 @@ class LakeUpsertOperator(LakeJobOperator):
             envelope=self.envelope,
             envelope_table=self.envelope_table,
         )
-
-
-def _format_of(path: str | None) -> str | None:
-    suffixes = PurePosixPath(path or "").suffixes
-    return next((_FORMAT_OF_SUFFIX[s] for s in reversed(suffixes) if s in _FORMAT_OF_SUFFIX), None)

@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, Iceberg
 class FollowedHead:
     """A commit on the branch's head.
 
-    :param resolved: the rows of its keys there.
+    :param resolved: the rows of its keys there; the same object where they are in the same files with the same deletes.
     :param outdated: whether staged rows were made of rows that have changed, and have to be made again.
     """
 
@@ -53,8 +53,10 @@ def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows
     is_blind = row_merge(table, commit).is_blind
     if set(operations) == {"append"}:
         appended = resolve_appended_rows(table, moved, int(commit.base), int(head))
+        if not appended.found:
+            return FollowedHead(commit=moved, resolved=resolved)
         both = resolved.and_appended(appended)
-        return FollowedHead(commit=moved, resolved=both, outdated=bool(appended.found) and not is_blind)
+        return FollowedHead(commit=moved, resolved=both, outdated=not is_blind)
     found = resolve_rows(table, moved)
     outdated = _lost_row_ids(resolved, found, commit) if is_blind else _differ(resolved, found)
     return FollowedHead(commit=moved, resolved=found, outdated=outdated)

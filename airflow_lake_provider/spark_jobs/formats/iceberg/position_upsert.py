@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import pos
 from airflow_lake_provider.spark_jobs.formats.iceberg.marked_rows import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.moved_head import follow_head, refuse_expired_base
 from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ResolvedRows, resolve_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import stage_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files, discarded_on_conflict
@@ -25,7 +25,8 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Each costs about as much as what the other commit added.
 _TRIES = 20
-_LONGEST_WAIT = 2.0
+# Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
+_LONGEST_WAIT = 0.3
 
 
 def upsert_by_position(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
@@ -69,26 +70,27 @@ def _commit(
     table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: list[Any], progress: Progress
 ) -> tuple[int, ResolvedRows]:
     position = position_property(table, commit)
-    for number in range(1, _TRIES + 1):
-        try:
-            return _try(table, commit, resolved, staged, position), resolved
-        except CommitConflictError as conflict:
-            if number == _TRIES:
-                raise
-            progress.say(f"commit {number} of {_TRIES}: {conflict}")
-            time.sleep(random.uniform(0.0, min(0.1 * 2.0**number, _LONGEST_WAIT)))
-            followed = follow_head(table, commit, resolved)
-            commit, resolved = followed.commit, followed.resolved
-            if followed.outdated:
-                discard_files(table, staged)
-                staged[:] = stage_rows(table, commit, resolved)
+    delta: RowDelta | None = None
+    marked: list[Any] = []
+    with discarded_on_conflict(table, marked):
+        for number in range(1, _TRIES + 1):
+            try:
+                refuse_expired_base(table, commit)
+                if delta is None:
+                    delta = mark_rows(table, commit.base, resolved.positions, staged)
+                    marked[:] = delta.deletes
+                return commit_row_delta(table, commit, delta, position), resolved
+            except CommitConflictError as conflict:
+                if number == _TRIES:
+                    raise
+                progress.say(f"commit {number} of {_TRIES}: {conflict}")
+                time.sleep(random.uniform(0.0, _LONGEST_WAIT))
+                followed = follow_head(table, commit, resolved)
+                if followed.resolved is not resolved:
+                    discard_files(table, marked)
+                    delta, marked[:] = None, []
+                commit, resolved = followed.commit, followed.resolved
+                if followed.outdated:
+                    discard_files(table, staged)
+                    staged[:] = stage_rows(table, commit, resolved)
     raise AssertionError("the loop returns or raises")
-
-
-def _try(
-    table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: list[Any], position: dict[str, str]
-) -> int:
-    refuse_expired_base(table, commit)
-    delta = mark_rows(table, commit.base, resolved.positions, staged)
-    with discarded_on_conflict(table, list(delta.deletes)):
-        return commit_row_delta(table, commit, delta, position)

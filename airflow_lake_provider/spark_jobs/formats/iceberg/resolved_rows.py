@@ -50,7 +50,7 @@ class ResolvedRows:
 
     def and_appended(self, appended: ResolvedRows) -> ResolvedRows:
         """Return both, where ``appended`` is in files that were not there when this was resolved."""
-        both = self.rows is not None and appended.rows is not None and appended.found
+        both = self.rows is not None and appended.rows is not None
         return ResolvedRows(
             rows=self.rows.unionByName(appended.rows) if both else self.rows,  # type: ignore[union-attr, arg-type]
             positions={**self.positions, **appended.positions},
