@@ -56,21 +56,22 @@ class _Fold:
     def of_order(self, name: str) -> Column:
         """Return the order of the row that stands for the key, a delete included."""
         if self._first:
-            return sf.coalesce(self._first_live(quoted(name)), sf.min_by(quoted(name), NUMBER))
+            deleting = sf.min_by(sf.struct(quoted(name).alias("v")), NUMBER)
+            return sf.coalesce(self._first_live(quoted(name)), deleting)["v"]
         return sf.min_by(quoted(name), NUMBER)
 
     def of_value(self, name: str, kind: DataType) -> Column:
         """Return the value that a column has for the key; NULL when it is deleted."""
         value = quoted(name)
         if self._first:
-            return self._first_live(value)
+            return self._first_live(value)["v"]
         if self._partial and name.lower() in self._order_of:
             return self._of_group(value, quoted(self._order_of[name.lower()]))
         return self._aggregated(self._aggregates.get(name.lower(), "last_non_null"), value, kind)
 
     def _first_live(self, value: Column) -> Column:
         # A struct: max_by would give the value of another row for one that is NULL.
-        return sf.max_by(sf.struct(value.alias("v")), sf.when(self._live, sf.col(NUMBER)))["v"]
+        return sf.max_by(sf.struct(value.alias("v")), sf.when(self._live, sf.col(NUMBER)))
 
     def _of_group(self, value: Column, order: Column) -> Column:
         newest = sf.when(self._live & order.isNotNull(), sf.struct(order, -sf.col(NUMBER)))

@@ -162,6 +162,14 @@ def test_batches_merge_as_a_loop_over_their_rows_does(
         assert held(flow) == model
 
 
+def test_the_first_row_keeps_its_own_order_also_when_that_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    flow = new_flow(spark, tmp_path, CASES["first"])
+    row = {"id": 1, "g": 0, "a": "x", "n": 1, "f": True, "op": "u"}
+    flow.arrive("1.jsonl", {**row, "at": None}, {**row, "at": 2, "n": 2})
+    flow.apply("run 1")
+    assert held(flow) == {1: {"at": None, "g": 0, "a": "x", "n": 1, "f": True}}
+
+
 @pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.MERGE])
 def test_a_late_update_does_not_bring_a_deleted_key_back(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
