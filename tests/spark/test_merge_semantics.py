@@ -62,10 +62,11 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 
 def merged(old: Row | None, new: Row, semantics: MergeSemantics) -> Row:
     """One row of a batch onto what its key has."""
-    if old is None or semantics.engine is MergeEngine.REPLACE:
+    if semantics.engine is MergeEngine.REPLACE:
         return new
     if semantics.engine is MergeEngine.FIRST:
-        return old
+        return old or new
+    old = old or dict.fromkeys(new)
     grouped = {name: order for order, group in semantics.sequence_groups.items() for name in (order, *group)}
     result = {}
     for name in new:
@@ -168,6 +169,24 @@ def test_the_first_row_keeps_its_own_order_also_when_that_is_null(spark: SparkSe
     flow.arrive("1.jsonl", {**row, "at": None}, {**row, "at": 2, "n": 2})
     flow.apply("run 1")
     assert held(flow) == {1: {"at": None, "g": 0, "a": "x", "n": 1, "f": True}}
+
+
+def test_a_group_without_an_order_is_left_alone_also_by_the_first_row_of_its_key(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = new_flow(spark, tmp_path, CASES["partial"])
+    first = {"id": 1, "at": 0, "g": None, "a": "x", "n": 1, "f": True, "op": "u"}
+    ordered = {**first, "id": 2, "g": 0}
+    without = {"at": 1, "g": None, "a": None, "n": None, "f": False}
+    batches = [[first, ordered], [{**first, **without}, {**ordered, **without}]]
+    model: dict[int, Row] = {}
+    for number, batch in enumerate(batches):
+        flow.arrive(f"{number}.jsonl", *batch)
+        flow.apply(f"run {number}")
+        apply(model, batch, CASES["partial"])
+        assert held(flow) == model
+    left = {"at": 1, "n": 1, "f": False}
+    assert model == {1: {**left, "g": None, "a": None}, 2: {**left, "g": 0, "a": "x"}}
 
 
 @pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.MERGE])
