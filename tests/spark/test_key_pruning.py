@@ -10,15 +10,15 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import key_pru
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 
-def pruning(rows: DataFrame, *keys: str) -> tuple[list[str], str]:
+def pruning(rows: DataFrame, *keys: str, table: str = "other_columns") -> tuple[list[str], str]:
     spark = rows.sparkSession
     spark.sql("CREATE NAMESPACE IF NOT EXISTS pruning")
     spark.sql("CREATE TABLE IF NOT EXISTS pruning.other_columns (x INT) USING iceberg")
-    table = IcebergTable(spark, "lake_default", TableName.parse("pruning.other_columns"))
+    iceberg = IcebergTable(spark, "lake_default", TableName.parse(f"pruning.{table}"))
     commit = KeyedCommit(
         action="upsert", rows=rows, keys=keys, run_key="r", base=None, source_id="s", position=SourcePosition()
     )
-    return key_pruning(table, commit, "t")
+    return key_pruning(iceberg, commit, "t")
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,34 @@ def test_few_keys_are_listed_and_many_are_bounded(spark: SparkSession) -> None:
     assert pruning(spark.range(3, 5).toDF("a`b"), "a`b") == (["t.`a``b` IN (3L, 4L)"], "pruned by 2 keys")
     day = "date_add(DATE '2025-01-01', CAST(id % 7 AS INT)) AS day"
     many = spark.range(300).selectExpr("id", day, "id > 3 AS flag")
-    assert pruning(many, "id") == (["t.`id` BETWEEN 0L AND 299L"], "pruned by the range of 1 of 1 key columns")
+    assert pruning(many, "id") == (["t.`id` BETWEEN 0L AND 299L"], "pruned by the range of id")
     assert pruning(many, "day", "id", "flag") == (
         ["t.`day` BETWEEN date_from_unix_date(20089) AND date_from_unix_date(20095)", "t.`id` BETWEEN 0L AND 299L"],
-        "pruned by the range of 2 of 3 key columns",
+        "pruned by the range of day and the range of id",
     )
+
+
+def test_late_rows_among_new_ones_leave_the_range_between_them_out(spark: SparkSession) -> None:
+    late = spark.range(7, 8).unionByName(spark.range(-3000, -2900))
+    rows = late.unionByName(spark.range(5_000_000_000, 5_000_000_300))
+    (predicate,), reason = pruning(rows, "id")
+    assert reason == "pruned by 2 ranges of id"
+    assert rows.alias("t").filter(predicate).count() == 401
+    assert spark.range(20_000_000, 20_000_001).alias("t").filter(predicate).isEmpty()
+    times = rows.selectExpr("timestamp_micros(id) AS at", "id")
+    (at, _), reason = pruning(times, "at", "id")
+    assert reason == "pruned by 2 ranges of at and 2 ranges of id"
+    assert times.alias("t").filter(at).count() == 401
+
+
+def test_values_of_a_partition_column_in_a_composite_key_are_listed(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS pruning")
+    columns = "region STRING, id BIGINT"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS pruning.regions ({columns}) USING iceberg PARTITIONED BY (region)")
+    rows = spark.range(300).selectExpr("IF(id % 2 = 0, 'a', 'z') AS region", "id")
+    (region, _), reason = pruning(rows, "region", "id", table="regions")
+    assert region in ("t.`region` IN ('a', 'z')", "t.`region` IN ('z', 'a')")
+    assert reason == "pruned by 2 values of region and the range of id"
 
 
 def test_a_batch_without_rows_prunes_nothing(spark: SparkSession) -> None:

@@ -5,12 +5,12 @@ A predicate that a matching row fails would make the row be inserted a second ti
 
 from __future__ import annotations
 
-from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType
+from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampType
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges, as_text, ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.key_ranges import KeyRange, KeyRanges, as_text, ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 # Above this many literals Iceberg stops evaluating IN against file bounds (IN_PREDICATE_LIMIT).
@@ -22,22 +22,50 @@ _REPLACEMENT = "\ufffd"
 def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[list[str], str]:
     """Return SQL conditions, to be joined by AND, and a sentence on them.
 
-    Few keys are listed; else each key column is bounded by the batch's own range.
+    Few keys are listed, and few values of a column that the table is partitioned by; else each key column is bounded
+    by the ranges that the batch has keys in.
 
     :param alias: of the table in the statement.
     """
     ranges = known_ranges(commit)
     types = {name: kind for name, kind in _key_types(commit).items() if not _is_uuid(table, name)}
     if len(commit.keys) == len(types) == 1 and 0 < ranges.keys <= _MAX_IN:
-        listed = _listed(commit, *types.values())
+        listed = _listed(commit, commit.keys[0], *types.values())
         if listed:
-            return [f"{alias}.{quoted_name(commit.keys[0])} IN ({', '.join(listed)})"], f"pruned by {len(listed)} keys"
-    predicates = []
+            return [_in(alias, commit.keys[0], listed)], f"pruned by {len(listed)} keys"
+    partitioning = _partitioning(table) if len(commit.keys) > 1 else set()
+    predicates, words = [], []
     for found in ranges.columns:
-        low, high = (_literal(end, types.get(found.column)) for end in (found.least, found.greatest))
-        if low is not None and high is not None:
-            predicates.append(f"{alias}.{quoted_name(found.column)} BETWEEN {low} AND {high}")
-    return predicates, f"pruned by the range of {len(predicates)} of {len(commit.keys)} key columns"
+        kind = types.get(found.column)
+        listed = _listed(commit, found.column, kind) if kind and found.column.lower() in partitioning else []
+        between = _between(alias, found, kind)
+        if listed:
+            predicates.append(_in(alias, found.column, listed))
+            words.append(f"{len(listed)} values of {found.column}")
+        elif between:
+            predicates.append(between)
+            ranges_of = "the range" if len(found.parts) == 1 else f"{len(found.parts)} ranges"
+            words.append(f"{ranges_of} of {found.column}")
+    return predicates, f"pruned by {' and '.join(words)}" if words else "not pruned, no key column has bounds"
+
+
+def _in(alias: str, column: str, listed: list[str]) -> str:
+    return f"{alias}.{quoted_name(column)} IN ({', '.join(listed)})"
+
+
+def _between(alias: str, found: KeyRange, kind: DataType | None) -> str | None:
+    ends = [(_literal(low, kind), _literal(high, kind)) for low, high in found.parts]
+    if any(low is None or high is None for low, high in ends):
+        return None
+    column = f"{alias}.{quoted_name(found.column)}"
+    parts = [f"{column} BETWEEN {low} AND {high}" for low, high in ends]
+    return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+
+
+def _partitioning(table: IcebergTable) -> set[str]:
+    """Return the columns that the table is partitioned by, however transformed."""
+    schema = table.java.schema()
+    return {str(schema.findColumnName(field.sourceId())).lower() for field in table.java.spec().fields()}
 
 
 def _key_types(commit: KeyedCommit) -> dict[str, DataType]:
@@ -50,13 +78,16 @@ def _is_uuid(table: IcebergTable, name: str) -> bool:
     return field is not None and str(field.type()) == "uuid"
 
 
-def _listed(commit: KeyedCommit, kind: DataType) -> list[str]:
-    """Return all keys as literals; none when one of them has no literal."""
+def _listed(commit: KeyedCommit, column: str, kind: DataType) -> list[str]:
+    """Return the column's values as literals; none when there are too many, or when one of them has no literal."""
     if _literal("0", kind) is None:
         return []
-    found = commit.rows.select(as_text(quoted(commit.keys[0]), kind)).collect()
+    texts = commit.rows.select(as_text(quoted(column), kind))
+    if len(commit.keys) > 1:
+        texts = texts.distinct().limit(_MAX_IN + 1)
+    found = texts.collect()
     literals = [_literal(text, kind) for (text,) in found]
-    return [literal for literal in literals if literal is not None] if None not in literals else []
+    return [lit for lit in literals if lit is not None] if None not in literals and len(found) <= _MAX_IN else []
 
 
 def known_ranges(commit: KeyedCommit) -> KeyRanges:
@@ -79,6 +110,8 @@ def _literal(text: str, kind: DataType | None) -> str | None:
             return f"{text}BD"
         case DateType():
             return f"date_from_unix_date({text})"
+        case TimestampType():
+            return f"timestamp_micros({text}L)"
     # A collation has an order of its own.
     if kind == StringType() and _REPLACEMENT not in text:
         return text_literal(text)
