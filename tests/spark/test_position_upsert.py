@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.formats.iceberg import metadata_swap
+from airflow_lake_provider.spark_jobs.formats.iceberg import found_positions, metadata_swap
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
@@ -79,6 +79,23 @@ def test_one_vector_per_data_file_is_left_however_often_it_is_touched(flow: Flow
     by_file = [found["referenced_data_file"] for found in deletes]
     assert len(by_file) == len(set(by_file))
     assert sum(found["record_count"] for found in deletes) == 3
+
+
+def test_many_positions_come_as_bitmaps_and_are_the_same(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found_positions, "MOST_LISTED", 2)
+    flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
+    flow.spark.sql(
+        f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT) USING iceberg "
+        "TBLPROPERTIES ('format-version' = '3', 'write.merge.mode' = 'merge-on-read')"
+    )
+    # One file, whose positions are in three bitmaps of 32,768.
+    flow.spark.range(0, 70_000, 1, 1).selectExpr("id", "'a' AS name", "0 AS n").writeTo(flow.table).append()
+    edges = (0, 1, 32_767, 32_768, 65_535, 65_536, 69_999)
+    flow.arrive("1.jsonl", *(row(number, "b") for number in edges), row(32_769, "", op="d"), row(70_000, "new"))
+    report = flow.apply("run 1")
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (1, 7, 1)
+    expected = {number: ("a", 0) for number in range(70_000) if number != 32_769}
+    assert flow.rows() == expected | dict.fromkeys(edges, ("b", 0)) | {70_000: ("new", 0)}
 
 
 def test_an_updated_row_keeps_its_row_id_and_a_new_one_gets_another(flow: Flow) -> None:

@@ -103,7 +103,7 @@ class Flow:
         snapshot = table.metadata.refs[branch].snapshot_id
         found = table.scan(snapshot_id=snapshot).to_arrow().to_pylist()
         keyed = {row["id"]: tuple(value for name, value in row.items() if name != "id") for row in found}
-        assert len(keyed) == len(found), f"keys occur twice in {found}"
+        assert len(keyed) == len(found), f"{len(found) - len(keyed)} rows have the key of another"
         return keyed
 
     def commits_of(self, run_key: str | None, branch: str = "main") -> int:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.found_positions import Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.roaring_bitmap import deletion_vector
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -25,26 +26,26 @@ def write_vectors(table: IcebergTable, files: Mapping[str, Any], positions: Posi
     jvm: Any = table.spark._jvm
     writer = jvm.org.apache.iceberg.deletes.BaseDVFileWriter(_output_files(table), _previous(table, files))
     deserialize = jvm.org.apache.iceberg.deletes.PositionDeleteIndex.deserialize
-    stubs = jvm.org.apache.iceberg.FileMetadata
-    unpartitioned = jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+    stub = _stub(jvm)
     for path, task in files.items():
         blob = deletion_vector(positions[path])
-        # An index is only made of a blob together with the metadata of the file it would lie in.
-        stub = (
-            stubs.deleteFileBuilder(unpartitioned)
-            .ofPositionDeletes()
-            .withPath("not-written.puffin")
-            .withFileSizeInBytes(len(blob))
-            .withReferencedDataFile(path)
-            .withContentOffset(0)
-            .withContentSizeInBytes(len(blob))
-            .withRecordCount(len(positions[path]))
-            .build()
-        )
-        writer.delete(path, deserialize(blob, stub), task.spec(), task.file().partition())
+        stub.withContentSizeInBytes(len(blob)).withRecordCount(len(positions[path]))
+        writer.delete(path, deserialize(blob, stub.build()), task.spec(), task.partition())
     writer.close()
     result = writer.result()
     return list(result.deleteFiles()), list(result.rewrittenDeleteFiles())
+
+
+def _stub(jvm: Any) -> Any:
+    """Return a builder: an index is only made of a blob together with the metadata of the file it would lie in."""
+    return (
+        jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(jvm.org.apache.iceberg.PartitionSpec.unpartitioned())
+        .ofPositionDeletes()
+        .withPath("not-written.puffin")
+        .withFileSizeInBytes(0)
+        .withReferencedDataFile("not-read")
+        .withContentOffset(0)
+    )
 
 
 def _output_files(table: IcebergTable) -> Any:
@@ -56,27 +57,17 @@ def _output_files(table: IcebergTable) -> Any:
 def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     """Return a Java function from a path to the positions deleted there before; made without a Python callback."""
     jvm: Any = table.spark._jvm
-    deletes = {path: _position_deletes(jvm, task) for path, task in files.items()}
-    inputs, indexes = jvm.java.util.HashMap(), jvm.java.util.HashMap()
-    new_input_file = table.java.io().newInputFile
-    for of_file in deletes.values():
-        for delete in of_file:
-            inputs.put(delete, new_input_file(str(delete.location())))
-    functions = jvm.com.google.common.base.Functions
-    loader = jvm.org.apache.iceberg.data.BaseDeleteLoader(functions.forMap(inputs, None))
+    java = JavaFunctions(table.spark)
+    is_position_delete = java.is_position_delete()
+    collections = jvm.com.google.common.collect.Collections2
+    # Equality deletes on the file stay what they are.
+    deletes = {path: collections.filter(task.deletes(), is_position_delete) for path, task in files.items()}
     touched_before = [path for path, of_file in deletes.items() if not of_file.isEmpty()]
+    loader = jvm.org.apache.iceberg.data.BaseDeleteLoader(java.input_file(table.java.io()))
+    indexes = jvm.java.util.HashMap()
     # One read each, of an object store perhaps.
     with ThreadPoolExecutor(_READERS) as readers:
         loaded = readers.map(lambda path: loader.loadPositionDeletes(deletes[path], path), touched_before)
         for path, index in zip(touched_before, loaded, strict=True):
             indexes.put(path, index)
-    return functions.forMap(indexes, None)
-
-
-def _position_deletes(jvm: Any, task: Any) -> Any:
-    """Return vectors and position-delete files of a data file; equality deletes on it stay what they are."""
-    kept = jvm.java.util.ArrayList()
-    for delete in task.deletes():
-        if str(delete.content()) == "POSITION_DELETES":
-            kept.add(delete)
-    return kept
+    return jvm.com.google.common.base.Functions.forMap(indexes, None)

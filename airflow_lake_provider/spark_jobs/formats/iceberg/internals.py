@@ -31,7 +31,7 @@ def missing_internals(spark: SparkSession, names: Iterable[str] = FILE_SCAN_CLAS
 
 def _has_class(spark: SparkSession, name: str) -> bool:
     try:
-        _load_class(spark, name)
+        load_class(spark, name)
     except Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() == "ClassNotFoundException":
             return False
@@ -39,7 +39,8 @@ def _has_class(spark: SparkSession, name: str) -> bool:
     return True
 
 
-def _load_class(spark: SparkSession, name: str) -> Any:
+def load_class(spark: SparkSession, name: str) -> Any:
+    """Return the ``java.lang.Class`` of a full name, one of the jars given to the session included."""
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     return jvm.java.lang.Class.forName(name, True, loader)
@@ -53,7 +54,7 @@ def spark_table_cache(spark: SparkSession) -> Any:
     """
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
-    cache_class = _load_class(spark, FILE_SCAN_CLASSES[0])
+    cache_class = load_class(spark, FILE_SCAN_CLASSES[0])
     no_types = gateway.new_array(jvm.java.lang.Class, 0)
     no_values = gateway.new_array(jvm.java.lang.Object, 0)
     return cache_class.getMethod("get", no_types).invoke(None, no_values)

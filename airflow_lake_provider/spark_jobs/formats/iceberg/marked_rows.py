@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletion_vectors import write_vectors
+from airflow_lake_provider.spark_jobs.formats.iceberg.found_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.position_delete_files import write_position_deletes
-from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import touched_files

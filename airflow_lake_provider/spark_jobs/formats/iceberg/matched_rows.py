@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.spark_jobs.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
+from airflow_lake_provider.spark_jobs.formats.iceberg.found_positions import WINS, collect_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
@@ -41,13 +42,11 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
         if updates:
             # Lazy: the job that collects the positions also fills it.
             found = found.localCheckpoint(eager=False)
-        by_file = found.groupBy("_file").agg(sf.collect_list("_pos").alias("positions")).toArrow()
-    paths, lists = by_file.column("_file").to_pylist(), by_file.column("positions")
-    positions = {path: np.unique(lists[index].values.to_numpy()) for index, path in enumerate(paths)}
-    rows = sum(len(of_file) for of_file in positions.values())
+        changed = found.withColumns({WINS: sf.lit(True), DELETED: sf.lit(not updates)})
+        place = collect_positions(changed, keys=None)
     if updates:
-        return ResolvedRows(rows=found.drop("_file", "_pos"), positions=positions, updated=rows)
-    return ResolvedRows(positions=positions, deleted=rows)
+        return ResolvedRows(rows=found.drop("_file", "_pos"), positions=place.positions, updated=place.found)
+    return ResolvedRows(positions=place.positions, deleted=place.found)
 
 
 def matching(rows: DataFrame, match: RowMatch) -> DataFrame:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.found_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 # Reserved field ids of Iceberg's table spec, section "Position Delete Files".

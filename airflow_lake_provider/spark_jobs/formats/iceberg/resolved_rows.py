@@ -6,26 +6,20 @@ the same on one node). ``MERGE INTO`` shuffles and sorts every row of the target
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.change_batch import DELETED, MARKERS
+from airflow_lake_provider.spark_jobs.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import key_pruning
+from airflow_lake_provider.spark_jobs.formats.iceberg.found_positions import WINS, Positions, collect_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import key_pruning, known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 ROW_ID = "_row_id"
-# Whether the row of the batch changes this one.
-WINS = "_lake_wins"
-Positions = Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,20 +84,13 @@ def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> Resol
     found = held.select(*keys, "_file", "_pos", *lineage, *old).join(sf.broadcast(changes), on=list(commit.keys))
     # Lazy: the job that collects the positions also fills it.
     found = found.withColumn(WINS, sf.expr(merge.wins or "true")).localCheckpoint(eager=False)
-    by_file = found.groupBy("_file").agg(
-        sf.collect_list(sf.when(sf.col(WINS), sf.col("_pos"))).alias("positions"),
-        sf.count_if(sf.col(WINS) & sf.col(DELETED)).alias("deleted"),
-        sf.count(sf.lit(1)).alias("found"),
-    )
-    files = by_file.toArrow()
-    positions = _positions(files)
-    deleted = sum(files.column("deleted").to_pylist())
+    place = collect_positions(found, known_ranges(commit).keys)
     return ResolvedRows(
         rows=found.drop("_file", "_pos", *_deciding(commit)),
-        positions=positions,
-        found=sum(files.column("found").to_pylist()),
-        updated=sum(len(of_file) for of_file in positions.values()) - deleted,
-        deleted=deleted,
+        positions=place.positions,
+        found=place.found,
+        updated=sum(len(of_file) for of_file in place.positions.values()) - place.deleted,
+        deleted=place.deleted,
         pruning=pruning,
     )
 
@@ -113,13 +100,3 @@ def _deciding(commit: KeyedCommit) -> list[str]:
     order = commit.order_by if commit.semantics.ignore_stale else ()
     markers = [name for name in MARKERS if name in commit.rows.columns]
     return [*markers, *(name for name in order if name not in commit.keys)]
-
-
-def _positions(by_file: pa.Table) -> Positions:
-    positions: dict[str, NDArray[np.int64]] = {}
-    for batch in by_file.to_batches():
-        lists = batch.column("positions")
-        for index, path in enumerate(batch.column("_file").to_pylist()):
-            if len(lists[index].values):
-                positions[path] = np.unique(lists[index].values.to_numpy())
-    return positions

@@ -11,8 +11,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.found_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import spark_table_cache
-from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ROW_ID, WINS, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.merged_rows import RowMerge

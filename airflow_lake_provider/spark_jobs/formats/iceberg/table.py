@@ -39,6 +39,7 @@ class IcebergTable:
     catalog: str
     name: TableName
     _java: Any = field(default=None, init=False, repr=False)
+    _parsed: tuple[str | None, dict[str, Any]] = field(default=(None, {}), init=False, repr=False)
 
     @property
     def sql_name(self) -> str:
@@ -76,7 +77,19 @@ class IcebergTable:
 
     def properties(self) -> dict[str, str]:
         """Return the table properties, the reserved ones of the metadata left out."""
-        return dict(self.java.properties())
+        return dict(self._metadata().get("properties", {}))
+
+    def _metadata(self) -> dict[str, Any]:
+        """Return the metadata as its JSON, made once for each version of it.
+
+        Asked one by one through the gateway, each property and each entry of a summary is a round trip.
+        """
+        current = self.java.operations().current()
+        location = current.metadataFileLocation()
+        if location is None or location != self._parsed[0]:
+            jvm: Any = self.spark._jvm
+            self._parsed = location, json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(current))
+        return self._parsed[1]
 
     @property
     def format_version(self) -> int:
@@ -94,8 +107,8 @@ class IcebergTable:
 
     def head(self, branch: str = MAIN) -> int | None:
         """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots."""
-        reference = self.java.refs().get(branch)
-        return int(reference.snapshotId()) if reference is not None else None
+        reference = self._metadata().get("refs", {}).get(branch)
+        return int(reference["snapshot-id"]) if reference is not None else None
 
     def base_of(self, branch: str | None) -> str | None:
         """Return, as text, the head that a commit to a branch starts from.
@@ -109,10 +122,7 @@ class IcebergTable:
 
     def ancestors(self, branch: str = MAIN) -> Iterator[SnapshotEntry]:
         """Yield the snapshots of a branch, newest first, as far back as they are not expired."""
-        jvm: Any = self.spark._jvm
-        # In one text: asked one by one through the gateway, a snapshot's summary takes some 20 ms.
-        metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(self.java.operations().current()))
-        known = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
+        known = {snapshot["snapshot-id"]: snapshot for snapshot in self._metadata().get("snapshots", ())}
         current = known.get(self.head(branch))
         while current is not None:
             yield SnapshotEntry(str(current["snapshot-id"]), current.get("summary", {}))
@@ -127,20 +137,19 @@ class IcebergTable:
 
         Rows are live rows: Iceberg's ``total-records`` counts records of data files before deletes.
         """
-        head = self.head(branch)
-        snapshots = sum(1 for _ in self.java.snapshots())
-        if head is None:
+        snapshots = len(self._metadata().get("snapshots", ()))
+        newest = next(self.ancestors(branch), None)
+        if newest is None:
             return TableState(snapshots=snapshots)
-        snapshot = self.java.snapshot(head)
-        total = dict(snapshot.summary())
+        total = newest.summary
         deleted = int(total.get("total-position-deletes", 0))
         return TableState(
-            snapshot=str(head),
+            snapshot=newest.snapshot_id,
             rows=int(total.get("total-records", 0)) - deleted,
             data_files=int(total.get("total-data-files", 0)),
             data_bytes=int(total.get("total-files-size", 0)),
             delete_files=int(total.get("total-delete-files", 0)),
             deleted_rows=deleted,
-            manifests=int(snapshot.allManifests(self.java.io()).size()),
+            manifests=int(self.java.snapshot(int(newest.snapshot_id)).allManifests(self.java.io()).size()),
             snapshots=snapshots,
         )

@@ -1,0 +1,91 @@
+"""The positions of found rows on the driver: listed as they come when few, as bitmaps of the executors when many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.spark_jobs.change_batch import DELETED
+
+# Whether the row of the batch changes this one.
+WINS = "_lake_wins"
+# Rows, some 130 bytes each with the path of their file. Up to here they are quicker collected than aggregated.
+MOST_LISTED = 200_000
+# Positions per bitmap of Spark's bitmap functions, 4 KiB each.
+_BUCKET = 32_768
+
+Positions = Mapping[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundPositions:
+    """Where the rows stand that a batch has keys of.
+
+    :param positions: of those that it changes, ascending, by path of their data file.
+    :param found: rows that have a key of the batch.
+    :param deleted: of those in ``positions``, how many the batch deletes.
+    """
+
+    positions: Positions
+    found: int
+    deleted: int
+
+
+def collect_positions(found: DataFrame, keys: int | None) -> FoundPositions:
+    """Run the join behind ``found``, and bring the positions to the driver.
+
+    What the driver receives is bounded by 26 MB for up to :data:`MOST_LISTED` keys, and beyond by one bit for each row
+    of the data files that have a hit, 125 MB for a billion rows; unless the table has its keys many times.
+
+    :param found: with ``_file``, ``_pos``, ``_lake_wins`` and ``_lake_deleted``.
+    :param keys: how many the batch has; None when nobody knows how many rows there are.
+    """
+    return _listed(found) if keys is not None and keys <= MOST_LISTED else _from_bitmaps(found)
+
+
+def _listed(found: DataFrame) -> FoundPositions:
+    rows = found.select("_file", "_pos", WINS, (sf.col(WINS) & sf.col(DELETED)).alias("deletes")).toArrow()
+    changed = rows.filter(rows.column(WINS)).group_by("_file").aggregate([("_pos", "list")])
+    lists = changed.column("_pos_list")
+    paths = changed.column("_file").to_pylist()
+    return FoundPositions(
+        positions={path: np.unique(lists[index].values.to_numpy()) for index, path in enumerate(paths)},
+        found=rows.num_rows,
+        deleted=_sum(rows, "deletes"),
+    )
+
+
+def _from_bitmaps(found: DataFrame) -> FoundPositions:
+    # Counted from 1: position 0 would be in a bucket of its own.
+    number = sf.when(sf.col(WINS), sf.col("_pos") + 1)
+    buckets = found.groupBy("_file", sf.bitmap_bucket_number(number).alias("bucket")).agg(
+        sf.bitmap_construct_agg(sf.bitmap_bit_position(number)).alias("bitmap"),
+        sf.count_if(sf.col(WINS) & sf.col(DELETED)).alias("deletes"),
+        sf.count(sf.lit(1)).alias("found"),
+    )
+    rows = buckets.toArrow()
+    return FoundPositions(positions=_unpacked(rows), found=_sum(rows, "found"), deleted=_sum(rows, "deletes"))
+
+
+def _unpacked(rows: pa.Table) -> Positions:
+    positions: dict[str, list[NDArray[np.int64]]] = {}
+    changed = rows.filter(pc.is_valid(rows.column("bucket"))).sort_by("bucket")
+    for batch in changed.to_batches():
+        bitmaps = batch.column("bitmap")
+        places = zip(batch.column("_file").to_pylist(), batch.column("bucket").to_pylist(), strict=True)
+        for index, (path, bucket) in enumerate(places):
+            bits = np.frombuffer(bitmaps[index].as_buffer(), dtype=np.uint8)
+            inside = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+            positions.setdefault(path, []).append(inside + (bucket - 1) * _BUCKET)
+    return {path: np.concatenate(of_file) for path, of_file in positions.items()}
+
+
+def _sum(rows: pa.Table, column: str) -> int:
+    return int(pc.sum(rows.column(column)).as_py() or 0)

@@ -1,0 +1,62 @@
+"""Functions of Java made of its own methods, so that a collection is searched in the JVM.
+
+Asked item by item through the gateway, a table of ten thousand files takes ten seconds to search. A Python callback
+would need a server of the driver's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import load_class
+
+
+class JavaFunctions:
+    """Functions over ``org.apache.iceberg`` objects.
+
+    Guava's interface is also ``java.util.function.Function``, so each fits both worlds.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self._spark, self._jvm = spark, jvm
+        self._lookup = jvm.java.lang.invoke.MethodHandles.publicLookup()
+
+    def location_of_task(self) -> Any:
+        """From a ``FileScanTask`` to the location of its data file."""
+        content_file = load_class(self._spark, "org.apache.iceberg.ContentFile")
+        file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
+        location = self._method(
+            "org.apache.iceberg.ContentFile", "location", load_class(self._spark, "java.lang.String")
+        )
+        return self._function(self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file, location))
+
+    def is_position_delete(self) -> Any:
+        """Whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
+        kind = load_class(self._spark, "org.apache.iceberg.FileContent")
+        content = self._function(self._method("org.apache.iceberg.ContentFile", "content", kind))
+        predicates = self._jvm.com.google.common.base.Predicates
+        return predicates.compose(
+            predicates.equalTo(self._jvm.org.apache.iceberg.FileContent.POSITION_DELETES), content
+        )
+
+    def input_file(self, io: Any) -> Any:
+        """From a ``DeleteFile`` to its ``InputFile``.
+
+        :param io: ``org.apache.iceberg.io.FileIO``.
+        """
+        delete_file = load_class(self._spark, "org.apache.iceberg.DeleteFile")
+        result = load_class(self._spark, "org.apache.iceberg.io.InputFile")
+        method = self._method("org.apache.iceberg.io.FileIO", "newInputFile", result, delete_file)
+        return self._function(method.bindTo(io))
+
+    def _method(self, owner: str, name: str, result: Any, *parameters: Any) -> Any:
+        method_type = self._jvm.java.lang.invoke.MethodType
+        kind = method_type.methodType(result, *parameters)
+        return self._lookup.findVirtual(load_class(self._spark, owner), name, kind)
+
+    def _function(self, handle: Any) -> Any:
+        interface = load_class(self._spark, "com.google.common.base.Function")
+        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(interface, handle)
