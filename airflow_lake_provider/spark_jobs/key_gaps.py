@@ -1,23 +1,25 @@
-"""Where a batch has no keys between its least and its greatest, found by the pass that counts the batch anyway.
+"""Where a batch has no keys between its least and its greatest.
 
-A batch of new rows with a few late ones among them spans most of a table, and touches little of it. One bit for each
-of up to 32,768 equal parts of the range says which parts have keys. The range is not known before the pass, so the bits
-are kept for several widths of the parts, and the finest that covers the range is read.
+A batch of new rows with a few late ones among them spans most of a table, and touches little of it. The pass that
+counts a batch notices large gaps at no cost: the range is cut into some parts, with one bit for each that has keys.
+Only where it does, a job of its own finds their ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
-import numpy as np
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, IntegralType, TimestampType
 
-# Binary logarithms of the widths: each range of 64-bit numbers is cut into at least 128 parts by one of them.
-_WIDTHS = range(0, 57, 8)
-# Bits of one bitmap of Spark's.
-_PARTS = 32_768
+# Binary logarithms of the width of a part. The range is not known before the pass, so bits are kept for each width, and
+# read of the finest that cuts the range into no more parts than there are bits: into 8 to 64.
+_WIDTHS = range(0, 61, 3)
+_BITS = 64
+# Parts that the second job tells apart.
+_PARTS = 1024
 # Each is one more condition on every row that is read.
 _MOST_RANGES = 16
 # With less left out than this share, the conditions cost more than the files that they spare.
@@ -39,29 +41,43 @@ def as_number(value: Column, kind: DataType) -> Column | None:
 
 
 def occupancy_column(number: Column) -> Column:
-    """Return an aggregate for :func:`occupied_ranges`, an array of 4 KiB for each width."""
-    parts = (sf.pmod(sf.shiftright(number, width), sf.lit(_PARTS)) for width in _WIDTHS)
-    return sf.array(*(sf.bitmap_construct_agg(part) for part in parts))
+    """Return an aggregate for :func:`has_gaps`: for each width, which parts have a number, one bit each."""
+    parts = (sf.pmod(sf.shiftright(number, width), sf.lit(_BITS)).cast("int") for width in _WIDTHS)
+    # No bitmap of Spark's: those are not compiled, and ten times as slow.
+    return sf.array(*(sf.bit_or(sf.call_function("shiftleft", sf.lit(1).cast("bigint"), part)) for part in parts))
 
 
-def occupied_ranges(least: int, greatest: int, bitmaps: Sequence[bytes]) -> Ranges:
-    """Return up to 16 ranges, ends included and ascending, outside of which there are no numbers.
+def has_gaps(least: int, greatest: int, occupancy: Sequence[int]) -> bool:
+    """Whether a fifth of the range or more has no numbers.
 
     :param least: least number that was aggregated; likewise ``greatest``.
-    :param bitmaps: of :func:`occupancy_column`.
+    :param occupancy: of :func:`occupancy_column`.
     """
-    number, width = next((n, w) for n, w in enumerate(_WIDTHS) if (greatest >> w) - (least >> w) < _PARTS)
+    index, width = _finest(least, greatest, _WIDTHS, _BITS)
     first, last = least >> width, greatest >> width
-    bits = np.unpackbits(np.frombuffer(bitmaps[number], dtype=np.uint8), bitorder="little")
-    occupied = np.flatnonzero(np.roll(bits, -(first % _PARTS))[: last - first + 1])
-    steps = np.diff(occupied)
-    cuts = np.sort(np.argsort(steps, kind="stable")[::-1][: _MOST_RANGES - 1])
-    cuts = cuts[steps[cuts] > 1]
-    starts = [0, *(int(cut) + 1 for cut in cuts)]
-    ends = [*(int(cut) for cut in cuts), len(occupied) - 1]
-    ranges = tuple(
-        (max(least, (first + int(occupied[a])) << width), min(greatest, ((first + int(occupied[b]) + 1) << width) - 1))
-        for a, b in zip(starts, ends, strict=True)
-    )
-    covered = sum(high - low + 1 for low, high in ranges)
-    return ranges if covered <= (1 - _LEAST_SPARED) * (greatest - least + 1) else ((least, greatest),)
+    empty = sum(not occupancy[index] >> part % _BITS & 1 for part in range(first, last + 1))
+    return empty >= _LEAST_SPARED * (last - first + 1)
+
+
+def occupied_ranges(rows: DataFrame, number: Column, least: int, greatest: int) -> Ranges:
+    """Return up to 16 ranges, ends included and ascending, outside of which there are no numbers; one job."""
+    _, width = _finest(least, greatest, range(64), _PARTS)
+    parts = rows.groupBy(sf.shiftright(number, width)).agg(sf.min(number).alias("low"), sf.max(number).alias("high"))
+    return without_longest_gaps(parts.select("low", "high").toArrow().to_pydict().values())
+
+
+def without_longest_gaps(ends: Iterable[Sequence[int]]) -> Ranges:
+    """Return the ranges that are left when the 15 longest gaps are cut out.
+
+    :param ends: the least and the greatest numbers of parts that do not overlap, in the same order.
+    """
+    parts = sorted(zip(*ends, strict=True))
+    gaps = sorted((low - high, high, low) for (_, high), (low, _) in pairwise(parts) if low - high > 1)
+    cuts = sorted((high, low) for _, high, low in gaps[1 - _MOST_RANGES :])
+    starts = [parts[0][0], *(low for _, low in cuts)]
+    return tuple(zip(starts, [*(high for high, _ in cuts), parts[-1][1]], strict=True))
+
+
+def _finest(least: int, greatest: int, widths: Iterable[int], most: int) -> tuple[int, int]:
+    """Return place and value of the least width that cuts the range into no more than ``most`` parts."""
+    return next((i, w) for i, w in enumerate(widths) if (greatest >> w) - (least >> w) < most)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pyspark.sql import Column, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, TimestampType
 
-from airflow_lake_provider.spark_jobs.key_gaps import as_number, occupancy_column, occupied_ranges
+from airflow_lake_provider.spark_jobs.key_gaps import as_number, has_gaps, occupancy_column, occupied_ranges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,12 +17,14 @@ class KeyRange:
     """Least and greatest value of one key column, in the order Spark compares them in.
 
     :param least: see :func:`as_text`.
+    :param has_gaps: whether a large part of the range has no keys.
     :param parts: least and greatest value of each part of the range that has keys, ascending; at least one.
     """
 
     column: str
     least: str
     greatest: str
+    has_gaps: bool = False
     parts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -72,8 +74,25 @@ def read_ranges(names: Sequence[str], found: Row) -> KeyRanges:
     )
 
 
-def _read_range(name: str, least: str, greatest: str, bitmaps: Sequence[bytes] | None) -> KeyRange:
-    if bitmaps is None:
-        return KeyRange(column=name, least=least, greatest=greatest)
-    parts = occupied_ranges(int(least), int(greatest), bitmaps)
-    return KeyRange(column=name, least=least, greatest=greatest, parts=tuple((str(a), str(b)) for a, b in parts))
+def _read_range(name: str, least: str, greatest: str, occupancy: Sequence[int] | None) -> KeyRange:
+    gaps = occupancy is not None and has_gaps(int(least), int(greatest), occupancy)
+    return KeyRange(column=name, least=least, greatest=greatest, has_gaps=gaps)
+
+
+def without_gaps(ranges: KeyRanges, rows: DataFrame) -> KeyRanges:
+    """Return the ranges in the parts that have keys; a job for each column with gaps.
+
+    :param rows: that the ranges are of, cached.
+    """
+    return replace(
+        ranges, columns=tuple(_in_parts(found, rows) if found.has_gaps else found for found in ranges.columns)
+    )
+
+
+def _in_parts(found: KeyRange, rows: DataFrame) -> KeyRange:
+    column = rows[f"`{found.column.replace('`', '``')}`"]
+    number = as_number(column, rows.select(column).schema[0].dataType)
+    if number is None:
+        return found
+    parts = occupied_ranges(rows, number, int(found.least), int(found.greatest))
+    return replace(found, has_gaps=False, parts=tuple((str(low), str(high)) for low, high in parts))

@@ -1,26 +1,24 @@
 from __future__ import annotations
 
+import functools
+import operator
 from itertools import chain, pairwise
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.spark_jobs.key_gaps import Ranges, occupied_ranges
+from airflow_lake_provider.spark_jobs.key_gaps import Ranges, has_gaps, without_longest_gaps
 
 
-def bitmaps(numbers: list[int]) -> list[bytes]:
-    """What Spark's bitmap_construct_agg makes of the numbers, for widths of 1, 256, ... 2^56."""
-    result = []
-    for width in range(0, 57, 8):
-        bits = np.zeros(32_768, dtype=np.uint8)
-        bits[[(number >> width) % 32_768 for number in numbers]] = 1
-        result.append(np.packbits(bits, bitorder="little").tobytes())
-    return result
+def occupancy(numbers: list[int]) -> list[int]:
+    """What Spark's bit_or makes of the numbers, for widths of 1, 8, 64, ..."""
+    bits = [functools.reduce(operator.or_, (1 << (n >> width) % 64 for n in numbers)) for width in range(0, 61, 3)]
+    return [value - 2**64 if value >= 2**63 else value for value in bits]
 
 
-def ranges_of(numbers: list[int]) -> Ranges:
-    return occupied_ranges(min(numbers), max(numbers), bitmaps(numbers))
+def parts_of(numbers: list[int]) -> Ranges:
+    each = sorted(set(numbers))
+    return without_longest_gaps([each, each])
 
 
 long = st.integers(-(2**63), 2**63 - 1)
@@ -34,27 +32,30 @@ clusters = st.lists(near, min_size=1, max_size=4).map(lambda lists: list(chain.f
 
 @given(st.one_of(st.lists(long, min_size=1, max_size=50), near, clusters))
 def test_every_number_is_in_a_range_and_the_ranges_are_few_apart_and_ascending(numbers: list[int]) -> None:
-    ranges = ranges_of(numbers)
+    ranges = parts_of(numbers)
     assert all(any(low <= number <= high for low, high in ranges) for number in numbers)
     assert len(ranges) <= 16
     ends = [end for of_range in ranges for end in of_range]
     assert ends == sorted(ends)
     assert (ends[0], ends[-1]) == (min(numbers), max(numbers))
-    for (_, high), (low, _) in pairwise(ranges):
-        assert high < low
+    assert all(low - high > 1 for (_, high), (low, _) in pairwise(ranges))
 
 
-def test_a_gap_is_cut_out_at_the_finest_width_that_covers_the_range() -> None:
-    assert ranges_of([3, 4, 5, 900, 901]) == ((3, 5), (900, 901))
-    assert ranges_of([0, 8_000_000]) == ((0, 255), (8_000_000, 8_000_000))
+@given(st.one_of(st.lists(long, min_size=1, max_size=50), near, clusters))
+def test_gaps_are_seen_where_parts_of_the_range_are_empty(numbers: list[int]) -> None:
+    least, greatest = min(numbers), max(numbers)
+    width = next(w for w in range(0, 61, 3) if (greatest >> w) - (least >> w) < 64)
+    parts = range(least >> width, (greatest >> width) + 1)
+    empty = len(parts) - len({number >> width for number in numbers})
+    assert has_gaps(least, greatest, occupancy(numbers)) == (empty >= 0.2 * len(parts))
 
 
-def test_numbers_all_over_their_range_are_one_range() -> None:
-    assert ranges_of(list(range(0, 1000, 3))) == ((0, 999),)
+def test_numbers_next_to_each_other_are_one_range() -> None:
+    assert parts_of([3, 4, 5, 900, 901]) == ((3, 5), (900, 901))
 
 
 def test_of_many_gaps_the_longest_are_cut_out() -> None:
     longer = [100 * n + (70 if n % 2 else 0) for n in range(40)]
-    ranges = ranges_of(longer)
+    ranges = parts_of(longer)
     assert len(ranges) == 16
     assert {low - high for (_, high), (low, _) in pairwise(ranges)} == {170}

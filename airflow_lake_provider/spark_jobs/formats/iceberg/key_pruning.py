@@ -10,7 +10,14 @@ from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, Str
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.key_ranges import KeyRange, KeyRanges, as_text, ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.key_ranges import (
+    KeyRange,
+    KeyRanges,
+    as_text,
+    ranges_column,
+    read_ranges,
+    without_gaps,
+)
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 # Above this many literals Iceberg stops evaluating IN against file bounds (IN_PREDICATE_LIMIT).
@@ -91,11 +98,12 @@ def _listed(commit: KeyedCommit, column: str, kind: DataType) -> list[str]:
 
 
 def known_ranges(commit: KeyedCommit) -> KeyRanges:
-    """Return the ranges of the batch's keys; asks for them in a job where nobody has."""
-    if commit.key_ranges is not None:
-        return commit.key_ranges
-    keys = [(quoted(key), kind) for key, kind in _key_types(commit).items()]
-    return read_ranges(commit.keys, commit.rows.agg(ranges_column(keys)).collect()[0][0])
+    """Return the ranges of the batch's keys, without large gaps; asks for them in a job where nobody has."""
+    ranges = commit.key_ranges
+    if ranges is None:
+        keys = [(quoted(key), kind) for key, kind in _key_types(commit).items()]
+        ranges = read_ranges(commit.keys, commit.rows.agg(ranges_column(keys)).collect()[0][0])
+    return without_gaps(ranges, commit.rows)
 
 
 def _literal(text: str, kind: DataType | None) -> str | None:
