@@ -6,8 +6,12 @@ from enum import Enum
 
 
 class UpsertStrategy(str, Enum):
-    """``positions`` resolves the keys and marks their rows; ``merge`` leaves both to Spark's ``MERGE INTO``."""
+    """``positions`` resolves the keys and marks their rows, ``copy-on-write`` writes the files that hold them anew.
+
+    ``merge`` leaves all of it to Spark's ``MERGE INTO``.
+    """
 
     AUTO = "auto"
     POSITIONS = "positions"
+    COPY_ON_WRITE = "copy-on-write"
     MERGE = "merge"

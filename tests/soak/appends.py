@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.job_report import JobFailure, Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from tests.soak.batches import KEYS, Batch, Inbox, Model, random_changes
 from tests.soak.driver import Driver
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
@@ -140,6 +141,8 @@ def _upsert(
         keys=("id",),
         delete_when="op = 'd'",
         exclude_columns=("op",),
+        # The table is small, so that auto would copy it.
+        strategy=UpsertStrategy.POSITIONS,
         create=layout,
     )
     report = driver.run(spec)

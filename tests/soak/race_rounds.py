@@ -61,7 +61,7 @@ def _draw_upsert(table: RacedTable, random: Random, number: int, source: str, ru
     inbox.arrive(name, random_changes(random, name, 10 * number + len(table.inboxes)))
     keeps = random.random() < 0.25
     columns = {"missing_columns": MissingColumns.KEEP, "exclude_columns": ("op", "n")} if keeps else {}
-    strategies = [UpsertStrategy.POSITIONS, UpsertStrategy.AUTO, UpsertStrategy.MERGE]
+    strategies = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.AUTO, UpsertStrategy.MERGE]
     arguments: Mapping[str, Any] = {
         "catalog": CATALOG,
         "table": table.table,
@@ -71,7 +71,7 @@ def _draw_upsert(table: RacedTable, random: Random, number: int, source: str, ru
         "delete_when": "op = 'd'",
         "exclude_columns": ("op",),
         "create": table.layout,
-        "strategy": random.choices(strategies, [6, 2, 2])[0],
+        "strategy": random.choices(strategies, [5, 2, 2, 1])[0],
         # With one attempt some batches are refused, and come again with the next.
         "max_attempts": random.choice([1, 5, 5]),
         **columns,

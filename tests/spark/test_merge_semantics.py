@@ -139,7 +139,7 @@ def held(flow: Flow) -> dict[int, Row]:
 @given(
     history=histories,
     version=st.sampled_from(["2", "3"]),
-    strategy=st.sampled_from([UpsertStrategy.POSITIONS, UpsertStrategy.MERGE]),
+    strategy=st.sampled_from([UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE]),
 )
 # Without shrinking: a failing example takes seconds, and its shrinking minutes.
 @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -189,7 +189,7 @@ def test_a_group_without_an_order_is_left_alone_also_by_the_first_row_of_its_key
     assert model == {1: {**left, "g": None, "a": None}, 2: {**left, "g": 0, "a": "x"}}
 
 
-@pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.MERGE])
+@pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE])
 def test_a_late_update_does_not_bring_a_deleted_key_back(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
 ) -> None:
@@ -211,6 +211,7 @@ def test_values_of_a_row_that_changed_meanwhile_are_merged_again(spark: SparkSes
         spark.sql(f"UPDATE {flow.table} SET n = 100 WHERE id = 1")
         spark.sql(f"INSERT INTO {flow.table} VALUES (2, 1, 0, 'x', 1000, true)")
 
-    report = flow.apply("run 2", progress=InterruptedProgress(at="commit", then=meanwhile))
+    progress = InterruptedProgress(at="commit", then=meanwhile)
+    report = flow.apply("run 2", progress=progress, strategy=UpsertStrategy.POSITIONS)
     assert report.attempts == 1
     assert {key: found["n"] for key, found in held(flow).items()} == {1: 110, 2: 1005}

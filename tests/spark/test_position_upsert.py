@@ -141,7 +141,7 @@ def test_a_branch_is_written_without_touching_main(flow: Flow) -> None:
     assert flow.rows("audit") == {1: ("b", 0), 2: ("b", 0)}
 
 
-def test_a_table_of_version_1_is_merged_and_positions_are_refused_there(flow: Flow) -> None:
+def test_a_table_of_version_1_is_copied_and_positions_are_refused_there(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a"))
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
     flow.spark.sql(f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT) USING iceberg "
@@ -150,8 +150,8 @@ def test_a_table_of_version_1_is_merged_and_positions_are_refused_there(flow: Fl
         flow.apply("run 1")
     report = flow.apply("run 1", strategy=UpsertStrategy.AUTO)
     assert (report.strategy, report.strategy_reason) == (
-        "merge",
-        "format version 1 has no deletes; pruned by 1 keys",
+        "copy-on-write",
+        "format version 1 has no deletes; pruned by 1 keys, 0 data files written anew",
     )
 
 

@@ -161,11 +161,15 @@ def test_a_table_that_others_made_copy_on_write_is_upserted(flow: Flow, version:
 
 
 # The phase of each strategy at whose beginning everything is written and nothing is visible.
-LAST_PHASE = {UpsertStrategy.MERGE: "publish", UpsertStrategy.POSITIONS: "commit"}
-both_strategies = pytest.mark.parametrize("strategy", LAST_PHASE)
+LAST_PHASE = {
+    UpsertStrategy.MERGE: "publish",
+    UpsertStrategy.POSITIONS: "commit",
+    UpsertStrategy.COPY_ON_WRITE: "commit",
+}
+each_strategy = pytest.mark.parametrize("strategy", LAST_PHASE)
 
 
-@both_strategies
+@each_strategy
 def test_a_driver_that_outlived_its_task_and_the_retry_apply_the_batch_once(
     flow: Flow, strategy: UpsertStrategy
 ) -> None:
@@ -281,7 +285,7 @@ def test_a_driver_killed_while_it_creates_the_table_is_finished_by_the_next(
     assert "lake.creation-unfinished" not in table.properties
 
 
-@both_strategies
+@each_strategy
 def test_a_roll_back_during_the_upsert_is_not_undone_by_its_commit(flow: Flow, strategy: UpsertStrategy) -> None:
     flow.changes["strategy"] = strategy
     flow.arrive("1.jsonl", row(1, "a"))

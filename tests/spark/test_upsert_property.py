@@ -39,6 +39,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("upsert"), changes),
         st.tuples(st.just("merge"), changes),
+        st.tuples(st.just("copy"), changes),
         st.tuples(st.just("keep"), changes),
         st.tuples(st.just("compact"), st.none()),
         st.tuples(st.just("expire"), st.none()),
@@ -59,7 +60,7 @@ class History:
 
     def play(self, what: str, argument: Any) -> None:
         match what:
-            case "upsert" | "merge" | "keep":
+            case "upsert" | "merge" | "copy" | "keep":
                 self.upsert(argument, what)
             case "delete":
                 self.flow.spark.sql(f"DELETE FROM {self.flow.table} WHERE id = {argument}")
@@ -79,7 +80,8 @@ class History:
         number = next(self.runs)
         self.flow.arrive(f"{number:03}.jsonl", *(row(i, name, n, "d" if gone else "u") for i, name, n, gone in batch))
         kept: dict[str, Any] = {"missing_columns": MissingColumns.KEEP, "exclude_columns": ("op", "n")}
-        strategy = UpsertStrategy.MERGE if what == "merge" else UpsertStrategy.POSITIONS
+        strategies = {"merge": UpsertStrategy.MERGE, "copy": UpsertStrategy.COPY_ON_WRITE}
+        strategy = strategies.get(what, UpsertStrategy.POSITIONS)
         self.flow.apply(f"run {number}", strategy=strategy, **(kept if what == "keep" else {}))
         for i, name, n, gone in {change[0]: change for change in batch}.values():
             if gone:

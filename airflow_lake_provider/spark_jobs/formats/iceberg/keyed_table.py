@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -15,12 +16,19 @@ from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
 from airflow_lake_provider.spark_jobs.formats.iceberg import create_table, position_side_file, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.copy_on_write_upsert import upsert_by_copy
 from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.position_upsert import upsert_by_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.stage_branch import merge_and_publish
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upsert_strategy import choose_strategy
 from airflow_lake_provider.spark_jobs.progress import Progress
+
+_UPSERTS: Mapping[UpsertStrategy, Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]] = {
+    UpsertStrategy.POSITIONS: upsert_by_position,
+    UpsertStrategy.COPY_ON_WRITE: upsert_by_copy,
+    UpsertStrategy.MERGE: merge_and_publish,
+}
 
 
 @dataclass
@@ -86,8 +94,7 @@ class IcebergKeyedTable:
         """Commit once."""
         commit = replace(commit, key_ranges=known_ranges(commit))
         chosen = choose_strategy(self.table, commit)
-        by_position = chosen.strategy is UpsertStrategy.POSITIONS
-        applied = (upsert_by_position if by_position else merge_and_publish)(self.table, commit, progress)
+        applied = _UPSERTS[chosen.strategy](self.table, commit, progress)
         warnings = (chosen.warning,) if chosen.warning else ()
         return replace(applied, strategy_reason=f"{chosen.reason}; {applied.strategy_reason}", warnings=warnings)
 

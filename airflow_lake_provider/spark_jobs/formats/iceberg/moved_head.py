@@ -40,19 +40,12 @@ def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows
     :raises CommitConflictError: the batch has to be decided on, or read, again: another driver has applied it or
         something of the same source, the table was rolled back, or the batch depends on what the table held.
     """
-    head = table.refresh().base_of(commit.branch)
-    if head == commit.base:
+    moved, operations = _on_head(table, commit)
+    if not operations:
         return FollowedHead(commit=commit, resolved=resolved)
-    branch = commit.branch or MAIN
-    if head is None or commit.base is None:
-        raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
-    _refuse_decided_anew(table, commit, branch)
-    operations = _operations_since(table, commit, branch)
-    _refuse_read_anew(table, commit)
-    moved = replace(commit, base=head)
     is_blind = row_merge(table, commit).is_blind
-    if set(operations) == {"append"}:
-        appended = resolve_appended_rows(table, moved, int(commit.base), int(head))
+    if operations == {"append"}:
+        appended = resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0))
         if not appended.found:
             return FollowedHead(commit=moved, resolved=resolved)
         both = resolved.and_appended(appended)
@@ -60,6 +53,35 @@ def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows
     found = resolve_rows(table, moved)
     outdated = _lost_row_ids(resolved, found, commit) if is_blind else _differ(resolved, found)
     return FollowedHead(commit=moved, resolved=found, outdated=outdated)
+
+
+def follow_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
+    """Return a commit on the branch's head, where only rows of other keys were appended.
+
+    :raises CommitConflictError: anything else has landed, or what :func:`follow_head` refuses.
+    """
+    moved, operations = _on_head(table, commit)
+    if not operations:
+        return commit
+    if operations != {"append"}:
+        raise CommitConflictError(f"{table.name}: data files may have changed since they were read: {operations}")
+    if resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0)).found:
+        raise CommitConflictError(f"{table.name}: rows with keys of the batch were appended since it was resolved")
+    return moved
+
+
+def _on_head(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, set[str]]:
+    """Return the commit on the branch's head and the operations that have landed since, none when it is there."""
+    head = table.refresh().base_of(commit.branch)
+    if head == commit.base:
+        return commit, set()
+    branch = commit.branch or MAIN
+    if head is None or commit.base is None:
+        raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
+    _refuse_decided_anew(table, commit, branch)
+    operations = _operations_since(table, commit, branch)
+    _refuse_read_anew(table, commit)
+    return replace(commit, base=head), set(operations)
 
 
 def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:

@@ -80,13 +80,13 @@ def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> Resol
     keys = [quoted(key) for key in commit.keys]
     lineage = [ROW_ID] if table.format_version >= 3 else []
     old = [quoted(name).alias(OLD + name.lower()) for name in merge.reads]
-    changes = commit.rows.select(*keys, *(quoted(name) for name in _deciding(commit)))
+    changes = commit.rows.select(*keys, *(quoted(name) for name in deciding_columns(commit)))
     found = held.select(*keys, "_file", "_pos", *lineage, *old).join(sf.broadcast(changes), on=list(commit.keys))
     # Lazy: the job that collects the positions also fills it.
     found = found.withColumn(WINS, sf.expr(merge.wins or "true")).localCheckpoint(eager=False)
     place = collect_positions(found, known_ranges(commit).keys)
     return ResolvedRows(
-        rows=found.drop("_file", "_pos", *_deciding(commit)),
+        rows=found.drop("_file", "_pos", *deciding_columns(commit)),
         positions=place.positions,
         found=place.found,
         updated=sum(len(of_file) for of_file in place.positions.values()) - place.deleted,
@@ -95,7 +95,7 @@ def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> Resol
     )
 
 
-def _deciding(commit: KeyedCommit) -> list[str]:
+def deciding_columns(commit: KeyedCommit) -> list[str]:
     """Return the columns of the batch, beside the keys, that decide whether its row changes the table's."""
     order = commit.order_by if commit.semantics.ignore_stale else ()
     markers = [name for name in MARKERS if name in commit.rows.columns]

@@ -28,6 +28,11 @@ def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows)
 
     :return: ``org.apache.iceberg.DataFile`` objects; none when the batch only deletes.
     """
+    return write_staged(table, rows_of_batch(table, commit, resolved))
+
+
+def rows_of_batch(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> DataFrame:
+    """Return the rows that the batch leaves, with the columns that :func:`write_staged` takes."""
     merge = row_merge(table, commit)
     found = _needed(resolved, merge)
     rows = commit.rows
@@ -45,7 +50,7 @@ def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows)
         row_id = sf.col(ROW_ID) if ROW_ID in rows.columns else sf.lit(None).cast("bigint").alias(ROW_ID)
         # The writer fills the other with the commit's own sequence number.
         columns += [row_id, sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
-    return write_staged(table, rows.filter(stays).select(*columns))
+    return rows.filter(stays).select(*columns)
 
 
 def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
