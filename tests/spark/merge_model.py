@@ -1,0 +1,141 @@
+"""What upserts of each semantics leave, as a plain loop over the rows in their order, and rows to try it with."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from tests.spark.upsert_flow import Flow
+
+SCHEMA = "id BIGINT, at INT, g INT, a STRING, n BIGINT, f BOOLEAN, op STRING"
+Row = dict[str, Any]
+
+# Every column in use, so that a table that begins with it has all from the start.
+FIRST_ROW: Row = {"id": 9, "at": 1, "g": 1, "a": "x", "n": 1, "f": True, "op": "u"}
+
+small = st.one_of(st.none(), st.integers(0, 4))
+rows = st.fixed_dictionaries(
+    {
+        "id": st.integers(0, 3),
+        "at": small,
+        "g": small,
+        "a": st.sampled_from([None, "x", "y"]),
+        "n": small,
+        "f": st.sampled_from([None, True, False]),
+        "op": st.sampled_from(["u", "u", "u", "d"]),
+    }
+)
+FUNCTIONS = {"g": "max", "a": "listagg", "n": "sum", "f": "bool_and"}
+CASES = {
+    "replace, deletes ignored": MergeSemantics(deletes=Deletes.IGNORE),
+    "replace, soft, stale ignored": MergeSemantics(deletes=Deletes.SOFT, ignore_stale=True),
+    "first": MergeSemantics(engine=MergeEngine.FIRST),
+    "partial": MergeSemantics(engine=MergeEngine.PARTIAL, sequence_groups={"g": ("a",)}),
+    "partial, soft": MergeSemantics(engine=MergeEngine.PARTIAL, deletes=Deletes.SOFT),
+    "aggregate": MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates=FUNCTIONS),
+}
+
+
+def _skipping_null(combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda old, new: new if old is None else old if new is None else combine(old, new)
+
+
+COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "max": _skipping_null(max),
+    "listagg": _skipping_null(lambda old, new: f"{old},{new}"),
+    "sum": _skipping_null(lambda old, new: old + new),
+    "bool_and": _skipping_null(lambda old, new: old and new),
+    "last_non_null": _skipping_null(lambda old, new: new),
+}
+
+
+def merged(old: Row | None, new: Row, semantics: MergeSemantics) -> Row:
+    """One row of a batch onto what its key has."""
+    if semantics.engine is MergeEngine.REPLACE:
+        return new
+    if semantics.engine is MergeEngine.FIRST:
+        return old or new
+    old = old or dict.fromkeys(new)
+    grouped = {name: order for order, group in semantics.sequence_groups.items() for name in (order, *group)}
+    result = {}
+    for name in new:
+        order = grouped.get(name)
+        if order is None:
+            result[name] = COMBINE[semantics.aggregates.get(name, "last_non_null")](old[name], new[name])
+        else:
+            newer = new[order] is not None and (old[order] is None or new[order] >= old[order])
+            result[name] = new[name] if newer else old[name]
+    return result
+
+
+def _least_null(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+def deleted(old: Row | None, last: Row, semantics: MergeSemantics) -> Row | None:
+    """What a key has after a batch that ends with its delete."""
+    if semantics.deletes is not Deletes.SOFT or (old is None and not semantics.ignore_stale):
+        return None
+    kept = old or dict.fromkeys(last)
+    return {**kept, "at": COMBINE["last_non_null"](kept["at"], last["at"]), "is_deleted": True}
+
+
+def apply_batch(table: dict[int, Row], batch: list[Row], semantics: MergeSemantics, lacks: Sequence[str] = ()) -> None:
+    """The batch row by row; a delete forgets the rows before it.
+
+    :param lacks: columns that the batch has not got, which keep what they have.
+    """
+    batch = [{**row, **dict.fromkeys(lacks)} for row in batch]
+    for key in {row["id"] for row in batch}:
+        mine = sorted((row for row in batch if row["id"] == key), key=lambda row: _least_null(row["at"]))
+        if semantics.deletes is Deletes.IGNORE:
+            mine = [row for row in mine if row["op"] != "d"]
+        if not mine:
+            continue
+        old = table.pop(key, None)
+        if semantics.ignore_stale and old is not None and _least_null(mine[-1]["at"]) < _least_null(old["at"]):
+            table[key] = old
+            continue
+        live = old if not (old or {}).get("is_deleted") else None
+        state = live
+        for row in mine:
+            value = {name: row[name] for name in row if name not in ("id", "op")}
+            state = None if row["op"] == "d" else {**merged(state, value, semantics)}
+        if state is not None and live is not None and semantics.engine is MergeEngine.REPLACE:
+            state.update({name: live[name] for name in lacks})
+        if state is not None and semantics.deletes is Deletes.SOFT:
+            state["is_deleted"] = False
+        if mine[-1]["op"] == "d":
+            values = {name: mine[-1][name] for name in mine[-1] if name not in ("id", "op")}
+            state = deleted(old, values, semantics)
+        if state is not None:
+            table[key] = state
+
+
+def new_flow(spark: SparkSession, folder: Path, semantics: MergeSemantics, layout: TableLayout) -> Flow:
+    """A table that is not there yet, and its inbox."""
+    name = f"semantics.t_{uuid.uuid4().hex[:8]}"
+    keeps = semantics.engine in (MergeEngine.PARTIAL, MergeEngine.AGGREGATE)
+    arguments: dict[str, Any] = {
+        "source": Source(path=f"{folder}/*.jsonl", format="json", schema=SCHEMA),
+        "order_by": ("at",),
+        "semantics": semantics,
+        "missing_columns": MissingColumns.KEEP if keeps else MissingColumns.FAIL,
+        "create": layout,
+    }
+    return Flow(spark, name, folder, arguments)
+
+
+def held(flow: Flow) -> dict[int, Row]:
+    """Rows by id as PyIceberg reads them, in the form of the model."""
+    found = flow.loaded().scan().to_arrow().to_pylist()
+    assert len({row["id"] for row in found}) == len(found), f"keys occur twice in {found}"
+    return {row.pop("id"): row for row in found}
