@@ -8,27 +8,16 @@ two writers of one key, cannot both win.
 
 from __future__ import annotations
 
-import secrets
-from typing import Any
-
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import is_conflict
-from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import (
-    position_property,
-    properties_of,
-    refuse_moved,
-    summary_of,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import position_property, summary_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.merge_statement import merge_into
-from airflow_lake_provider.spark_jobs.formats.iceberg.metadata_swap import swap_metadata
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.publication import drop_branch, publish, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
-# Property-only commits of others (a consumer's tag, a policy) make the swap fail without being a conflict.
-_SWAP_TRIES = 20
 
 
 def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
@@ -37,7 +26,7 @@ def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progre
     :raises CommitConflictError: the branch moved past the base; nothing changed.
     :raises UnknownOutcomeError: the swap's answer was lost and the run key is not on the table.
     """
-    stage = f"{STAGE_BRANCH_PREFIX}{commit.run_key}_{secrets.token_hex(4)}"
+    stage = stage_branch_name(commit.run_key)
     try:
         _create_branch(table, stage, commit.base)
         with progress.phase("merge") as facts:
@@ -45,13 +34,13 @@ def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progre
             staged = _head_of(table, stage)
             facts["snapshot"] = str(staged)
         with progress.phase("publish"):
-            _publish(table, stage, staged, commit)
+            publish(table, commit, stage, staged, position_property(table, commit))
     except CommitConflictError:
-        _drop_branch(table, stage)
+        drop_branch(table, stage)
         raise
     except Exception as error:
         if is_conflict(error):
-            _drop_branch(table, stage)
+            drop_branch(table, stage)
             raise CommitConflictError(f"{table.name}: another writer got in between: {_first_line(error)}") from error
         raise
     return _applied(table, staged, reason)
@@ -83,45 +72,6 @@ def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> str:
         for name in summary:
             spark.conf.unset(_SNAPSHOT_PROPERTY + name)
     return reason
-
-
-def _publish(table: IcebergTable, stage: str, staged: int, commit: KeyedCommit) -> None:
-    position = position_property(table, commit)
-    for _ in range(_SWAP_TRIES):
-        refuse_moved(table.refresh(), commit)
-        current = table.java.operations().current()
-        try:
-            swap_metadata(table, commit, staged, current, _published(table, commit, stage, staged, position))
-            return
-        except CommitConflictError:
-            continue
-    raise CommitConflictError(f"{table.name}: the metadata changed {_SWAP_TRIES} times while it was being committed")
-
-
-def _published(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, position: dict[str, str]) -> Any:
-    """Return the metadata with the branch at the staged snapshot and the run's stage branches gone."""
-    jvm: Any = table.spark._jvm
-    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(table.java.operations().current())
-    builder = builder.setBranchSnapshot(staged, commit.branch or MAIN)
-    for name in _branches_of_run(table, stage):
-        builder = builder.removeRef(name)
-    properties = properties_of(table, commit, position)
-    return (builder.setProperties(properties) if properties else builder).build()
-
-
-def _branches_of_run(table: IcebergTable, stage: str) -> list[str]:
-    """Return the stage branches of the same run: what earlier attempts left is of no use once one is published."""
-    run = stage.rpartition("_")[0] + "_"
-    return [str(name) for name in table.java.refs().keySet() if str(name).startswith(run)]
-
-
-def _drop_branch(table: IcebergTable, stage: str) -> None:
-    # Only a branch whose commit was refused is dropped; one of unknown fate stays for expiry.
-    try:
-        table.refresh().java.manageSnapshots().removeBranch(stage).commit()
-    except Exception as error:
-        if not (is_conflict(error) or "Branch does not exist" in str(error)):
-            raise
 
 
 def _applied(table: IcebergTable, staged: int, reason: str) -> AppliedCommit:
