@@ -14,27 +14,30 @@ from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import position_property
+from airflow_lake_provider.spark_jobs.formats.iceberg.landing import Landing
 from airflow_lake_provider.spark_jobs.formats.iceberg.marked_rows import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.moved_head import follow_head, refuse_expired_base
 from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ResolvedRows, resolve_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.staged_rows import stage_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files, discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.progress import Progress
 
-# Each costs about as much as what the other commit added.
-_TRIES = 20
 # Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
 _LONGEST_WAIT = 0.3
 
 
-def upsert_by_position(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+def upsert_by_position(
+    table: IcebergTable, commit: KeyedCommit, progress: Progress, landing: Landing | None = None
+) -> AppliedCommit:
     """Apply the batch; the table's cost is one pruned read of its key columns.
 
+    :param landing: how the commit is made; None for at once.
     :raises CommitConflictError: the batch has to be decided on again, or other writers won every try; nothing changed.
     :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
     """
+    landing = landing or Landing()
     refuse_expired_base(table, commit)
     with progress.phase("resolve") as facts:
         resolved = resolve_rows(table, commit)
@@ -42,8 +45,8 @@ def upsert_by_position(table: IcebergTable, commit: KeyedCommit, progress: Progr
     with progress.phase("stage") as facts:
         staged = stage_rows(table, commit, resolved)
         facts.update(rows=_records(staged), files=len(staged))
-    with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
-        snapshot, resolved = _commit(table, commit, resolved, staged, progress)
+    with discarded_on_conflict(table, staged, landing.discard), progress.phase("commit") as facts:
+        snapshot, resolved = _commit(table, commit, resolved, staged, landing, progress)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
         snapshot=str(snapshot),
@@ -67,30 +70,35 @@ def _records(files: list[Any]) -> int:
 
 
 def _commit(
-    table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: list[Any], progress: Progress
+    table: IcebergTable,
+    commit: KeyedCommit,
+    resolved: ResolvedRows,
+    staged: list[Any],
+    landing: Landing,
+    progress: Progress,
 ) -> tuple[int, ResolvedRows]:
     position = position_property(table, commit)
     delta: RowDelta | None = None
     marked: list[Any] = []
-    with discarded_on_conflict(table, marked):
-        for number in range(1, _TRIES + 1):
+    with discarded_on_conflict(table, marked, landing.discard):
+        for number in range(1, landing.tries + 1):
             try:
                 refuse_expired_base(table, commit)
                 if delta is None:
                     delta = mark_rows(table, commit.base, resolved.positions, staged)
                     marked[:] = delta.deletes
-                return commit_row_delta(table, commit, delta, position), resolved
+                return landing.land(table, commit, delta, position), resolved
             except CommitConflictError as conflict:
-                if number == _TRIES:
+                if number == landing.tries or not landing.may_go_on():
                     raise
-                progress.say(f"commit {number} of {_TRIES}: {conflict}")
+                progress.say(f"commit {number} of {landing.tries}: {conflict}")
                 time.sleep(random.uniform(0.0, _LONGEST_WAIT))
                 followed = follow_head(table, commit, resolved)
                 if followed.resolved is not resolved:
-                    discard_files(table, marked)
+                    landing.discard(table, marked)
                     delta, marked[:] = None, []
                 commit, resolved = followed.commit, followed.resolved
                 if followed.outdated:
-                    discard_files(table, staged)
+                    landing.discard(table, staged)
                     staged[:] = stage_rows(table, commit, resolved)
     raise AssertionError("the loop returns or raises")

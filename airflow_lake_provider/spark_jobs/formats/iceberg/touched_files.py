@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,11 +51,14 @@ def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
     jvm.org.apache.iceberg.CatalogUtil.deleteFiles(table.java.io(), listed, "uncommitted")
 
 
+Discard = Callable[[IcebergTable, Collection[Any]], None]
+
+
 @contextmanager
-def discarded_on_conflict(table: IcebergTable, files: list[Any]) -> Iterator[None]:
+def discarded_on_conflict(table: IcebergTable, files: list[Any], discard: Discard = discard_files) -> Iterator[None]:
     """Delete the files when their commit was refused; after any other error they may be part of the table."""
     try:
         yield
     except CommitConflictError:
-        discard_files(table, files)
+        discard(table, files)
         raise
