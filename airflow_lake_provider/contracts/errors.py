@@ -4,6 +4,7 @@ LakeProviderError
 ├── InvalidSpecError         an argument of the author is refused before Spark starts
 ├── InvalidConnectionError   the connection cannot describe a catalog
 ├── BadInputError            the data cannot be applied as it is: NULL keys, unparsable rows, missing columns
+├── AuditFailedError         an assertion of the author does not hold for the batch
 ├── MissingTableError        the table is not in the catalog
 ├── UnsupportedError         the table or the engine cannot do what was asked
 ├── RolledBackError          the table was rolled back behind a position it says it consumed
@@ -39,6 +40,10 @@ class InvalidConnectionError(LakeProviderError, ValueError):
 
 class BadInputError(LakeProviderError):
     """The batch cannot be applied as it is, and nothing of it was."""
+
+
+class AuditFailedError(LakeProviderError):
+    """Rows offend an assertion of the author; the batch is on a branch and main is as it was."""
 
 
 class MissingTableError(LakeProviderError):

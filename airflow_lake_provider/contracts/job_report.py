@@ -72,6 +72,8 @@ class UpsertReport(JobReport):
     :param batch_keys: different keys among them.
     :param rows_inserted: from the snapshot's summary; likewise updated and deleted.
     :param strategy: how it was applied, and in ``strategy_reason`` why so.
+    :param audits_passed: names of the assertions that held for what main has now.
+    :param audit_runs: how often they were run: once, and again for each other commit that came in between.
     """
 
     action: ClassVar[str] = "upsert"
@@ -85,6 +87,8 @@ class UpsertReport(JobReport):
     strategy_reason: str | None = None
     schema_changes: tuple[str, ...] = ()
     source_position: str | None = None
+    audits_passed: tuple[str, ...] = ()
+    audit_runs: int = 0
     attempts: int = 0
 
 

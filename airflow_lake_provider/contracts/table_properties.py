@@ -16,6 +16,7 @@ POSITION_PREFIX = "lake.position."
 TRANSFORM_PREFIX = "lake.transform."
 CONSUMER_PREFIX = "lake.consumer."
 STAGE_BRANCH_PREFIX = "lake_stage_"
+AUDIT_BRANCH_PREFIX = "lake_audit_"
 
 # A Hive metastore keeps a parameter in 4,000 characters; the rest of its row needs some of them.
 MAX_VALUE_CHARACTERS = 3_500

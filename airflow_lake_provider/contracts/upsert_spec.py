@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
@@ -38,6 +39,7 @@ class UpsertSpec(JobSpec):
     :param on_repeat: what to do with a batch that was applied.
     :param semantics: what becomes of the rows of a key.
     :param strategy: how the rows are reached; ``auto`` chooses by the table.
+    :param audits: what has to hold on a branch before main gets the batch; None to write to main at once.
     :param max_attempts: commits tried before a conflict is reported.
     """
 
@@ -54,6 +56,7 @@ class UpsertSpec(JobSpec):
     on_repeat: OnRepeat = OnRepeat.SKIP
     semantics: MergeSemantics = field(default_factory=MergeSemantics)
     strategy: UpsertStrategy = UpsertStrategy.AUTO
+    audits: Audits | None = None
     max_attempts: int = 5
 
     def __post_init__(self) -> None:
@@ -70,8 +73,18 @@ class UpsertSpec(JobSpec):
         if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
         self._refuse_semantics()
+        self._refuse_audits()
         if self.max_attempts < 1:
             raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
+
+    def _refuse_audits(self) -> None:
+        if self.audits is None:
+            return
+        if self.branch is not None:
+            raise InvalidSpecError(
+                f"{self.table}: audits publish to main, and branch={self.branch!r} is never published; leave out one"
+            )
+        self.audits.refuse_table(self.table)
 
     def _refuse_semantics(self) -> None:
         semantics = self.semantics

@@ -38,6 +38,16 @@ def names(value: Sequence[str], name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def queries(value: object, name: str) -> dict[str, str]:
+    """Return queries by name.
+
+    :raises InvalidSpecError: for anything that is not a mapping.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidSpecError(f"{name} must map a name to each query, got {value!r}")
+    return dict(value)
+
+
 def table_layout(value: Mapping[str, Any] | bool) -> TableLayout | None:
     """Return the layout of a missing table; None when it must not be created.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import Source, format_of_path
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
@@ -12,7 +13,7 @@ from airflow_lake_provider.contracts.source_position import source_id
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.operators.arguments import choice, names, table_layout
+from airflow_lake_provider.operators.arguments import choice, flag, names, queries, table_layout
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class LakeUpsertOperator(LakeJobOperator):
     :param ignore_stale: a row older by ``order_by`` than the table's row of its key changes nothing.
     :param deletes: ``"hard"``, ``"soft"`` (sets ``deleted_column``) or ``"ignore"``.
     :param deleted_column: boolean column of the table for soft deletes.
+    :param audits: name -> SQL query of the rows that must not be (templated), over the views ``audited``, the table as
+        it is to be, and ``batch``, its rows to insert or update. The batch waits on a branch until they find none.
+    :param audits_local: whether they all read nothing but ``batch``; then another writer's commit does not repeat them.
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`LakeJobOperator`.
     """
@@ -72,6 +76,7 @@ class LakeUpsertOperator(LakeJobOperator):
         "batch_id",
         "on_repeat",
         "strategy",
+        "audits",
     )
 
     def __init__(
@@ -102,6 +107,8 @@ class LakeUpsertOperator(LakeJobOperator):
         ignore_stale: bool = False,
         deletes: str = "hard",
         deleted_column: str = "is_deleted",
+        audits: Mapping[str, str] | None = None,
+        audits_local: bool = False,
         max_attempts: int = 5,
         **job: Any,
     ) -> None:
@@ -131,6 +138,8 @@ class LakeUpsertOperator(LakeJobOperator):
         self.ignore_stale = ignore_stale
         self.deletes = deletes
         self.deleted_column = deleted_column
+        self.audits = audits
+        self.audits_local = audits_local
         self.max_attempts = max_attempts
 
     def build_spec(self, context: Context) -> UpsertSpec:
@@ -157,6 +166,7 @@ class LakeUpsertOperator(LakeJobOperator):
             on_repeat=on_repeat,
             semantics=semantics,
             strategy=choice(UpsertStrategy, self.strategy, "strategy"),
+            audits=self._audits(),
             max_attempts=self.max_attempts,
         )
 
@@ -164,6 +174,11 @@ class LakeUpsertOperator(LakeJobOperator):
         # Absent and NULL columns are one to these two.
         keeps = semantics.engine in (MergeEngine.PARTIAL, MergeEngine.AGGREGATE)
         return self.missing_columns or ("null" if self.envelope else "keep" if keeps else "fail")
+
+    def _audits(self) -> Audits | None:
+        if not self.audits:
+            return None
+        return Audits(queries=queries(self.audits, "audits"), local=flag(self.audits_local, "audits_local"))
 
     def _semantics(self) -> MergeSemantics:
         groups = (self.sequence_groups or {}).items()

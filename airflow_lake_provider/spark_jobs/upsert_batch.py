@@ -26,6 +26,7 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
 
     :raises CommitConflictError: other writers won every attempt.
     :raises BadInputError: the batch cannot be applied as it is.
+    :raises AuditFailedError: an audit of the spec found rows.
     """
     target = keyed_table(spark, spec)
     return retry_conflicts(
@@ -132,6 +133,7 @@ def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: B
         # A query, or a source table, may be or read the target.
         reads_table=batch.reads_table or bool(spec.source.query or spec.source.table),
         strategy=spec.strategy,
+        audits=spec.audits,
     )
 
 
@@ -172,4 +174,6 @@ def _counts(applied: AppliedCommit) -> dict[str, Any]:
         "rows_deleted": applied.rows_deleted,
         "strategy": applied.strategy,
         "strategy_reason": applied.strategy_reason,
+        "audits_passed": applied.audits_passed,
+        "audit_runs": applied.audit_runs,
     }

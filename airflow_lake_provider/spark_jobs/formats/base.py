@@ -13,6 +13,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
@@ -71,6 +72,7 @@ class KeyedCommit(DataCommit):
     :param key_ranges: of ``rows``, where they are known already.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
+    :param audits: what has to hold on a branch before main gets the rows.
     """
 
     rows: DataFrame
@@ -81,6 +83,7 @@ class KeyedCommit(DataCommit):
     semantics: MergeSemantics = field(default_factory=MergeSemantics)
     reads_table: bool = False
     strategy: UpsertStrategy = UpsertStrategy.AUTO
+    audits: Audits | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +138,8 @@ class AppliedCommit:
     rows_updated: int = 0
     rows_deleted: int = 0
     warnings: tuple[str, ...] = ()
+    audits_passed: tuple[str, ...] = ()
+    audit_runs: int = 0
 
 
 class KeyedTable(Protocol):
@@ -174,6 +179,7 @@ class KeyedTable(Protocol):
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         """Commit once.
 
+        :raises AuditFailedError: rows offend an assertion of ``commit.audits``; main is as it was.
         :raises CommitConflictError: the branch moved past ``commit.base``; nothing changed.
         :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
         """

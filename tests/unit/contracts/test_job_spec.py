@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -27,6 +28,8 @@ from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)
 BASE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RUN}
+AUDITS = Audits(queries={"a": "SELECT * FROM audited"})
+READS_TABLE = {"a": "SELECT id FROM batch JOIN lake.`shop`.`orders` USING (id)"}
 FILES = Source(path="s3://in/*.parquet", format="parquet")
 EVENTS = Source(path="in/*.json", format="json", envelope="debezium", envelope_table="public.orders")
 MAXIMAL: dict[str, JobSpec] = {
@@ -148,8 +151,8 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
     }
     for field in fields(spec):
         old = getattr(spec, field.name)
-        if field.name == "query":
-            continue  # contradicts the specimen's transform; its own test is below
+        if field.name in ("query", "audits"):
+            continue  # contradicts the specimen's transform, or its branch; its own test is below
         if field.name in ASIDE:
             assert changed(spec, field.name, ASIDE[field.name]).digest_text() == spec.digest_text(), field.name
             continue
@@ -165,6 +168,12 @@ def test_the_digest_tells_queries_and_actions_apart() -> None:
 
     assert incremental("SELECT 1") != incremental("SELECT 2")
     assert len({spec.digest_text() for spec in MAXIMAL.values()}) == len(MAXIMAL)
+
+
+def test_audits_cross_the_border_and_are_no_part_of_what_is_applied() -> None:
+    audited = upsert(audits=Audits(queries={"a": "SELECT * FROM batch"}, local=True))
+    assert spec_from_plain(json.loads(spec_to_json(audited))) == audited
+    assert audited.digest_text() == upsert().digest_text()
 
 
 def upsert(**changed: Any) -> UpsertSpec:
@@ -204,6 +213,8 @@ def expiry(**changed: Any) -> ExpirySpec:
         (lambda: upsert(branch="main"), ["'main'"]),
         (lambda: upsert(branch="lake_stage_1"), ["'lake_stage_1'"]),
         (lambda: upsert(max_attempts=0), ["max_attempts", "0"]),
+        (lambda: upsert(branch="b", audits=AUDITS), ["shop.orders", "main", "branch='b'"]),
+        (lambda: upsert(audits=Audits(queries=READS_TABLE, local=True)), ["shop.orders", "['a']", "audits_local"]),
         (lambda: CompactionSpec(**BASE, strategy=CompactionStrategy.ZORDER), ["zorder", "sort_by"]),
         (lambda: CompactionSpec(**BASE, sort_by=("a",)), ["sort_by", "binpack"]),
         (lambda: CompactionSpec(**BASE, delete_ratio_threshold=1.5), ["1.5"]),

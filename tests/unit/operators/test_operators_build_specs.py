@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
@@ -166,6 +167,17 @@ def test_a_table_is_a_source_too(lake_connection: str, context: Context) -> None
     job = upsert(source=None, source_table="shop.raw", source_query="SELECT DISTINCT * FROM source")
     expected = Source(table="shop.raw", query="SELECT DISTINCT * FROM source")
     assert job.build_spec(context).source == expected
+
+
+def test_audits_are_rendered_and_say_whether_they_are_local(lake_connection: str, context: Context) -> None:
+    job = upsert(audits={"dated": "SELECT * FROM batch WHERE day <> '{{ ds }}'"}, audits_local="true")
+    job.render_template_fields({**context, "ds": "2026-01-01"})
+    assert job.build_spec(context).audits == Audits(
+        queries={"dated": "SELECT * FROM batch WHERE day <> '2026-01-01'"}, local=True
+    )
+    assert upsert(audits={}).build_spec(context).audits is None
+    with pytest.raises(InvalidSpecError, match=r"audits must map a name to each query, got \['SELECT"):
+        upsert(audits=["SELECT * FROM batch"]).build_spec(context)
 
 
 def test_what_cannot_be_fails_the_task_for_good(lake_connection: str, context: Context) -> None:

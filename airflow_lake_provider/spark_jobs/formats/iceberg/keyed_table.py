@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
 from airflow_lake_provider.spark_jobs.formats.iceberg import create_table, position_side_file, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.audited_upsert import upsert_audited
 from airflow_lake_provider.spark_jobs.formats.iceberg.copy_on_write_upsert import upsert_by_copy
 from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.position_upsert import upsert_by_position
@@ -94,7 +95,11 @@ class IcebergKeyedTable:
         """Commit once."""
         commit = replace(commit, key_ranges=known_ranges(commit))
         chosen = choose_strategy(self.table, commit)
-        applied = _UPSERTS[chosen.strategy](self.table, commit, progress)
+        upsert = _UPSERTS[chosen.strategy]
+        if commit.audits is not None:
+            applied = upsert_audited(self.table, commit, commit.audits, upsert, progress)
+        else:
+            applied = upsert(self.table, commit, progress)
         warnings = (chosen.warning,) if chosen.warning else ()
         return replace(applied, strategy_reason=f"{chosen.reason}; {applied.strategy_reason}", warnings=warnings)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
+from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX, STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import properties_of, refuse_moved
@@ -16,6 +17,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, Iceberg
 
 # Property-only commits of others (a consumer's tag, a policy) make the swap fail without being a conflict.
 _SWAP_TRIES = 20
+# Digits of a run key that say who runs; the others say what is applied.
+_WHO = 8
+_DAY = 24 * 60 * 60 * 1000
+KEPT_AUDIT_DAYS = 7
 
 
 def stage_branch_name(run_key: str) -> str:
@@ -41,6 +46,23 @@ def publish(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, p
             builder.setProperties(properties)
 
     _swap(table, commit, staged, published)
+
+
+def keep_for_inspection(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> str:
+    """Put the staged snapshot on the branch of the run's failed audits in place of an older one, and return its name.
+
+    The branch has an age at which an expiry of any Iceberg engine removes it.
+    """
+    kept = AUDIT_BRANCH_PREFIX + commit.run_key
+
+    def moved(builder: Any) -> None:
+        for name in {stage, *_failed_audits(table, commit)} - {kept}:
+            builder.removeRef(name)
+        reference: Any = table.spark._jvm.org.apache.iceberg.SnapshotRef  # type: ignore[union-attr]  # JVM attribute
+        builder.setRef(kept, reference.branchBuilder(staged).maxRefAgeMs(KEPT_AUDIT_DAYS * _DAY).build())
+
+    _swap(table, replace(commit, branch=kept), staged, moved)
+    return kept
 
 
 def drop_branch(table: IcebergTable, name: str) -> None:
@@ -74,6 +96,12 @@ def _superseded(table: IcebergTable, commit: KeyedCommit, stage: str) -> list[st
     if commit.branch is not None:
         return [stage]
     run = f"{STAGE_BRANCH_PREFIX}{commit.run_key}_"
+    return [*(name for name in _refs(table) if name.startswith(run)), *_failed_audits(table, commit)]
+
+
+def _failed_audits(table: IcebergTable, commit: KeyedCommit) -> list[str]:
+    """Return the branches that failed audits of the same run have left, whatever its input was."""
+    run = AUDIT_BRANCH_PREFIX + commit.run_key[:_WHO]
     return [name for name in _refs(table) if name.startswith(run)]
 
 

@@ -1,0 +1,64 @@
+"""An author's assertions, run over a batch and over the table with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+
+
+@dataclass
+class BatchAudit:
+    """The assertions of one batch.
+
+    :param table: name for messages.
+    :param batch: its rows to insert or update, in the table's types.
+    :param runs: how often they have been run.
+    """
+
+    spark: SparkSession
+    table: str
+    audits: Audits
+    batch: DataFrame
+    runs: int = field(default=0, init=False)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether their answer holds whatever else the table has: they look at the batch alone, and have passed."""
+        return self.audits.local and self.runs > 0
+
+    def run(self, audited: DataFrame) -> dict[str, int]:
+        """Count the rows that offend each assertion; one that passes is left out.
+
+        :param audited: the table as it is to be.
+        """
+        counts = {name: int(rows.collect()[0][0]) for name, rows in self.resolve(audited).items()}
+        self.runs += 1
+        return {name: count for name, count in counts.items() if count}
+
+    def resolve(self, audited: DataFrame) -> dict[str, DataFrame]:
+        """Return the count of offending rows of each assertion, not computed yet.
+
+        :raises InvalidSpecError: one is no query, or names what is not there.
+        """
+        views = {Audits.BATCH: self.batch} if self.audits.local else {Audits.BATCH: self.batch, Audits.AUDITED: audited}
+        for name, rows in views.items():
+            rows.createOrReplaceTempView(name)
+        try:
+            return {name: self._count(name, query) for name, query in self.audits.queries.items()}
+        finally:
+            for name in views:
+                self.spark.catalog.dropTempView(name)
+
+    def _count(self, name: str, query: str) -> DataFrame:
+        try:
+            # In parentheses only a query can stand: a statement that writes would run as soon as it is named.
+            return self.spark.sql(f"SELECT count(*) FROM (\n{query.strip().rstrip(';')}\n)")
+        except AnalysisException as error:
+            raise InvalidSpecError(
+                f"{self.table}: audit {name!r} is no query that can be run: {error.getMessage()}"
+            ) from error

@@ -1,0 +1,261 @@
+"""Write, audit, publish: what main gets, when, and what is left where an assertion does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.errors import AuditFailedError, InvalidSpecError, UnknownOutcomeError
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.formats.iceberg import metadata_swap
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.upsert_flow import Flow, InterruptedProgress, row
+
+V2 = TableLayout(properties={"format-version": "2"})
+TABLE = Audits(queries={"no negative n": "SELECT * FROM audited WHERE n < 0", "few": "SELECT 1 FROM batch LIMIT 0;"})
+LOCAL = Audits(queries={"no negative n": "SELECT * FROM batch WHERE n < 0 -- of a row"}, local=True)
+WEEK = 7 * 24 * 3600 * 1000
+
+
+@pytest.fixture
+def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
+    name = f"audits.p{abs(hash(request.node.name)) % 10**9}"
+    return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS, "audits": TABLE})
+
+
+def job(flow: Flow) -> dict[str, Any]:
+    return {"catalog": "lake_default", "table": flow.table, "run": RunIdentity.of("maintenance")}
+
+
+def compact(flow: Flow) -> None:
+    compact_table(flow.spark, CompactionSpec(**job(flow), level=CompactionLevel.FULL), Progress())
+
+
+def expire(flow: Flow, stage_branches_too: bool) -> None:
+    now = datetime.now(UTC) + timedelta(seconds=1)
+    stage = now if stage_branches_too else now - timedelta(days=1)
+    expire_snapshots(flow.spark, ExpirySpec(**job(flow), older_than=now, stage_branches_older_than=stage), Progress())
+
+
+def branches(flow: Flow) -> set[str]:
+    return set(flow.loaded().metadata.refs) - {"main"}
+
+
+def every_snapshot_can_be_read(flow: Flow) -> bool:
+    table = flow.loaded()
+    return all(table.scan(snapshot_id=s.snapshot_id).to_arrow().num_rows for s in table.metadata.snapshots)
+
+
+def sql(statement: str) -> Callable[[Flow], Any]:
+    return lambda flow: flow.spark.sql(statement.format(table=flow.table))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "layout"),
+    [(UpsertStrategy.POSITIONS, TableLayout()), (UpsertStrategy.POSITIONS, V2), (UpsertStrategy.MERGE, TableLayout())],
+    ids=["positions v3", "positions v2", "merge"],
+)
+def test_a_batch_that_passes_is_published_as_one_commit_and_recognised(
+    flow: Flow, strategy: UpsertStrategy, layout: TableLayout
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1), row(2, "a", 2))
+    first = flow.apply("run 1", strategy=strategy, create=layout)
+    flow.arrive("2.jsonl", row(1, "b", 3), row(2, "", op="d"), row(3, "b", 4))
+    report = flow.apply("run 2", strategy=strategy)
+    assert (report.audits_passed, report.audit_runs, report.attempts) == (("no negative n", "few"), 1, 1)
+    assert (report.strategy, report.rows_updated, report.rows_deleted) == (strategy.value, 1, 1)
+    assert flow.rows() == {1: ("b", 3), 3: ("b", 4)}
+    assert branches(flow) == set()
+    newest = flow.loaded().current_snapshot()
+    assert newest is not None
+    assert str(newest.snapshot_id) == report.committed[0]
+    assert [flow.commits_of(key) for key in (first.run_key, report.run_key)] == [1, 1]
+    properties = flow.loaded().properties
+    assert properties["lake.recent-run-keys"].startswith(f"{report.run_key}@")
+    assert newest.summary is not None
+    assert report.source_position == newest.summary["lake.source-position"]
+    assert flow.apply("run 2", strategy=strategy).outcome is Outcome.ALREADY_APPLIED
+    assert flow.apply("run 3").outcome is Outcome.NOTHING_NEW
+
+
+def test_a_failed_audit_leaves_main_alone_and_the_batch_on_a_branch(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1")
+    before = flow.loaded().metadata
+    flow.arrive("2.jsonl", row(1, "secret", -7), row(2, "b", 2))
+    with pytest.raises(AuditFailedError) as failed:
+        flow.apply("run 2")
+    (branch,) = branches(flow)
+    said = str(failed.value)
+    assert "1 of 2 audits failed: 'no negative n' (1 rows)" in said
+    assert f"SELECT * FROM {flow.table} VERSION AS OF '{branch}'" in said
+    assert "-7" not in said
+    assert "secret" not in said
+    after = flow.loaded().metadata
+    assert (after.current_snapshot_id, after.properties) == (before.current_snapshot_id, before.properties)
+    assert flow.rows() == {1: ("a", 1)}
+    assert flow.rows(branch) == {1: ("secret", -7), 2: ("b", 2)}
+    assert (branch[:11], after.refs[branch].max_ref_age_ms) == ("lake_audit_", WEEK)
+    expire(flow, stage_branches_too=True)
+    assert flow.rows(branch) == {1: ("secret", -7), 2: ("b", 2)}
+    with pytest.raises(AuditFailedError, match=branch):
+        flow.apply("run 2")
+    flow.arrive("2.jsonl", row(1, "b", 7), row(2, "b", -2))
+    with pytest.raises(AuditFailedError):
+        flow.apply("run 2")
+    (other,) = branches(flow)
+    assert (other == branch, flow.rows(other)) == (False, {1: ("b", 7), 2: ("b", -2)})
+    flow.arrive("2.jsonl", row(1, "b", 7), row(2, "b", 20))
+    report = flow.apply("run 2")
+    assert (report.outcome, report.audit_runs) == (Outcome.APPLIED, 1)
+    assert flow.rows() == {1: ("b", 7), 2: ("b", 20)}
+    assert branches(flow) == set()
+
+
+MOVES: dict[str, tuple[Callable[[Flow], Any], dict[int, tuple[Any, ...]]]] = {
+    "append of another key": (sql("INSERT INTO {table} VALUES (9, 'z', 9)"), {9: ("z", 9)}),
+    "update of a key of the batch": (sql("UPDATE {table} SET name = 'z' WHERE id = 1"), {}),
+    "compaction": (compact, {}),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_what_lands_before_the_publication_is_resolved_and_audited_again(flow: Flow, move: str) -> None:
+    act, theirs = MOVES[move]
+    flow.arrive("1.jsonl", row(1, "a", 1), row(2, "a", 2))
+    flow.apply("run 1", create=V2 if "update" in move else TableLayout())
+    flow.arrive("2.jsonl", row(1, "c", 3), row(3, "c", 3))
+    report = flow.apply("run 2", progress=InterruptedProgress(at="publish", then=lambda: act(flow)))
+    assert (report.audit_runs, report.attempts) == (2, 1)
+    expected = {1: ("c", 3), 2: ("a", 2), 3: ("c", 3)} | theirs
+    assert flow.rows() == expected
+    assert (flow.commits_of(report.run_key), branches(flow)) == (1, set())
+    assert every_snapshot_can_be_read(flow)
+    expire(flow, stage_branches_too=True)
+    assert flow.rows() == expected
+
+
+def test_the_second_audit_may_fail_and_leaves_what_the_other_writer_did(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(2, "b", 2))
+    act = sql("INSERT INTO {table} VALUES (9, 'z', -9)")
+    with pytest.raises(AuditFailedError):
+        flow.apply("run 2", progress=InterruptedProgress(at="publish", then=lambda: act(flow)))
+    assert flow.rows() == {1: ("a", 1), 9: ("z", -9)}
+    (branch,) = branches(flow)
+    assert flow.rows(branch) == {1: ("a", 1), 2: ("b", 2), 9: ("z", -9)}
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["the same files", "files made again"])
+def test_local_audits_are_not_run_again(flow: Flow, kept: bool) -> None:
+    flow.arrive("1.jsonl", row(1, "a", -1))
+    flow.apply("run 1", audits=None)
+    flow.arrive("2.jsonl", row(1, "b", 2), row(2, "b", 2))
+    act = sql("UPDATE {table} SET n = -5 WHERE id = 1")
+    columns: dict[str, Any] = {"exclude_columns": ("op", "n"), "missing_columns": MissingColumns.KEEP} if kept else {}
+    named = Audits(queries={"named": "SELECT * FROM batch WHERE name IS NULL"}, local=True)
+    report = flow.apply(
+        "run 2",
+        audits=named if kept else LOCAL,
+        progress=InterruptedProgress(at="publish", then=lambda: act(flow)),
+        **columns,
+    )
+    assert (report.audit_runs, report.attempts) == (1, 1)
+    assert flow.rows() == ({1: ("b", -5), 2: ("b", None)} if kept else {1: ("b", 2), 2: ("b", 2)})
+    assert every_snapshot_can_be_read(flow)
+    flow.arrive("3.jsonl", row(3, "c", -3))
+    with pytest.raises(AuditFailedError):
+        flow.apply("run 3", audits=LOCAL)
+
+
+def test_a_merge_is_run_and_audited_again_on_a_moved_head(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 2))
+    writer = InterruptedProgress(at="audit", then=lambda: flow.spark.sql(f"INSERT INTO {flow.table} VALUES (9,'z',9)"))
+    report = flow.apply("run 2", strategy=UpsertStrategy.MERGE, progress=writer)
+    assert (report.attempts, flow.rows()) == (2, {1: ("b", 2), 9: ("z", 9)})
+    assert (flow.commits_of(report.run_key), branches(flow)) == (1, set())
+    flow.arrive("3.jsonl", row(1, "c", -3))
+    with pytest.raises(AuditFailedError):
+        flow.apply("run 3", strategy=UpsertStrategy.MERGE)
+    (branch,) = branches(flow)
+    assert (flow.rows()[1], flow.rows(branch)[1]) == (("b", 2), ("c", -3))
+
+
+def test_files_that_an_expiry_may_have_deleted_are_never_published(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 2), row(2, "b", 2))
+    writer = InterruptedProgress(at="publish", then=lambda: expire(flow, stage_branches_too=True))
+    report = flow.apply("run 2", progress=writer)
+    assert (report.attempts, branches(flow)) == (2, set())
+    assert flow.rows() == {1: ("b", 2), 2: ("b", 2)}
+
+
+def test_an_expiry_leaves_the_branch_of_a_running_audit(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 2), row(2, "b", 2))
+    writer = InterruptedProgress(at="publish", then=lambda: expire(flow, stage_branches_too=False))
+    report = flow.apply("run 2", progress=writer)
+    assert (report.attempts, report.audit_runs) == (1, 1)
+    assert flow.rows() == {1: ("b", 2), 2: ("b", 2)}
+
+
+def test_only_queries_are_run_and_before_anything_is_written(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1", audits=None)
+    before = flow.loaded().metadata
+    flow.arrive("2.jsonl", row(2, "b", 2))
+    for query in (
+        f"WITH x AS (SELECT * FROM batch) INSERT INTO {flow.table} SELECT 7, 'x', 7 FROM x",
+        f"SELECT 1 FROM batch); DELETE FROM {flow.table} WHERE (true",
+        "SELECT * FROM audited WHERE total < 0",
+    ):
+        with pytest.raises(InvalidSpecError, match="audit 'x' is no query that can be run"):
+            flow.apply("run 2", audits=Audits(queries={"x": query}))
+    assert flow.loaded().metadata == before
+
+
+def test_a_lost_answer_to_the_publication_deletes_nothing_and_is_settled_by_the_run_key(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 2))
+    send, answers = metadata_swap._send, iter([True, False])
+
+    def lost(*commit: Any) -> None:
+        # The first is that of the branch; the second, of main, lands later than anybody asks.
+        if next(answers):
+            send(*commit)
+        else:
+            late.append(commit)
+            raise RuntimeError("no answer")
+
+    late: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(metadata_swap, "_send", lost)
+        patched.setattr(metadata_swap, "is_unknown", lambda error: str(error) == "no answer")
+        with pytest.raises(UnknownOutcomeError):
+            flow.apply("run 2")
+    assert flow.rows() == {1: ("a", 1)}
+    assert len(branches(flow)) == 1
+    send(*late[0])
+    assert (flow.rows(), branches(flow)) == ({1: ("b", 2)}, set())
+    assert flow.apply("run 2").outcome is Outcome.ALREADY_APPLIED
