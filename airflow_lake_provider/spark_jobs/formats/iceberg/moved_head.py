@@ -34,17 +34,35 @@ class FollowedHead:
     outdated: bool = False
 
 
-def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> FollowedHead:
-    """Find out what a commit is on the branch's head.
+def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list[str]]:
+    """Return the commit on the branch's head, and the operations of the snapshots in between, newest first.
 
+    :return: the same object where the head has not moved.
     :raises CommitConflictError: the batch has to be decided on, or read, again: another driver has applied it or
         something of the same source, the table was rolled back, or the batch depends on what the table held.
     """
-    moved, operations = _on_head(table, commit)
-    if not operations:
+    head = table.refresh().base_of(commit.branch)
+    if head == commit.base:
+        return commit, []
+    branch = commit.branch or MAIN
+    if head is None or commit.base is None:
+        raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
+    _refuse_decided_anew(table, commit, branch)
+    operations = _operations_since(table, commit, branch)
+    _refuse_read_anew(table, commit)
+    return replace(commit, base=head), operations
+
+
+def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> FollowedHead:
+    """Find out what a commit is on the branch's head.
+
+    :raises CommitConflictError: see :func:`rebased`.
+    """
+    moved, operations = rebased(table, commit)
+    if moved is commit:
         return FollowedHead(commit=commit, resolved=resolved)
     is_blind = row_merge(table, commit).is_blind
-    if operations == {"append"}:
+    if set(operations) == {"append"}:
         appended = resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0))
         if not appended.found:
             return FollowedHead(commit=moved, resolved=resolved)
@@ -60,28 +78,14 @@ def follow_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
 
     :raises CommitConflictError: anything else has landed, or what :func:`follow_head` refuses.
     """
-    moved, operations = _on_head(table, commit)
-    if not operations:
+    moved, operations = rebased(table, commit)
+    if moved is commit:
         return commit
-    if operations != {"append"}:
-        raise CommitConflictError(f"{table.name}: data files may have changed since they were read: {operations}")
+    if set(operations) != {"append"}:
+        raise CommitConflictError(f"{table.name}: data files may have changed since they were read: {set(operations)}")
     if resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0)).found:
         raise CommitConflictError(f"{table.name}: rows with keys of the batch were appended since it was resolved")
     return moved
-
-
-def _on_head(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, set[str]]:
-    """Return the commit on the branch's head and the operations that have landed since, none when it is there."""
-    head = table.refresh().base_of(commit.branch)
-    if head == commit.base:
-        return commit, set()
-    branch = commit.branch or MAIN
-    if head is None or commit.base is None:
-        raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
-    _refuse_decided_anew(table, commit, branch)
-    operations = _operations_since(table, commit, branch)
-    _refuse_read_anew(table, commit)
-    return replace(commit, base=head), set(operations)
 
 
 def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from airflow_lake_provider.spark_jobs.formats.iceberg.delete_file_upload import upload_delete_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.found_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -36,18 +36,7 @@ def _write(table: IcebergTable, task: Any, path: str, positions: NDArray[np.int6
     jvm: Any = table.spark._jvm
     data_file = task.file()
     content = _parquet(path, positions)
-    name = f"lake-deletes-{uuid.uuid4()}.parquet"
-    locations = table.java.locationProvider()
-    location = (
-        locations.newDataLocation(task.spec(), data_file.partition(), name)
-        if task.spec().isPartitioned()
-        else locations.newDataLocation(name)
-    )
-    stream = table.java.io().newOutputFile(location).create()
-    try:
-        stream.write(content)
-    finally:
-        stream.close()
+    location = upload_delete_file(table, task.spec(), data_file.partition(), content)
     return (
         jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(task.spec())
         .ofPositionDeletes()
