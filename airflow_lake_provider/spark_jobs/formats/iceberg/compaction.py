@@ -22,6 +22,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.data_file_rewrite import (
     PlannedGroups,
     RewriteAttempt,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.idle_equality_deletes import (
+    idle_equality_deletes,
+    remove_idle_equality_deletes,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -63,7 +67,9 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         )
         planned = rewrite.plan()
         deletes_due = level is not CompactionLevel.FULL and not planned.groups
-        deletes_due = deletes_due and upkeep.position_deletes_are_due(table, spec)
+        deletes_due = deletes_due and (
+            upkeep.position_deletes_are_due(table, spec) or (spec.where is None and bool(idle_equality_deletes(table)))
+        )
         facts.update({"level": level.value, "groups": planned.groups, "files": planned.files, "bytes": planned.bytes})
     report = CompactionReport(
         table=spec.table,
@@ -121,6 +127,8 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
         refusals = []
         if tally.groups and table.state().delete_files:
             refusals.append(upkeep.remove_dangling_deletes(table, summary))
+        if spec.where is None:
+            refusals.append(remove_idle_equality_deletes(table, summary))
         if _position_deletes_wanted(table, spec, tally):
             refusals.append(upkeep.rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
         if spec.rewrite_manifests and upkeep.manifests_are_due(table):
