@@ -28,6 +28,7 @@ class TableState:
     """A table's metadata at one moment.
 
     :param snapshot: head of main, as text; None for a table without snapshots.
+    :param equality_deletes: keys in equality delete files, a debt that readers pay until a compaction.
     """
 
     snapshot: str | None = None
@@ -36,6 +37,7 @@ class TableState:
     data_bytes: int = 0
     delete_files: int = 0
     deleted_rows: int = 0
+    equality_deletes: int = 0
     manifests: int = 0
     snapshots: int = 0
 
@@ -70,21 +72,24 @@ class UpsertReport(JobReport):
 
     :param batch_rows: rows or events read.
     :param batch_keys: different keys among them.
-    :param rows_inserted: from the snapshot's summary; likewise updated and deleted.
+    :param rows_inserted: as found when the batch was applied; likewise updated and deleted. None where the strategy
+        looks for no row.
     :param strategy: how it was applied, and in ``strategy_reason`` why so.
     :param audits_passed: names of the assertions that held for what main has now.
     :param audit_runs: how often they were run: once, and again for each other commit that came in between.
+    :param equality_delete_files: of the table after the commit; None where the commit wrote none and nobody counted.
     """
 
     action: ClassVar[str] = "upsert"
     batch_files: int = 0
     batch_rows: int = 0
     batch_keys: int = 0
-    rows_inserted: int = 0
-    rows_updated: int = 0
-    rows_deleted: int = 0
+    rows_inserted: int | None = 0
+    rows_updated: int | None = 0
+    rows_deleted: int | None = 0
     strategy: str | None = None
     strategy_reason: str | None = None
+    equality_delete_files: int | None = None
     schema_changes: tuple[str, ...] = ()
     source_position: str | None = None
     audits_passed: tuple[str, ...] = ()

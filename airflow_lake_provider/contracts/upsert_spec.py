@@ -73,6 +73,7 @@ class UpsertSpec(JobSpec):
         if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
         self._refuse_semantics()
+        self._refuse_equality()
         self._refuse_audits()
         if self.max_attempts < 1:
             raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
@@ -85,6 +86,15 @@ class UpsertSpec(JobSpec):
                 f"{self.table}: audits publish to main, and branch={self.branch!r} is never published; leave out one"
             )
         self.audits.refuse_table(self.table)
+
+    def _refuse_equality(self) -> None:
+        keeps = self.missing_columns is MissingColumns.KEEP
+        if self.strategy is UpsertStrategy.EQUALITY and (keeps or not self.semantics.is_plain):
+            raise InvalidSpecError(
+                f"{self.table}: strategy='equality' looks at no row of the table, so it can neither keep nor compare a "
+                "value of one: it takes semantics='replace' without ignore_stale, without deletes='soft' and without "
+                "missing_columns='keep'. Leave strategy at 'auto' for these"
+            )
 
     def _refuse_semantics(self) -> None:
         semantics = self.semantics

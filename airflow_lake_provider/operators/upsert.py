@@ -49,8 +49,9 @@ class LakeUpsertOperator(LakeJobOperator):
     :param batch_id: with the source, the identity of the batch in place of dag, run, task and map index (templated).
     :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was applied (templated).
         With ``"apply"`` a cleared task or a new run applies it once more, and Airflow's own retries of that do not.
-    :param strategy: ``"auto"``, ``"positions"``, ``"copy-on-write"`` or ``"merge"`` (templated): how the rows to
-        replace are reached.
+    :param strategy: ``"auto"``, ``"positions"``, ``"copy-on-write"``, ``"merge"`` or ``"equality"`` (templated): how
+        the rows to replace are reached. The last leaves equality deletes, a debt that readers pay until a compaction,
+        and some cannot read.
     :param semantics: what becomes of the rows of a key: ``"replace"``, ``"first"``, ``"partial"``, ``"aggregate"``.
     :param sequence_groups: with ``"partial"``: order column -> columns that change only together with it.
     :param aggregates: with ``"aggregate"``: column -> function, see :class:`MergeSemantics`.

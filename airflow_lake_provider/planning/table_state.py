@@ -34,6 +34,7 @@ def state_of(table: Table) -> TableState:
         data_bytes=total(head, "total-files-size"),
         delete_files=total(head, "total-delete-files"),
         deleted_rows=deleted,
+        equality_deletes=total(head, "total-equality-deletes"),
         manifests=len(head.manifests(table.io)),
         snapshots=snapshots,
     )

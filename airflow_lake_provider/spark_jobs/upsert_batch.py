@@ -169,11 +169,12 @@ def _absent(batch: ChangeBatch) -> tuple[str, ...]:
 
 def _counts(applied: AppliedCommit) -> dict[str, Any]:
     return {
-        "rows_inserted": applied.rows_inserted,
-        "rows_updated": applied.rows_updated,
-        "rows_deleted": applied.rows_deleted,
+        "rows_inserted": applied.rows_inserted if applied.counted else None,
+        "rows_updated": applied.rows_updated if applied.counted else None,
+        "rows_deleted": applied.rows_deleted if applied.counted else None,
         "strategy": applied.strategy,
         "strategy_reason": applied.strategy_reason,
         "audits_passed": applied.audits_passed,
         "audit_runs": applied.audit_runs,
+        "equality_delete_files": applied.equality_delete_files,
     }

@@ -129,7 +129,11 @@ class HeldRows:
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedCommit:
-    """What a commit did, from the summary of its snapshot."""
+    """What a commit did.
+
+    :param counted: whether rows inserted, updated and deleted were told apart; where not, their counts mean nothing.
+    :param equality_delete_files: of the table after it; None where nobody counted.
+    """
 
     snapshot: str
     strategy: str
@@ -137,6 +141,8 @@ class AppliedCommit:
     rows_inserted: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
+    counted: bool = True
+    equality_delete_files: int | None = None
     warnings: tuple[str, ...] = ()
     audits_passed: tuple[str, ...] = ()
     audit_runs: int = 0

@@ -41,7 +41,13 @@ SHARED = {
     "seconds": st.dictionaries(st.text(), st.floats(0, 1e9)),
 }
 ANSWERS = st.one_of(
-    st.builds(UpsertReport, **SHARED, rows_updated=COUNTS, strategy=st.none() | st.text(), source_position=st.text()),
+    st.builds(
+        UpsertReport,
+        **SHARED,
+        rows_updated=st.none() | COUNTS,
+        strategy=st.none() | st.text(),
+        source_position=st.text(),
+    ),
     st.builds(CompactionReport, **SHARED, level=st.none() | st.text(), failures=st.lists(st.text()).map(tuple)),
     st.builds(
         ExpiryReport, **SHARED, snapshots_expired=st.lists(IDS).map(tuple), kept_by_refs=st.dictionaries(IDS, IDS)

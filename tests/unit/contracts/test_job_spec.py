@@ -18,12 +18,13 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.spec_file import SPECS, spec_from_plain, spec_to_json
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)
@@ -180,6 +181,9 @@ def upsert(**changed: Any) -> UpsertSpec:
     return UpsertSpec(**{**BASE, "source": FILES, "keys": ("id",), **changed})
 
 
+EQUALITY: dict[str, Any] = {"strategy": UpsertStrategy.EQUALITY}
+
+
 def incremental(**changed: Any) -> IncrementalSpec:
     given = {"source": "shop.lines", "consumer": "c", "keys": ("id",), "to_snapshot": "1", "query": "SELECT 1"}
     return IncrementalSpec(**{**BASE, **given, **changed})
@@ -215,6 +219,13 @@ def expiry(**changed: Any) -> ExpirySpec:
         (lambda: upsert(max_attempts=0), ["max_attempts", "0"]),
         (lambda: upsert(branch="b", audits=AUDITS), ["shop.orders", "main", "branch='b'"]),
         (lambda: upsert(audits=Audits(queries=READS_TABLE, local=True)), ["shop.orders", "['a']", "audits_local"]),
+        (lambda: upsert(**EQUALITY, missing_columns=MissingColumns.KEEP), ["'equality'", "missing_columns='keep'"]),
+        (lambda: upsert(**EQUALITY, semantics=MergeSemantics(deletes=Deletes.SOFT)), ["'equality'", "deletes='soft'"]),
+        (lambda: upsert(**EQUALITY, semantics=MergeSemantics(engine=MergeEngine.FIRST)), ["'equality'", "'replace'"]),
+        (
+            lambda: upsert(**EQUALITY, order_by=("at",), semantics=MergeSemantics(ignore_stale=True)),
+            ["'equality'", "without ignore_stale", "'auto'"],
+        ),
         (lambda: CompactionSpec(**BASE, strategy=CompactionStrategy.ZORDER), ["zorder", "sort_by"]),
         (lambda: CompactionSpec(**BASE, sort_by=("a",)), ["sort_by", "binpack"]),
         (lambda: CompactionSpec(**BASE, delete_ratio_threshold=1.5), ["1.5"]),

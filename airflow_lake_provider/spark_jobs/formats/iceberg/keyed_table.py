@@ -18,6 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCo
 from airflow_lake_provider.spark_jobs.formats.iceberg import create_table, position_side_file, schema_evolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.audited_upsert import upsert_audited
 from airflow_lake_provider.spark_jobs.formats.iceberg.copy_on_write_upsert import upsert_by_copy
+from airflow_lake_provider.spark_jobs.formats.iceberg.equality_upsert import upsert_by_equality
 from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.position_upsert import upsert_by_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.stage_branch import merge_and_publish
@@ -29,6 +30,7 @@ _UPSERTS: Mapping[UpsertStrategy, Callable[[IcebergTable, KeyedCommit, Progress]
     UpsertStrategy.POSITIONS: upsert_by_position,
     UpsertStrategy.COPY_ON_WRITE: upsert_by_copy,
     UpsertStrategy.MERGE: merge_and_publish,
+    UpsertStrategy.EQUALITY: upsert_by_equality,
 }
 
 
@@ -100,7 +102,7 @@ class IcebergKeyedTable:
             applied = upsert_audited(self.table, commit, commit.audits, upsert, progress)
         else:
             applied = upsert(self.table, commit, progress)
-        warnings = (chosen.warning,) if chosen.warning else ()
+        warnings = (*((chosen.warning,) if chosen.warning else ()), *applied.warnings)
         return replace(applied, strategy_reason=f"{chosen.reason}; {applied.strategy_reason}", warnings=warnings)
 
     def _run_keys_in_summaries(self, branch: str) -> RecentRunKeys:

@@ -151,5 +151,6 @@ class IcebergTable:
             delete_files=int(total.get("total-delete-files", 0)),
             deleted_rows=deleted,
             manifests=int(self.java.snapshot(int(newest.snapshot_id)).allManifests(self.java.io()).size()),
+            equality_deletes=int(total.get("total-equality-deletes", 0)),
             snapshots=snapshots,
         )

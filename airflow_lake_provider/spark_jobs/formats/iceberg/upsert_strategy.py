@@ -49,8 +49,8 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
 
     :raises UnsupportedError: the strategy that was asked for is not possible.
     """
-    if commit.strategy is UpsertStrategy.MERGE:
-        return ChosenStrategy(strategy=UpsertStrategy.MERGE, reason="as asked")
+    if commit.strategy in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
+        return ChosenStrategy(strategy=commit.strategy, reason="as asked")
     is_asked = commit.strategy is not UpsertStrategy.AUTO
     wanted = ChosenStrategy(strategy=commit.strategy, reason="as asked") if is_asked else _preferred(table, commit)
     missing = missing_internals(table.spark, _CLASSES[wanted.strategy])
