@@ -238,6 +238,17 @@ def test_files_of_an_older_partition_spec_are_refused_until_they_are_rewritten(f
     assert read(flow) == {1: ("b", 0), 2: ("a", 0)}
 
 
+def test_a_partition_spec_that_changes_while_deletes_are_written_is_noticed(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"))
+    change = f"ALTER TABLE {flow.table} ADD PARTITION FIELD bucket(2, id)"
+    progress = InterruptedProgress(at="stage", then=lambda: flow.spark.sql(change))
+    with pytest.raises(UnsupportedError, match="data files of partition specs"):
+        flow.apply("run 2", progress=progress)
+    assert read(flow) == {1: ("a", 0), 2: ("a", 0)}
+
+
 def test_text_that_readers_could_take_for_another_is_refused(flow: Flow) -> None:
     by_name: dict[str, Any] = {"keys": ("name",)}
     flow.arrive("1.jsonl", row(1, "a"))

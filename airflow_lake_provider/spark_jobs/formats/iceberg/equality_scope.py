@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
@@ -34,12 +34,15 @@ def refuse_unfit(table: IcebergTable, commit: KeyedCommit) -> None:
         raise UnsupportedError(f"{table.name}: strategy='equality' is not possible, {obstacle}; use 'auto'")
 
 
-def refuse_other_specs(table: IcebergTable, commit: KeyedCommit) -> None:
-    """Refuse a commit to a head with files of a partition spec that the deletes do not reach.
+def refuse_unreached(table: IcebergTable, commit: KeyedCommit, deletes: Sequence[Any]) -> None:
+    """Refuse a commit on a base with files of a partition spec that is not that of its deletes.
 
+    A spec changes without a snapshot, and so past every guard of the head.
+
+    :param deletes: ``org.apache.iceberg.DeleteFile`` objects, all of one spec.
     :raises CommitConflictError: so that the batch is decided on again.
     """
-    obstacle = _other_specs(table, commit)
+    obstacle = _other_specs(table, commit, int(deletes[0].specId())) if deletes else None
     if obstacle is not None:
         raise CommitConflictError(f"{table.name}: {obstacle}")
 
@@ -67,7 +70,7 @@ def _obstacles(table: IcebergTable, commit: KeyedCommit) -> Iterator[str]:
     keys = known_ranges(commit).keys
     if keys > MAX_KEYS:
         yield f"{keys} keys are more than the {MAX_KEYS} that each reader would have to hold"
-    partitions = _foreign_partitions(table, commit) or _other_specs(table, commit)
+    partitions = _foreign_partitions(table, commit) or _other_specs(table, commit, int(table.java.spec().specId()))
     if partitions:
         yield partitions
 
@@ -89,18 +92,17 @@ def _unknown_transforms(spec: Any) -> str | None:
     return f"partition fields {', '.join(str(f) for f in unknown)} cannot be computed here" if unknown else None
 
 
-def _other_specs(table: IcebergTable, commit: KeyedCommit) -> str | None:
+def _other_specs(table: IcebergTable, commit: KeyedCommit, reached: int) -> str | None:
     # A delete of an unpartitioned spec reaches all partitions, but Iceberg's removal of dangling deletes takes it away
     # as soon as its own spec has no data files, rows of other specs or not.
     if commit.base is None:
         return None
-    current = int(table.java.spec().specId())
     manifests = table.java.snapshot(int(commit.base)).dataManifests(table.java.io())
     live = {int(m.partitionSpecId()) for m in manifests if m.hasAddedFiles() or m.hasExistingFiles()}
-    others = sorted(live - {current})
+    others = sorted(live - {reached})
     if not others:
         return None
     return (
-        f"it has data files of partition specs {others} beside the current {current}, and such a delete stays in its "
+        f"it has data files of partition specs {others} beside the current {reached}, and such a delete stays in its "
         "own; a compaction with level='full' rewrites them"
     )

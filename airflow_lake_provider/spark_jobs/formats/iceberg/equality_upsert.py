@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commit_identity import position_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.equality_delete_files import write_equality_deletes
-from airflow_lake_provider.spark_jobs.formats.iceberg.equality_scope import refuse_other_specs, refuse_unfit
+from airflow_lake_provider.spark_jobs.formats.iceberg.equality_scope import refuse_unfit, refuse_unreached
 from airflow_lake_provider.spark_jobs.formats.iceberg.moved_head import rebased, refuse_expired_base
 from airflow_lake_provider.spark_jobs.formats.iceberg.resolved_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_delta_commit import RowDelta, commit_row_delta
@@ -64,6 +64,7 @@ def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress:
     for number in range(1, _TRIES + 1):
         try:
             refuse_expired_base(table, commit)
+            refuse_unreached(table, commit, delta.deletes)
             return commit_row_delta(table, commit, delta, position)
         except CommitConflictError as conflict:
             if number == _TRIES:
@@ -71,7 +72,6 @@ def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress:
             progress.say(f"commit {number} of {_TRIES}: {conflict}")
             time.sleep(random.uniform(0.0, _LONGEST_WAIT))
             commit, _ = rebased(table, commit)
-            refuse_other_specs(table, commit)
     raise AssertionError("the loop returns or raises")
 
 
