@@ -104,7 +104,7 @@ Step = Upsert | Delete | DeleteKeys | Update | ForeignAppend | Compact | Expire 
 UPGRADE = "SET TBLPROPERTIES ('format-version'='3')"
 REPARTITION = "ADD PARTITION FIELD bucket(3, n)"
 ids = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True)
-strategies = st.sampled_from([UpsertStrategy.POSITIONS, UpsertStrategy.MERGE])
+strategies = st.sampled_from([UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE])
 upserts = st.builds(Upsert, st.lists(rows, min_size=1, max_size=8), strategies, st.booleans())
 where = st.sampled_from(sorted(PREDICATES))
 # Iceberg 1.12 deletes a whole file by its statistics where Spark is asked for NOT (a = 'x') and all of a is NULL.
