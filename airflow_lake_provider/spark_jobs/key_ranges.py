@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, TimestampType
 
-from airflow_lake_provider.spark_jobs.key_gaps import as_number, has_gaps, occupancy_column, occupied_ranges
+from airflow_lake_provider.spark_jobs.key_gaps import as_number, is_uneven, occupied_ranges, spread_column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +17,14 @@ class KeyRange:
     """Least and greatest value of one key column, in the order Spark compares them in.
 
     :param least: see :func:`as_text`.
-    :param has_gaps: whether a large part of the range has no keys.
+    :param is_uneven: whether the keys are not spread evenly over the range, and nobody has looked for gaps yet.
     :param parts: least and greatest value of each part of the range that has keys, ascending; at least one.
     """
 
     column: str
     least: str
     greatest: str
-    has_gaps: bool = False
+    is_uneven: bool = False
     parts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -61,8 +61,8 @@ def ranges_column(values: Sequence[tuple[Column, DataType]]) -> Column:
 
 def _range_column(value: Column, kind: DataType) -> Column:
     number = as_number(value, kind)
-    occupancy = sf.lit(None) if number is None else occupancy_column(number)
-    return sf.struct(as_text(sf.min(value), kind), as_text(sf.max(value), kind), occupancy)
+    spread = sf.lit(None) if number is None else spread_column(number)
+    return sf.struct(as_text(sf.min(value), kind), as_text(sf.max(value), kind), spread)
 
 
 def read_ranges(names: Sequence[str], found: Row) -> KeyRanges:
@@ -74,18 +74,18 @@ def read_ranges(names: Sequence[str], found: Row) -> KeyRanges:
     )
 
 
-def _read_range(name: str, least: str, greatest: str, occupancy: Sequence[int] | None) -> KeyRange:
-    gaps = occupancy is not None and has_gaps(int(least), int(greatest), occupancy)
-    return KeyRange(column=name, least=least, greatest=greatest, has_gaps=gaps)
+def _read_range(name: str, least: str, greatest: str, spread: Sequence[float] | None) -> KeyRange:
+    uneven = spread is not None and is_uneven(int(least), int(greatest), spread)
+    return KeyRange(column=name, least=least, greatest=greatest, is_uneven=uneven)
 
 
 def without_gaps(ranges: KeyRanges, rows: DataFrame) -> KeyRanges:
-    """Return the ranges in the parts that have keys; a job for each column with gaps.
+    """Return the ranges in the parts that have keys; a job for each column whose keys are spread unevenly.
 
     :param rows: that the ranges are of, cached.
     """
     return replace(
-        ranges, columns=tuple(_in_parts(found, rows) if found.has_gaps else found for found in ranges.columns)
+        ranges, columns=tuple(_in_parts(found, rows) if found.is_uneven else found for found in ranges.columns)
     )
 
 
@@ -95,4 +95,4 @@ def _in_parts(found: KeyRange, rows: DataFrame) -> KeyRange:
     if number is None:
         return found
     parts = occupied_ranges(rows, number, int(found.least), int(found.greatest))
-    return replace(found, has_gaps=False, parts=tuple((str(low), str(high)) for low, high in parts))
+    return replace(found, is_uneven=False, parts=tuple((str(low), str(high)) for low, high in parts))

@@ -1,10 +1,13 @@
 """What an upsert by position costs against Spark's MERGE, merge-on-read and copy-on-write, and against Delta's.
 
 One session; every side has its own table with the same rows and starts from the same Parquet batch, dedupe included.
-Sides take turns, and their contents are compared after each round. Round 0 warms the JVM and is not counted.
+Sides take turns, and their contents are compared after each round. Round 0 warms the JVM and is not counted. For each
+round it prints seconds, seconds of CPU (of which a busy machine takes none away), and megabytes read and shuffled.
 
 ``--rows`` and ``--batch`` size it; ``--large`` is the size of the second table for ``growth_10x`` and the 100 M row
-ratio, 0 to leave both out. Delta takes part when LAKE_DELTA_JARS names a folder with its jars.
+ratio, 0 to leave both out. ``--kinds`` is the size of tables of other kinds (format version 2, partitioned, string and
+composite keys) and of those that get batches of 0.01 to 20 percent of their rows, 0 to leave them out. Delta takes
+part when LAKE_DELTA_JARS names a folder with its jars.
 """
 
 from __future__ import annotations
@@ -28,18 +31,75 @@ from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
+from tests.benchmarks.spark_meter import SparkMeter
 
 MODES = ("merge", "update", "delete")
-COLUMNS = "id BIGINT NOT NULL, n BIGINT, name STRING"
+SHARES = (0.0001, 0.001, 0.01, 0.05, 0.2)
 MERGE = """
     MERGE INTO {table} t USING (
-        SELECT id, n, name FROM (
-            SELECT *, row_number() OVER (PARTITION BY id ORDER BY n DESC) AS place FROM parquet.`{batch}`
+        SELECT {columns} FROM (
+            SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY n DESC) AS place FROM parquet.`{batch}`
         ) WHERE place = 1
-    ) s ON t.id = s.id {pruning}
+    ) s ON {on} {pruning}
     WHEN MATCHED THEN UPDATE SET t.n = s.n, t.name = s.name
-    WHEN NOT MATCHED THEN INSERT (id, n, name) VALUES (s.id, s.n, s.name)
+    WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What the tables of a comparison are like.
+
+    :param keys: name of each key column to its SQL over the number ``k`` of a row.
+    :param types: of the key columns, in their order.
+    :param partitioning: clause of ``CREATE TABLE``; empty for none.
+    """
+
+    name: str
+    keys: dict[str, str] = field(default_factory=lambda: {"id": "k"})
+    types: Sequence[str] = ("BIGINT",)
+    version: str = "3"
+    partitioning: str = ""
+
+    @property
+    def columns(self) -> str:
+        """All columns, in their order."""
+        return ", ".join((*self.keys, "n", "name"))
+
+    @property
+    def ddl(self) -> str:
+        """Columns with their types."""
+        keys = (f"{name} {kind} NOT NULL" for name, kind in zip(self.keys, self.types, strict=True))
+        return ", ".join((*keys, "n BIGINT", "name STRING"))
+
+    @property
+    def selected_keys(self) -> list[str]:
+        """SQL of the key columns over ``k``."""
+        return [f"{sql} AS {name}" for name, sql in self.keys.items()]
+
+    def merge(self, table: str, batch: str, pruning: str = "") -> str:
+        """Return the statement as a user writes it."""
+        on = " AND ".join(f"t.{key} = s.{key}" for key in self.keys)
+        values = ", ".join(f"s.{column}" for column in self.columns.split(", "))
+        columns, keys = self.columns, ", ".join(self.keys)
+        return MERGE.format(table=table, columns=columns, keys=keys, batch=batch, on=on, pruning=pruning, values=values)
+
+
+PLAIN = Kind(name="plain")
+STRINGS = {"id": "concat('key ', lpad(k, 12, '0'))"}
+COMPOSITE = {"region": "concat('region ', k % 8)", "id": "k"}
+KINDS = (
+    Kind(name="version_2", version="2"),
+    Kind(name="partitioned", partitioning="PARTITIONED BY (bucket(8, id))"),
+    Kind(name="string_keys", keys=STRINGS, types=("STRING",)),
+    Kind(name="composite_keys", keys=COMPOSITE, types=("STRING", "BIGINT")),
+    Kind(
+        name="composite_partitioned",
+        keys=COMPOSITE,
+        types=("STRING", "BIGINT"),
+        partitioning="PARTITIONED BY (region)",
+    ),
+)
 
 
 def open_session(home: Path) -> SparkSession:
@@ -99,15 +159,17 @@ class Bench:
     home: Path
     rows: int
     batch: int
+    kind: Kind = PLAIN
     number: int = 0
 
     def iceberg_table(self, name: str, mode: str) -> str:
-        """Create and fill a table of format version 3."""
-        table = f"lake.bench.{name}_{self.rows}"
+        """Create and fill a table."""
+        table = f"lake.bench.{name}_{self.kind.name}_{self.rows}_{self.batch}"
         self.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
-        properties = {"format-version": "3", **{f"write.{action}.mode": mode for action in MODES}}
+        properties = {"format-version": self.kind.version, **{f"write.{action}.mode": mode for action in MODES}}
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-        self.spark.sql(f"CREATE TABLE {table} ({COLUMNS}) USING iceberg TBLPROPERTIES ({listed})")
+        created = f"CREATE TABLE {table} ({self.kind.ddl}) USING iceberg {self.kind.partitioning}"
+        self.spark.sql(f"{created} TBLPROPERTIES ({listed})")
         self._fill(table)
         return table
 
@@ -115,25 +177,25 @@ class Bench:
         """Create and fill a Delta table with deletion vectors."""
         table = f"spark_catalog.default.delta_{self.rows}"
         properties = "'delta.enableDeletionVectors' = 'true'"
-        self.spark.sql(f"CREATE TABLE {table} ({COLUMNS}) USING delta TBLPROPERTIES ({properties})")
+        self.spark.sql(f"CREATE TABLE {table} ({self.kind.ddl}) USING delta TBLPROPERTIES ({properties})")
         self._fill(table)
         return table
 
     def _fill(self, table: str) -> None:
-        rows = self.spark.range(0, self.rows, 1, max(4, self.rows // 2_500_000))
-        filled = rows.selectExpr("id", "id % 97 AS n", "concat('name ', pmod(xxhash64(id), 1000000)) AS name")
-        filled.createOrReplaceTempView("rows")
+        rows = self.spark.range(0, self.rows, 1, max(4, self.rows // 2_500_000)).withColumnRenamed("id", "k")
+        name = "concat('name ', pmod(xxhash64(k), 1000000)) AS name"
+        rows.selectExpr(*self.kind.selected_keys, "k % 97 AS n", name).createOrReplaceTempView("rows")
         self.spark.sql(f"INSERT INTO {table} SELECT * FROM rows")
 
     def arrive(self, *, clustered: bool) -> str:
         """Write a batch of keys all over the table, or of its newest; some are new, one in a hundred comes twice."""
         self.number += 1
-        path = f"{self.home}/batches/{self.rows}-{self.number}"
+        path = f"{self.home}/batches/{self.kind.name}-{self.rows}-{self.batch}-{self.number}"
         near = self.rows - self.batch + self.batch // 10 * (self.number % 5)
         key = f"{near} + id" if clustered else f"pmod(xxhash64(id, {self.number}), {self.rows + self.rows // 10})"
-        batch = self.spark.range(0, self.batch, 1, 2).selectExpr(f"{key} AS id", f"id + {self.number} AS n")
-        batch = batch.unionByName(batch.filter("n % 100 = 0").selectExpr("id", "n + 1 AS n"))
-        batch.selectExpr("id", "n", "concat('new ', n) AS name").write.parquet(path)
+        batch = self.spark.range(0, self.batch, 1, 2).selectExpr(f"{key} AS k", f"id + {self.number} AS n")
+        batch = batch.unionByName(batch.filter("n % 100 = 0").selectExpr("k", "n + 1 AS n"))
+        batch.selectExpr(*self.kind.selected_keys, "n", "concat('new ', n) AS name").write.parquet(path)
         return path
 
     def ours(self, table: str) -> Callable[[str], object]:
@@ -145,7 +207,7 @@ class Bench:
                 table=table.removeprefix("lake."),
                 run=RunIdentity.of("bench", batch, "upsert"),
                 source=Source(path=batch, format="parquet"),
-                keys=("id",),
+                keys=tuple(self.kind.keys),
                 order_by=("n",),
                 strategy=UpsertStrategy.POSITIONS,
             )
@@ -163,7 +225,7 @@ class Bench:
             if pruned:
                 low, high = self.spark.read.parquet(batch).selectExpr("min(id)", "max(id)").collect()[0]
                 pruning = f"AND t.id BETWEEN {low} AND {high}"
-            return self.spark.sql(MERGE.format(table=table, batch=batch, pruning=pruning))
+            return self.spark.sql(self.kind.merge(table, batch, pruning))
 
         return apply
 
@@ -171,21 +233,20 @@ class Bench:
         """Give every side the same batches, in turn."""
         for number in range(rounds + 1):
             batch = self.arrive(clustered=clustered)
-            took = {}
             for side in sides if number % 2 else reversed(sides):
-                started = time.monotonic()
+                meter = SparkMeter(self.spark)
                 side.apply(batch)
-                took[side.name] = time.monotonic() - started
+                used = meter.read()
+                print(f"round {number}, {self.kind.name}, {side.name}: {used}", flush=True)
                 if number:
-                    side.seconds.append(took[side.name])
-            print(f"round {number}:", {name: round(value, 2) for name, value in took.items()}, flush=True)
+                    side.seconds.append(used.seconds)
             contents = {self.contents(side.table) for side in sides}
             if len(contents) > 1:
                 sys.exit(f"the tables differ: {contents}")
 
     def contents(self, table: str) -> tuple[int, int]:
         """Return count and checksum, which no order of rows changes."""
-        checksum = "sum(CAST(xxhash64(id, n, name) AS DECIMAL(38, 0)))"
+        checksum = f"sum(CAST(xxhash64({self.kind.columns}) AS DECIMAL(38, 0)))"
         count, total = self.spark.sql(f"SELECT count(*), {checksum} FROM {table}").collect()[0]
         return int(count), int(total)
 
@@ -202,9 +263,8 @@ class Bench:
 def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
     """Measure what the options ask for."""
     bench = Bench(spark, home, options.rows, options.batch)
-    ours = bench.iceberg_table("ours", "merge-on-read")
-    on_read = bench.iceberg_table("on_read", "merge-on-read")
-    sides = [Side("ours", ours, bench.ours(ours)), Side("merge_on_read", on_read, bench.merge(on_read))]
+    sides = _ours_and_merge(bench)
+    ours, on_read = sides
     if not options.quick:
         on_write = bench.iceberg_table("on_write", "copy-on-write")
         sides.append(Side("copy_on_write", on_write, bench.merge(on_write)))
@@ -212,17 +272,38 @@ def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> d
         delta = bench.delta_table()
         sides.append(Side("delta", delta, bench.merge(delta)))
     bench.play(sides, options.rounds, clustered=False)
-    found = {f"random_vs_{side.name}": side.median() / sides[0].median() for side in sides[1:]}
-    clustered = [Side(side.name, side.table, side.apply) for side in sides[:2]]
+    found = {f"random_vs_{side.name}": side.median() / ours.median() for side in sides[1:]}
+    clustered = [Side(side.name, side.table, side.apply) for side in (ours, on_read)]
     bench.play(clustered, options.rounds, clustered=True)
     found["clustered_vs_merge_on_read"] = clustered[1].median() / clustered[0].median()
-    pruned = [clustered[0], Side("pruned_merge", on_read, bench.merge(on_read, pruned=True))]
+    pruned = [clustered[0], Side("pruned_merge", on_read.table, bench.merge(on_read.table, pruned=True))]
     pruned[0].seconds = []
     bench.play(pruned, options.rounds, clustered=True)
     found["clustered_vs_pruned_merge"] = pruned[1].median() / pruned[0].median()
-    found["read_after_10"] = _read_after_ten(bench, sides[0])
+    found["read_after_10"] = _read_after_ten(bench, ours)
+    if options.kinds:
+        found |= _kinds(spark, home, options)
     if options.large:
         found |= _larger(spark, home, options, pruned[0])
+    return found
+
+
+def _ours_and_merge(bench: Bench) -> list[Side]:
+    ours = bench.iceberg_table("ours", "merge-on-read")
+    on_read = bench.iceberg_table("on_read", "merge-on-read")
+    return [Side("ours", ours, bench.ours(ours)), Side("merge_on_read", on_read, bench.merge(on_read))]
+
+
+def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
+    benches = {kind.name: Bench(spark, home, options.kinds, options.batch, kind) for kind in KINDS}
+    benches |= {f"share_{share:.2%}": Bench(spark, home, options.kinds, int(options.kinds * share)) for share in SHARES}
+    found = {}
+    for name, bench in benches.items():
+        sides = _ours_and_merge(bench)
+        bench.play(sides, options.rounds, clustered=False)
+        found[f"{name}_vs_merge_on_read"] = sides[1].median() / sides[0].median()
+        for side in sides:
+            spark.sql(f"DROP TABLE {side.table} PURGE")
     return found
 
 
@@ -239,11 +320,9 @@ def _read_after_ten(bench: Bench, ours: Side) -> float:
 
 def _larger(spark: SparkSession, home: Path, options: argparse.Namespace, small: Side) -> dict[str, float]:
     bench = Bench(spark, home, options.large, options.batch)
-    ours = bench.iceberg_table("ours", "merge-on-read")
-    on_read = bench.iceberg_table("on_read", "merge-on-read")
-    sides = [Side("ours", ours, bench.ours(ours)), Side("merge_on_read", on_read, bench.merge(on_read))]
+    sides = _ours_and_merge(bench)
     bench.play(sides, options.rounds, clustered=False)
-    growing = [Side("ours", ours, bench.ours(ours))]
+    growing = [Side("ours", sides[0].table, sides[0].apply)]
     bench.play(growing, options.rounds, clustered=True)
     return {
         "random_100m_vs_merge_on_read": sides[1].median() / sides[0].median(),
@@ -258,6 +337,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large", type=int, default=100_000_000)
+    parser.add_argument("--kinds", type=int, default=5_000_000)
     parser.add_argument("--quick", action="store_true", help="leave copy-on-write out")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

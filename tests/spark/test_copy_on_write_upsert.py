@@ -30,7 +30,10 @@ def of_version(version: str) -> TableLayout:
 
 
 def as_spark_reads(flow: Flow) -> dict[int, tuple[Any, ...]]:
-    return {found["id"]: (found["name"], found["n"]) for found in flow.spark.table(flow.table).collect()}
+    found = flow.spark.table(flow.table).collect()
+    keyed = {each["id"]: (each["name"], each["n"]) for each in found}
+    assert len(keyed) == len(found), f"keys occur twice in {found}"
+    return keyed
 
 
 def lineage(flow: Flow) -> dict[int, tuple[int, int]]:
@@ -150,7 +153,6 @@ FOREIGN: dict[str, Foreign] = {
     "append of a key of the batch": (lambda f: f.spark.sql(f"INSERT INTO {f.table} VALUES (2, 'z', 9)"), 2, {}),
     "update of another row of the file": (lambda f: f.spark.sql(f"UPDATE {f.table} SET n = 8 WHERE id = 3"), 2,
                                           {3: ("a", 8)}),
-    "property": (lambda f: f.spark.sql(f"ALTER TABLE {f.table} SET TBLPROPERTIES ('some' = 'thing')"), 1, {}),
 }  # fmt: skip
 
 

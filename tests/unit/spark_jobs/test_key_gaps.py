@@ -1,19 +1,12 @@
 from __future__ import annotations
 
-import functools
-import operator
+import statistics
 from itertools import chain, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.spark_jobs.key_gaps import Ranges, has_gaps, without_longest_gaps
-
-
-def occupancy(numbers: list[int]) -> list[int]:
-    """What Spark's bit_or makes of the numbers, for widths of 1, 8, 64, ..."""
-    bits = [functools.reduce(operator.or_, (1 << (n >> width) % 64 for n in numbers)) for width in range(0, 61, 3)]
-    return [value - 2**64 if value >= 2**63 else value for value in bits]
+from airflow_lake_provider.spark_jobs.key_gaps import Ranges, is_uneven, without_longest_gaps
 
 
 def parts_of(numbers: list[int]) -> Ranges:
@@ -41,13 +34,18 @@ def test_every_number_is_in_a_range_and_the_ranges_are_few_apart_and_ascending(n
     assert all(low - high > 1 for (_, high), (low, _) in pairwise(ranges))
 
 
-@given(st.one_of(st.lists(long, min_size=1, max_size=50), near, clusters))
-def test_gaps_are_seen_where_parts_of_the_range_are_empty(numbers: list[int]) -> None:
-    least, greatest = min(numbers), max(numbers)
-    width = next(w for w in range(0, 61, 3) if (greatest >> w) - (least >> w) < 64)
-    parts = range(least >> width, (greatest >> width) + 1)
-    empty = len(parts) - len({number >> width for number in numbers})
-    assert has_gaps(least, greatest, occupancy(numbers)) == (empty >= 0.2 * len(parts))
+def looks_uneven(numbers: list[int]) -> bool:
+    return is_uneven(min(numbers), max(numbers), (statistics.fmean(numbers), statistics.pstdev(numbers)))
+
+
+@given(long, st.integers(0, 2**40), st.integers(300, 1000))
+def test_numbers_spread_evenly_are_not_searched_for_gaps(base: int, step: int, count: int) -> None:
+    assert not looks_uneven([base // 4 + step * number for number in range(count)])
+
+
+@given(near, st.integers(10**8, 10**12))
+def test_one_late_number_far_from_the_others_is_noticed(numbers: list[int], distance: int) -> None:
+    assert looks_uneven([*range(numbers[0], numbers[0] + 300), *numbers, numbers[0] - distance])
 
 
 def test_numbers_next_to_each_other_are_one_range() -> None:
