@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.iceberg.changes import ChangeFilter, net_changes
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.changes import ChangeFilter, net_changes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 MODES = ("net", "upserts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from airflow_lake_provider.spark_jobs.formats.iceberg import position_upsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from tests.soak.served_specs import serve
 from tests.spark.upsert_flow import InterruptedProgress
 

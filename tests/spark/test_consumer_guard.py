@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
-from airflow_lake_provider.spark_jobs.formats.iceberg import consumer_guard
-from airflow_lake_provider.spark_jobs.formats.iceberg.consumer_guard import advance, pin
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.consumer_guard import advance, pin
 from tests.spark.changes_history import CATALOG, ChangesHistory
 
 WHO = {"owner": "dag task", "target": "mart.revenue", "mode": "net"}

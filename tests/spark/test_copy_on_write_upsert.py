@@ -13,7 +13,8 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownO
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg import metadata_swap, snapshot_commit, upsert_strategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap, snapshot_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import upsert_strategy
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.key_pruning import key_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
 
 
 def pruning(rows: DataFrame, *keys: str, table: str = "other_columns") -> tuple[list[str], str]:

@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg import metadata_swap
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from tests.spark.upsert_flow import Flow, row
 
 WAYS = [("2", UpsertStrategy.POSITIONS), ("3", UpsertStrategy.POSITIONS), ("3", UpsertStrategy.MERGE)]

@@ -17,7 +17,8 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.formats.iceberg import found_positions, metadata_swap
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes import found_positions
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row

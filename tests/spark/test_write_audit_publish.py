@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLa
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
-from airflow_lake_provider.spark_jobs.formats.iceberg import metadata_swap
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row
 

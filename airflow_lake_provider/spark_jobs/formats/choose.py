@@ -8,11 +8,11 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, MaintainedTable, MatchedTable, SourceTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.keyed_table import IcebergKeyedTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintained_table import IcebergMaintainedTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.matched_table import IcebergMatchedTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.source_table import IcebergSourceTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.source_table import IcebergSourceTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.maintained_table import IcebergMaintainedTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_table import IcebergMatchedTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.keyed_table import IcebergKeyedTable
 
 KNOWN_FORMATS = ("iceberg",)
 

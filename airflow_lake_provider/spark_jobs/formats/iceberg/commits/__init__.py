@@ -1,0 +1,1 @@
+"""Landing a snapshot on a branch, once."""

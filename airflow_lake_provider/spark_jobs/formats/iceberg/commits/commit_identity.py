@@ -1,0 +1,52 @@
+"""What makes a data commit ours: its base, its summary and the properties that appear with it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
+from airflow_lake_provider.spark_jobs.formats.base import DataCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import position_side_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+
+
+def summary_of(commit: DataCommit) -> dict[str, str]:
+    """Return what goes into the snapshot's summary."""
+    identity = {ACTION: commit.action, RUN_KEY: commit.run_key}
+    if commit.source_id is not None:
+        identity[SOURCE_POSITION] = commit.position.to_summary(commit.source_id)
+    return {**commit.summary, **identity}
+
+
+def position_property(table: IcebergTable, commit: DataCommit) -> dict[str, str]:
+    """Return the property of the source's position, its long part written to a side file; none without a source."""
+    if commit.source_id is None:
+        return {}
+    return position_side_file.store(table, commit.position, commit.source_id).to_property(commit.source_id)
+
+
+def refuse_moved(table: IcebergTable, commit: DataCommit) -> None:
+    """Refuse a commit whose branch is no longer where it was decided on.
+
+    :raises CommitConflictError: with both snapshots.
+    """
+    head = table.base_of(commit.branch)
+    if head != commit.base:
+        raise CommitConflictError(
+            f"{table.name}: commit refused, {commit.branch or MAIN} was at snapshot {commit.base} and is at {head} "
+            "now. No data changed; the task can be retried."
+        )
+
+
+def properties_of(table: IcebergTable, commit: DataCommit, position: dict[str, str]) -> dict[str, str]:
+    """Return the properties that appear with a commit; those of run keys continue what the table holds now.
+
+    :param position: of :func:`position_property`.
+    :return: none for a branch other than main.
+    """
+    if commit.branch is not None:
+        return {}
+    recent = RecentRunKeys.read(table.properties()).add(commit.run_key, datetime.now(UTC))
+    return {**commit.properties, **position, **recent.to_properties()}

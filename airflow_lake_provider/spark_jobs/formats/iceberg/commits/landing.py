@@ -1,0 +1,37 @@
+"""How a row delta becomes part of its branch, and which of its files may be deleted when it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files
+
+
+class Landing:
+    """By one commit on the branch itself."""
+
+    @property
+    def tries(self) -> int:
+        """How often it is tried; each costs about as much as what the other commit added."""
+        return 20
+
+    def land(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
+        """Commit and return the snapshot's id.
+
+        :param position: of ``position_property``.
+        :raises CommitConflictError: the branch is no longer at the base; nothing of this is part of it.
+        :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the branch.
+        """
+        return commit_row_delta(table, commit, delta, position)
+
+    def may_go_on(self) -> bool:
+        """Whether files of a commit that was refused may be committed again."""
+        return True
+
+    def discard(self, table: IcebergTable, files: Collection[Any]) -> None:
+        """Delete files of a commit that was surely refused."""
+        discard_files(table, files)

@@ -1,0 +1,75 @@
+"""The one compare-and-swap that publishes a data commit, and what an answer to it means.
+
+Not through ``Table.newTransaction().commitTransaction()``: it would refresh and try again over whatever came in
+between, a roll-back of main included, and would delete its manifests when a catalog reports as refused what has landed.
+A REST catalog gets the same guard as a requirement on the branch's snapshot.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.spark_jobs.formats.base import DataCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import conflict_message, is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+
+
+def swap_metadata(table: IcebergTable, commit: DataCommit, staged: int, expected: Any, updated: Any) -> None:
+    """Replace the metadata when it still is what was expected.
+
+    :param staged: snapshot that the branch of ``commit`` is at in ``updated``.
+    :param expected: ``org.apache.iceberg.TableMetadata`` that ``updated`` was built from.
+    :raises CommitConflictError: refused, and the branch has not got the snapshot.
+    :raises UnknownOutcomeError: the answer was lost and the branch has not got the snapshot yet.
+    """
+    try:
+        _send(table, expected, updated)
+    except Exception as error:
+        if is_unknown(error):
+            _settle(table, commit, staged, error)
+            return
+        conflict = conflict_error(table, commit, error)
+        # A driver of a database, or a proxy, may have sent it twice: the second is refused because the first landed.
+        if not _has_landed(table, commit, staged):
+            raise conflict from error
+    table.refresh()
+
+
+def conflict_error(table: IcebergTable, commit: DataCommit, error: Exception) -> Exception:
+    """Return the conflict that an error of Iceberg means, or the error itself when it means none."""
+    message = conflict_message(error)
+    if message is None:
+        return error
+    return CommitConflictError(
+        f"{table.name}: commit on snapshot {commit.base} refused: {message}. No data changed; the task can be retried."
+    )
+
+
+def _send(table: IcebergTable, expected: Any, updated: Any) -> None:
+    table.java.operations().commit(expected, updated)
+
+
+def _has_landed(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
+    ancestors = table.refresh().ancestors(commit.branch or MAIN)
+    return any(snapshot.snapshot_id == str(staged) for snapshot in ancestors)
+
+
+def _settle(table: IcebergTable, commit: DataCommit, staged: int, error: Exception) -> None:
+    """Return when a commit whose answer was lost has landed."""
+    try:
+        landed = _has_landed(table, commit, staged)
+        known = commit.run_key in RecentRunKeys.read(table.properties())
+    except Exception as unanswered:
+        raise UnknownOutcomeError(
+            f"{table.name}: the catalog did not answer the commit of run key {commit.run_key} nor the question whether "
+            "it landed. A retry is safe: it looks for the run key first."
+        ) from unanswered
+    if landed:
+        return
+    raise UnknownOutcomeError(
+        f"{table.name}: the catalog's answer to the commit of run key {commit.run_key} was lost and it is not on the "
+        f"table{', though another commit of this run is' if known else ' yet'}. A retry is safe: it looks for the run "
+        "key first."
+    ) from error

@@ -1,0 +1,109 @@
+"""Main moved to a snapshot that is on a branch, together with position and run keys, in one compare-and-swap."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX, STAGE_BRANCH_PREFIX
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import is_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import properties_of, refuse_moved
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+
+# Property-only commits of others (a consumer's tag, a policy) make the swap fail without being a conflict.
+_SWAP_TRIES = 20
+# Digits of a run key that say who runs; the others say what is applied.
+_WHO = 8
+_DAY = 24 * 60 * 60 * 1000
+KEPT_AUDIT_DAYS = 7
+
+
+def stage_branch_name(run_key: str) -> str:
+    """Return a name that no other attempt, of this run or another, has."""
+    return f"{STAGE_BRANCH_PREFIX}{run_key}_{secrets.token_hex(4)}"
+
+
+def publish(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, position: dict[str, str]) -> None:
+    """Move the branch of ``commit`` to the staged snapshot while it still is at the base.
+
+    :param position: of ``position_property``.
+    :raises CommitConflictError: the branch moved past the base, or the staged snapshot was expired; nothing changed.
+    :raises UnknownOutcomeError: the swap's answer was lost and the branch has not got the snapshot.
+    """
+
+    def published(builder: Any) -> None:
+        refuse_moved(table, commit)
+        builder.setBranchSnapshot(staged, commit.branch or MAIN)
+        for name in _superseded(table, commit, stage):
+            builder.removeRef(name)
+        properties = properties_of(table, commit, position)
+        if properties:
+            builder.setProperties(properties)
+
+    _swap(table, commit, staged, published)
+
+
+def keep_for_inspection(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> str:
+    """Put the staged snapshot on the branch of the run's failed audits in place of an older one, and return its name.
+
+    The branch has an age at which an expiry of any Iceberg engine removes it.
+    """
+    kept = AUDIT_BRANCH_PREFIX + commit.run_key
+
+    def moved(builder: Any) -> None:
+        for name in {stage, *_failed_audits(table, commit)} - {kept}:
+            builder.removeRef(name)
+        reference: Any = table.spark._jvm.org.apache.iceberg.SnapshotRef  # type: ignore[union-attr]  # JVM attribute
+        builder.setRef(kept, reference.branchBuilder(staged).maxRefAgeMs(KEPT_AUDIT_DAYS * _DAY).build())
+
+    _swap(table, replace(commit, branch=kept), staged, moved)
+    return kept
+
+
+def drop_branch(table: IcebergTable, name: str) -> None:
+    """Remove a branch that is of no use; its snapshots go with the next expiry."""
+    # Only a branch whose commit was refused is dropped; one of unknown fate stays for expiry.
+    try:
+        table.refresh().java.manageSnapshots().removeBranch(name).commit()
+    except Exception as error:
+        if not (is_conflict(error) or "Branch does not exist" in str(error)):
+            raise
+
+
+def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callable[[Any], None]) -> None:
+    metadata: Any = table.spark._jvm.org.apache.iceberg.TableMetadata  # type: ignore[union-attr]  # JVM attribute
+    for _ in range(_SWAP_TRIES):
+        current = table.refresh().java.operations().current()
+        if current.snapshot(staged) is None:
+            raise CommitConflictError(f"{table.name}: snapshot {staged} was expired before it was published")
+        builder = metadata.buildFrom(current)
+        change(builder)
+        try:
+            swap_metadata(table, commit, staged, current, builder.build())
+            return
+        except CommitConflictError:
+            continue
+    raise CommitConflictError(f"{table.name}: the metadata changed {_SWAP_TRIES} times while it was being committed")
+
+
+def _superseded(table: IcebergTable, commit: KeyedCommit, stage: str) -> list[str]:
+    """Return the branches that are of no use once the staged snapshot is published."""
+    if commit.branch is not None:
+        return [stage]
+    run = f"{STAGE_BRANCH_PREFIX}{commit.run_key}_"
+    return [*(name for name in _refs(table) if name.startswith(run)), *_failed_audits(table, commit)]
+
+
+def _failed_audits(table: IcebergTable, commit: KeyedCommit) -> list[str]:
+    """Return the branches that failed audits of the same run have left, whatever its input was."""
+    run = AUDIT_BRANCH_PREFIX + commit.run_key[:_WHO]
+    return [name for name in _refs(table) if name.startswith(run)]
+
+
+def _refs(table: IcebergTable) -> list[str]:
+    return [str(name) for name in table.java.refs().keySet()]

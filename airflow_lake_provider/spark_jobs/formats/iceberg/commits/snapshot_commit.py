@@ -1,0 +1,71 @@
+"""A snapshot, the source's position and run keys in one commit that lands only on the snapshot that it was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.formats.base import DataCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import (
+    properties_of,
+    refuse_moved,
+    summary_of,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import conflict_error, swap_metadata
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import delete_locations
+
+
+def commit_snapshot(
+    table: IcebergTable, commit: DataCommit, position: dict[str, str], update: Callable[[Any], Any]
+) -> int:
+    """Commit and return the snapshot's id.
+
+    :param position: of ``position_property``.
+    :param update: from the ``org.apache.iceberg.Transaction`` to its ``RowDelta`` or ``OverwriteFiles`` with all files
+        and validations; branch, base and summary are added here.
+    :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
+        this commit is part of the table.
+    :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table.
+    """
+    transaction = table.refresh().java.newTransaction()
+    refuse_moved(table, commit)
+    try:
+        _identified(update(transaction), commit).commit()
+        _set_properties(transaction, properties_of(table, commit, position))
+    except Exception as error:
+        raise conflict_error(table, commit, error) from error
+    updated = transaction.currentMetadata()
+    staged = int(updated.ref(commit.branch or MAIN).snapshotId())
+    try:
+        swap_metadata(table, commit, staged, transaction.startMetadata(), updated)
+    except CommitConflictError:
+        if table.refresh().java.snapshot(staged) is None:
+            _delete_manifests(table, updated.snapshot(staged))
+        raise
+    return staged
+
+
+def _identified(update: Any, commit: DataCommit) -> Any:
+    update.toBranch(commit.branch or MAIN)
+    if commit.base is not None:
+        update.validateFromSnapshot(int(commit.base))
+    for name, value in summary_of(commit).items():
+        update.set(name, value)
+    return update
+
+
+def _set_properties(transaction: Any, properties: Mapping[str, str]) -> None:
+    if not properties:
+        return
+    update = transaction.updateProperties()
+    for name, value in properties.items():
+        update.set(name, value)
+    update.commit()
+
+
+def _delete_manifests(table: IcebergTable, snapshot: Any) -> None:
+    """Delete the manifests and the manifest list that a refused commit has written."""
+    written = [str(m.path()) for m in snapshot.allManifests(table.java.io()) if m.snapshotId() == snapshot.snapshotId()]
+    delete_locations(table, [*written, str(snapshot.manifestListLocation())])

@@ -1,0 +1,1 @@
+"""Positions of rows, and the delete files that take them out of a table."""

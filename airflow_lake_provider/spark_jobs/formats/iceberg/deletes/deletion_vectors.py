@@ -1,0 +1,73 @@
+"""Deletion vectors of the rows that an upsert replaces, each merged with what its data file had before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.roaring_bitmap import deletion_vector
+from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+_READERS = 8
+
+
+def write_vectors(table: IcebergTable, files: Mapping[str, Any], positions: Positions) -> tuple[list[Any], list[Any]]:
+    """Write one Puffin file with a vector for each data file.
+
+    :param files: of ``touched_files``.
+    :return: the new vectors, and the delete files whose content they hold, to be removed by the same commit: two
+        vectors on one data file make every later scan fail.
+    """
+    if not files:
+        return [], []
+    jvm: Any = table.spark._jvm
+    writer = jvm.org.apache.iceberg.deletes.BaseDVFileWriter(_output_files(table), _previous(table, files))
+    deserialize = jvm.org.apache.iceberg.deletes.PositionDeleteIndex.deserialize
+    stub = _stub(jvm)
+    for path, task in files.items():
+        blob = deletion_vector(positions[path])
+        stub.withContentSizeInBytes(len(blob)).withRecordCount(len(positions[path]))
+        writer.delete(path, deserialize(blob, stub.build()), task.spec(), task.partition())
+    writer.close()
+    result = writer.result()
+    return list(result.deleteFiles()), list(result.rewrittenDeleteFiles())
+
+
+def _stub(jvm: Any) -> Any:
+    """Return a builder: an index is only made of a blob together with the metadata of the file it would lie in."""
+    return (
+        jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(jvm.org.apache.iceberg.PartitionSpec.unpartitioned())
+        .ofPositionDeletes()
+        .withPath("not-written.puffin")
+        .withFileSizeInBytes(0)
+        .withReferencedDataFile("not-read")
+        .withContentOffset(0)
+    )
+
+
+def _output_files(table: IcebergTable) -> Any:
+    jvm: Any = table.spark._jvm
+    builder = jvm.org.apache.iceberg.io.OutputFileFactory.builderFor(table.java, 1, 1)
+    return builder.format(jvm.org.apache.iceberg.FileFormat.PUFFIN).build()
+
+
+def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
+    """Return a Java function from a path to the positions deleted there before; made without a Python callback."""
+    jvm: Any = table.spark._jvm
+    java = JavaFunctions(table.spark)
+    is_position_delete = java.is_position_delete()
+    collections = jvm.com.google.common.collect.Collections2
+    # Equality deletes on the file stay what they are.
+    deletes = {path: collections.filter(task.deletes(), is_position_delete) for path, task in files.items()}
+    touched_before = [path for path, of_file in deletes.items() if not of_file.isEmpty()]
+    loader = jvm.org.apache.iceberg.data.BaseDeleteLoader(java.input_file(table.java.io()))
+    indexes = jvm.java.util.HashMap()
+    # One read each, of an object store perhaps.
+    with ThreadPoolExecutor(_READERS) as readers:
+        loaded = readers.map(lambda path: loader.loadPositionDeletes(deletes[path], path), touched_before)
+        for path, index in zip(touched_before, loaded, strict=True):
+            indexes.put(path, index)
+    return jvm.com.google.common.base.Functions.forMap(indexes, None)

@@ -1,0 +1,30 @@
+"""The delete files that take rows, given by position, out of a table, in the form of its version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.deletion_vectors import write_vectors
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.position_delete_files import write_position_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import touched_files
+
+
+def mark_rows(table: IcebergTable, base: str | None, positions: Positions, rows: Sequence[Any]) -> RowDelta:
+    """Write the delete files and return them with the rows that take their place.
+
+    :param base: snapshot that the positions are of; None for a table without rows.
+    :param rows: ``org.apache.iceberg.DataFile`` objects.
+    :raises CommitConflictError: a data file is not in the snapshot.
+    """
+    paths = list(positions)
+    files = touched_files(table, int(base), paths) if base is not None and paths else {}
+    delta = RowDelta(rows=rows, touched=paths)
+    if table.format_version >= 3:
+        vectors, replaced = write_vectors(table, files, positions)
+        return replace(delta, deletes=vectors, replaced=replaced)
+    return replace(delta, deletes=write_position_deletes(table, files, positions))

@@ -1,0 +1,1 @@
+"""Reading what changed between two snapshots."""

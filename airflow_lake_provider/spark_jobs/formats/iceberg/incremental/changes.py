@@ -1,0 +1,230 @@
+"""What changed between two snapshots of a v3 table: a content diff by row lineage.
+
+A row is unchanged when it has the same ``_row_id`` and ``_last_updated_sequence_number`` at both ends. Compaction keeps
+both, so it is invisible; rows born and deleted inside the range are live at neither end. The snapshots between are not
+needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
+    column,
+    deletes_without_live_key,
+    keys_apart,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions import (
+    LAST_UPDATED,
+    ROW_ID,
+    RowVersions,
+    row_versions,
+    snapshot_schema,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+CHANGE_TYPE = "_change_type"
+UPSERT = "upsert"
+DELETE = "delete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeFilter:
+    """Which part of the changes is wanted.
+
+    :param deletes: False leaves deletes out, and needs no keys.
+    :param keys: key columns; empty takes the table's identifier fields.
+    :param columns: columns to return beside the keys; None for all.
+    :param where: SQL predicate; the answer is then the changes of the rows that satisfy it: a row that no longer does
+        is a delete.
+    """
+
+    deletes: bool = True
+    keys: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+
+
+@dataclass
+class NetChanges:
+    """Changes as a DataFrame of the chosen columns and ``_change_type``, ``upsert`` or ``delete``.
+
+    Deletes have the values the row had at the start of the range.
+    """
+
+    dataframe: DataFrame
+    _releases: list[Callable[[], object]] = field(default_factory=list, repr=False)
+
+    def close(self) -> None:
+        """Release what the DataFrame holds in the driver and in Spark's storage; it can no longer run."""
+        while self._releases:
+            self._releases.pop()()
+
+
+def net_changes(
+    table: IcebergTable, from_snapshot: int | None, to_snapshot: int | None, wanted: ChangeFilter
+) -> NetChanges:
+    """Return what must be applied to the rows live at one snapshot to get the rows live at another.
+
+    :param from_snapshot: exclusive start; None for everything live at ``to_snapshot`` as upserts.
+    :param to_snapshot: inclusive end; None for the head of main. It may also precede ``from_snapshot`` or be on
+        another branch of the history, as after a rollback.
+    :raises UnsupportedError: the table has format version 1 or 2, or a column ``_change_type``.
+    :raises RangeUnavailableError: a snapshot is not in the metadata, or ``from_snapshot`` is older than row lineage.
+    :raises InvalidSpecError: unknown columns, or deletes without keys.
+    """
+    if table.format_version < 3:
+        raise UnsupportedError(
+            f"{table.name}: has format version {table.format_version}; changes are told by row lineage, which needs "
+            "version 3: ALTER TABLE ... SET TBLPROPERTIES ('format-version'='3')"
+        )
+    end = to_snapshot if to_snapshot is not None else table.head()
+    if end is None:
+        _refuse_range_of_empty_table(table, from_snapshot)
+        rows = table.spark.table(table.sql_name).limit(0)
+        return NetChanges(_select(rows, _Columns.of(table, rows.columns, wanted)).withColumn(*_mark(UPSERT)))
+    after = _snapshot(table, end, "to_snapshot")
+    names = [str(item.name()) for item in snapshot_schema(table, after).columns()]
+    columns = _Columns.of(table, names, wanted)
+    if from_snapshot is None:
+        return NetChanges(_select(_matching(table.rows_at(end), wanted), columns).withColumn(*_mark(UPSERT)))
+    before = _snapshot_with_lineage(table, from_snapshot, after)
+    return _diff(table, before, after, columns, wanted)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    keys: tuple[str, ...]
+    chosen: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: IcebergTable, names: list[str], wanted: ChangeFilter) -> _Columns:
+        if CHANGE_TYPE in names:
+            raise UnsupportedError(f"{table.name}: has a column {CHANGE_TYPE}; rename it to read its changes")
+        identifiers = sorted(str(name) for name in table.java.schema().identifierFieldNames())
+        keys = wanted.keys or tuple(identifiers)
+        if wanted.deletes and not keys:
+            raise InvalidSpecError(
+                f"{table.name}: deletes need keys, and the table has no identifier fields; give keys, or set them with "
+                "ALTER TABLE ... SET IDENTIFIER FIELDS, or take mode 'upserts'"
+            )
+        asked = {*wanted.keys, *(wanted.columns or ()), *(keys if wanted.deletes else ())}
+        unknown = sorted(asked - set(names))
+        if unknown:
+            raise InvalidSpecError(f"{table.name}: has no top-level column {unknown}; it has {names}")
+        chosen = tuple(n for n in names if wanted.columns is None or n in wanted.columns or n in keys)
+        return cls(keys, chosen)
+
+
+def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wanted: ChangeFilter) -> NetChanges:
+    is_ancestor = _is_ancestor(table, before, after)
+    floor = int(before.sequenceNumber()) if is_ancestor else None
+    versions = row_versions(table, before, after, from_sequence_number=floor)
+    releases: list[Callable[[], object]] = [scan.close for scan in versions.scans]
+    parts = []
+    upserts = _upserts(versions, floor, wanted)
+    if upserts is not None:
+        parts.append(_select(upserts, columns).withColumn(*_mark(UPSERT)))
+    gone = _gone(versions, columns, wanted) if wanted.deletes else None
+    if gone is not None:
+        gone.persist()
+        releases.append(gone.unpersist)
+        live_rows = _matching(table.rows_at(after.snapshotId()), wanted)
+        deletes = deletes_without_live_key(gone, live_rows, columns.keys, ROW_ID)
+        if deletes is not None:
+            parts.append(_select(deletes, columns).withColumn(*_mark(DELETE)))
+    if not parts:
+        parts = [_select(table.rows_at(after.snapshotId()), columns).limit(0).withColumn(*_mark(UPSERT))]
+    return NetChanges(reduce(DataFrame.unionByName, parts), releases)
+
+
+def _upserts(versions: RowVersions, floor: int | None, wanted: ChangeFilter) -> DataFrame | None:
+    if floor is not None:
+        if versions.added is None:
+            return None
+        return _matching(versions.added.where(F.col(LAST_UPDATED) > floor), wanted)
+    if versions.after is None:
+        return None
+    after = _matching(versions.after, wanted)
+    if versions.before is None:
+        return after
+    unchanged = _matching(versions.before, wanted).select(
+        F.col(ROW_ID).alias("_lake_row_id"), F.col(LAST_UPDATED).alias("_lake_last_updated")
+    )
+    same = (F.col(ROW_ID) == F.col("_lake_row_id")) & (F.col(LAST_UPDATED) == F.col("_lake_last_updated"))
+    return after.join(unchanged, same, "left_anti")
+
+
+def _gone(versions: RowVersions, columns: _Columns, wanted: ChangeFilter) -> DataFrame | None:
+    if versions.before is None:
+        return None
+    before = _select(_matching(versions.before, wanted), columns, ROW_ID)
+    if versions.after is None:
+        return before
+    # A row whose key was changed keeps its row id: it is gone as far as its old key is concerned.
+    after = _matching(versions.after, wanted)
+    renamed, same_keys = keys_apart(after, columns.keys, F.col(ROW_ID).alias("_lake_row_id"))
+    return before.join(renamed, (F.col(ROW_ID) == F.col("_lake_row_id")) & same_keys, "left_anti")
+
+
+def _is_ancestor(table: IcebergTable, before: Any, after: Any) -> bool:
+    """Follow the parents; an expired one proves nothing, and the slower general rule answers then."""
+    wanted, floor = before.snapshotId(), before.sequenceNumber()
+    snapshot = after
+    while snapshot is not None and snapshot.sequenceNumber() >= floor:
+        if snapshot.snapshotId() == wanted:
+            return True
+        parent = snapshot.parentId()
+        snapshot = table.java.snapshot(int(parent)) if parent is not None else None
+    return False
+
+
+def _snapshot(table: IcebergTable, snapshot_id: int, role: str) -> Any:
+    snapshot = table.java.snapshot(snapshot_id)
+    if snapshot is None:
+        snapshot = table.refresh().java.snapshot(snapshot_id)
+    if snapshot is None:
+        raise RangeUnavailableError(
+            f"{table.name}: {role} {snapshot_id} is not in the table's metadata: it was expired, or is of another "
+            "table. Rebuild with full_refresh=True, or let on_gap='full' do so; with read_changes, read from None"
+        )
+    return snapshot
+
+
+def _snapshot_with_lineage(table: IcebergTable, from_snapshot: int, after: Any) -> Any:
+    before = _snapshot(table, from_snapshot, "from_snapshot")
+    for snapshot in (before, after):
+        if snapshot.firstRowId() is None:
+            raise RangeUnavailableError(
+                f"{table.name}: snapshot {snapshot.snapshotId()} was written before the table had format version 3, so "
+                "its rows have no row ids to compare by. Rebuild once with full_refresh=True, or let on_gap='full' do "
+                "so; with read_changes, read from None"
+            )
+    return before
+
+
+def _refuse_range_of_empty_table(table: IcebergTable, from_snapshot: int | None) -> None:
+    if from_snapshot is not None:
+        _snapshot(table, from_snapshot, "from_snapshot")
+        raise RangeUnavailableError(
+            f"{table.name}: main has no snapshot, so there is no end for a range from {from_snapshot}; give to_snapshot"
+        )
+
+
+def _matching(rows: DataFrame, wanted: ChangeFilter) -> DataFrame:
+    return rows.where(wanted.where) if wanted.where else rows
+
+
+def _select(rows: DataFrame, columns: _Columns, *more: str) -> DataFrame:
+    return rows.select(*(column(name) for name in (*columns.chosen, *more)))
+
+
+def _mark(change_type: str) -> tuple[str, Column]:
+    return CHANGE_TYPE, F.lit(change_type)

@@ -1,0 +1,47 @@
+"""An Iceberg table whose changes are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.read_changes import read_changes
+
+
+@dataclass
+class IcebergSourceTable:
+    """Implements ``formats.base.SourceTable``."""
+
+    table: IcebergTable
+
+    def exists(self) -> bool:
+        """Whether the catalog has it now."""
+        return self.table.exists()
+
+    def identity(self) -> str:
+        """The table's UUID."""
+        return self.table.uuid
+
+    def rows(self, snapshot: str) -> DataFrame:
+        """Live rows at a snapshot."""
+        return self.table.rows_at(int(snapshot))
+
+    def has_passed(self, position: str, snapshot: str) -> bool:
+        """Whether ``snapshot`` is an ancestor of ``position`` and ``position`` still one of the head."""
+        lineage = [ancestor.snapshot_id for ancestor in self.table.refresh().ancestors()]
+        return position in lineage and snapshot in lineage[lineage.index(position) + 1 :]
+
+    def changes(self, start: str | None, end: str, keys: tuple[str, ...] | None) -> DataFrame:
+        """Rows that differ between two snapshots, with ``_change_type``."""
+        return read_changes(self.table.spark, str(self.table.name), start, end, keys=keys, catalog=self.table.catalog)
+
+    def pin(self, consumer: str, snapshot: str) -> None:
+        """Keep a snapshot from expiry while it is read."""
+        consumer_guard.pin(self.table, consumer, int(snapshot))
+
+    def advance(self, consumer: str, snapshot: str, *, owner: str, target: str, mode: str) -> None:
+        """Note that a consumer has reached a snapshot, and keep that one from expiry."""
+        consumer_guard.advance(self.table, consumer, int(snapshot), owner=owner, target=target, mode=mode)

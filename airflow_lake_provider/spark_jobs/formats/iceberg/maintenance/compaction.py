@@ -1,0 +1,210 @@
+"""Compaction of an Iceberg table. It is the loser of every conflict: writers are never held up or undone.
+
+Levels: ``minor`` rewrites wrongly sized files and files past the delete ratio; ``major`` also every file with a
+delete file (``delete_file_threshold``); ``full`` everything; ``auto`` is ``major`` when the head's summary shows a debt
+of deletes and ``minor`` otherwise. The rules are in ``contracts/compaction_rules.py``, shared with the dry run.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field, replace
+
+from airflow_lake_provider.contracts.compaction_rules import choose_level, rules_for
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.errors import JobFailedError
+from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.data_file_rewrite import (
+    DataFileRewrite,
+    PlannedGroups,
+    RewriteAttempt,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.idle_equality_deletes import (
+    idle_equality_deletes,
+    remove_idle_equality_deletes,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+_TARGET = "write.target-file-size-bytes"
+_LONGEST_WAIT_SECONDS = 30.0
+
+
+@dataclass
+class _Tally:
+    attempts: int = 0
+    groups: int = 0
+    bytes: int = 0
+    last: RewriteAttempt = field(default_factory=RewriteAttempt)
+    warnings: list[str] = field(default_factory=list)
+
+
+def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> CompactionReport:
+    """Rewrite what is due and report what the table's metadata says was done.
+
+    A conflict with a writer is tried again from the new head up to ``max_attempts`` times and is then an outcome of its
+    own, not an error; groups committed until then stay. Rows, row ids and their sequence numbers never change.
+
+    :raises InvalidSpecError: ``where`` or ``sort_by`` cannot be used on this table.
+    :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.
+    :raises JobFailedError: Spark could not rewrite any group.
+    """
+    with progress.phase("plan") as facts:
+        before = table.refresh().state()
+        level, why = _level(table, spec, before)
+        target = table.properties().get(_TARGET)
+        run_key = spec.run.run_key(spec.digest_text(), ())
+        rewrite = DataFileRewrite(
+            table=table,
+            spec=spec,
+            rules=rules_for(spec, level, int(target) if target else None),
+            expression=to_expression(table, spec.where),
+            summary={ACTION: spec.action, RUN_KEY: run_key},
+        )
+        planned = rewrite.plan()
+        deletes_due = level is not CompactionLevel.FULL and not planned.groups
+        deletes_due = deletes_due and (
+            upkeep.position_deletes_are_due(table, spec) or (spec.where is None and bool(idle_equality_deletes(table)))
+        )
+        facts.update({"level": level.value, "groups": planned.groups, "files": planned.files, "bytes": planned.bytes})
+    report = CompactionReport(
+        table=spec.table,
+        outcome=Outcome.NOTHING_DUE,
+        reason=f"level {level.value} ({why}): no file is due",
+        run_key=run_key,
+        before=before,
+        after=before,
+        level=level.value,
+    )
+    if not planned.groups and not deletes_due:
+        return replace(report, seconds=dict(progress.seconds))
+    tally = _rewrite(rewrite, planned, progress)
+    if tally.groups or deletes_due:
+        _upkeep(rewrite, tally, progress)
+    return _reported(rewrite, replace(report, reason=f"level {level.value} ({why})"), planned, tally, progress)
+
+
+def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tuple[CompactionLevel, str]:
+    summary = next(table.summaries(), {})
+    return choose_level(spec, state, int(summary.get("total-equality-deletes", 0)))
+
+
+def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progress) -> _Tally:
+    tally = _Tally()
+    while planned.groups:
+        tally.attempts += 1
+        with progress.phase("rewrite") as facts:
+            attempt = rewrite.attempt(planned)
+            facts.update({"groups": attempt.done, "lost": attempt.lost, "failed": attempt.failed})
+        tally.groups += attempt.done
+        tally.bytes += attempt.bytes
+        rewrite.table.refresh()
+        if attempt.lost:
+            # What is still due at the new head is the truth about a lost group: a commit whose answer was lost may
+            # have landed, and a writer may have rewritten or removed its files.
+            planned = rewrite.plan()
+            attempt = replace(attempt, lost=min(attempt.lost, planned.groups))
+        tally.last = attempt
+        if not attempt.lost or tally.attempts >= rewrite.spec.max_attempts:
+            break
+        _wait(tally.attempts, progress)
+    return tally
+
+
+def _wait(attempts: int, progress: Progress) -> None:
+    seconds = min(_LONGEST_WAIT_SECONDS, 0.5 * 2**attempts) * random.uniform(0.5, 1.0)
+    progress.say(f"a writer committed first: trying again in {seconds:.1f} s from the new head")
+    time.sleep(seconds)
+
+
+def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None:
+    table, spec, summary = rewrite.table, rewrite.spec, rewrite.summary
+    with progress.phase("tidy metadata"):
+        refusals = []
+        if tally.groups and table.state().delete_files:
+            refusals.append(upkeep.remove_dangling_deletes(table, summary))
+        if spec.where is None:
+            refusals.append(remove_idle_equality_deletes(table, summary))
+        if _position_deletes_wanted(table, spec, tally):
+            refusals.append(upkeep.rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
+        if spec.rewrite_manifests and upkeep.manifests_are_due(table):
+            refusals.append(upkeep.rewrite_manifests(table, summary))
+    tally.warnings += [f"a writer was in the way of tidying metadata: {refusal}" for refusal in refusals if refusal]
+
+
+def _position_deletes_wanted(table: IcebergTable, spec: CompactionSpec, tally: _Tally) -> bool:
+    if spec.where is not None or not table.state().deleted_rows:
+        return False
+    return _everything(table, tally) or upkeep.position_deletes_are_due(table, spec)
+
+
+def _everything(table: IcebergTable, tally: _Tally) -> bool:
+    """Whether all position deletes are read: version 2 cannot tell otherwise which lie on rewritten files."""
+    return table.format_version >= 3 or bool(tally.groups)
+
+
+def _reported(
+    rewrite: DataFileRewrite, report: CompactionReport, planned: PlannedGroups, tally: _Tally, progress: Progress
+) -> CompactionReport:
+    ours, foreign = _commits_since(rewrite.table, report)
+    last = tally.last
+    if last.failed and not last.lost and not tally.groups:
+        raise JobFailedError(f"{report.table}: no file group could be rewritten: {'; '.join(last.messages)}")
+    conflict = bool(last.lost and (last.refused or foreign))
+    if last.lost and not conflict and not ours:
+        raise JobFailedError(
+            f"{report.table}: {last.lost} file groups were written and none was committed, though no writer was in the "
+            "way; Spark's driver log says why. Rows are the same; run it again."
+        )
+    if last.lost and not conflict:
+        tally.warnings.append(f"{last.lost} groups were written but not committed; Spark's driver log says why")
+    return replace(
+        report,
+        outcome=Outcome.CONFLICT if conflict else Outcome.DONE if ours else Outcome.NOTHING_DUE,
+        reason=f"{report.reason}: {_sentence(planned, tally, foreign if conflict else [])}",
+        after=rewrite.table.state(),
+        committed=tuple(id_ for id_, _ in ours),
+        warnings=tuple(tally.warnings),
+        seconds=dict(progress.seconds),
+        files_rewritten=_sum(ours, "deleted-data-files"),
+        files_added=_sum(ours, "added-data-files"),
+        bytes_rewritten=tally.bytes,
+        delete_files_removed=_sum(ours, "removed-delete-files") - _sum(ours, "added-delete-files"),
+        groups_rewritten=tally.groups,
+        failed_groups=last.failed + last.lost,
+        failures=last.messages,
+        attempts=max(1, tally.attempts),
+    )
+
+
+def _commits_since(table: IcebergTable, report: CompactionReport) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
+    """Return our snapshots of main since ``report.before``, oldest first, and the ids of other writers' ones."""
+    ours, foreign = [], []
+    before = report.before.snapshot if report.before else None
+    for snapshot in table.ancestors():
+        if snapshot.snapshot_id == before:
+            break
+        if snapshot.summary.get(RUN_KEY) == report.run_key:
+            ours.append((snapshot.snapshot_id, snapshot.summary))
+        else:
+            foreign.append(snapshot.snapshot_id)
+    return ours[::-1], foreign[::-1]
+
+
+def _sum(commits: list[tuple[str, dict[str, str]]], name: str) -> int:
+    return sum(int(summary.get(name, 0)) for _, summary in commits)
+
+
+def _sentence(planned: PlannedGroups, tally: _Tally, foreign: list[str]) -> str:
+    last = tally.last
+    text = f"{tally.groups:,} of {max(planned.groups, tally.groups + last.lost):,} due file groups were rewritten"
+    if foreign or last.refused:
+        text += f"; {last.lost:,} were given up after {tally.attempts} attempts because writers committed in between"
+        text += f" (snapshots {', '.join(foreign)})" if foreign else ""
+    if last.failed:
+        text += f"; Spark failed on {last.failed:,}"
+    return text

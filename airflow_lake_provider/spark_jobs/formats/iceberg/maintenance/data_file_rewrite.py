@@ -1,0 +1,206 @@
+"""One attempt at rewriting data files: Iceberg's planner, Iceberg's Spark action, and an honest count of both.
+
+Iceberg's result leaves out groups that were written and whose commit was then refused: with partial progress the
+commit service logs the refusal and goes on (apache/iceberg#13783, still so in 1.12). So the groups are planned here
+first, by the same planner with the same options at the same snapshot, and what is not in the result counts as lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from airflow_lake_provider.contracts.compaction_rules import RewriteRules
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import (
+    conflict_message,
+    is_unknown,
+    root_message,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.job_failures import failed_jobs, newest_job
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedGroups:
+    """What Iceberg's planner found due at the table's present head."""
+
+    groups: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteAttempt:
+    """What became of the planned groups.
+
+    :param done: groups that were committed.
+    :param failed: groups that Spark could not rewrite.
+    :param lost: groups that were rewritten but not committed.
+    :param messages: reasons, as far as Spark and Iceberg tell them.
+    :param refused: Iceberg said that another commit was in the way.
+    """
+
+    done: int = 0
+    failed: int = 0
+    lost: int = 0
+    bytes: int = 0
+    messages: tuple[str, ...] = ()
+    refused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFileRewrite:
+    """A rewrite that can be planned and tried, more than once.
+
+    :param expression: Iceberg expression of the author's ``where``.
+    :param summary: properties of the snapshots it commits.
+    """
+
+    table: IcebergTable
+    spec: CompactionSpec
+    rules: RewriteRules
+    expression: Any
+    summary: dict[str, str]
+
+    def plan(self) -> PlannedGroups:
+        """Find what is due at the head that the table's handle knows; a metadata operation."""
+        head = self.table.head()
+        if head is None:
+            return PlannedGroups(groups=0, files=0, bytes=0)
+        actions = self._jvm.org.apache.iceberg.actions
+        case_sensitive = self.table.spark.conf.get("spark.sql.caseSensitive") == "true"
+        planner = actions.BinPackRewriteFilePlanner(self.table.java, self.expression, head, case_sensitive)
+        planner.init(planner_options(self.rules))
+        groups = _each(planner.plan().groups())
+        return PlannedGroups(
+            groups=len(groups),
+            files=sum(group.inputFileNum() for group in groups),
+            bytes=sum(group.inputFilesSizeInBytes() for group in groups),
+        )
+
+    def attempt(self, planned: PlannedGroups) -> RewriteAttempt:
+        """Rewrite and commit what is due.
+
+        :raises UnknownOutcomeError: the answer to the only commit was lost; its files were left alone.
+        :raises JobFailedError: Spark failed and, without partial progress, nothing was committed.
+        """
+        last_job = newest_job(self.table.spark)
+        try:
+            result = self._action().execute()
+        except Py4JJavaError as error:
+            return self._failed(error, planned)
+        done, failed = _each(result.rewriteResults()), len(_each(result.rewriteFailures()))
+        return RewriteAttempt(
+            done=len(done),
+            failed=failed,
+            lost=max(0, planned.groups - len(done) - failed),
+            bytes=sum(group.rewrittenBytesCount() for group in done),
+            messages=failed_jobs(self.table.spark, last_job) if failed else (),
+        )
+
+    def _failed(self, error: Py4JJavaError, planned: PlannedGroups) -> RewriteAttempt:
+        if is_unknown(error):
+            raise UnknownOutcomeError(
+                f"{self.table.name}: the catalog did not answer a compaction's commit, so it may have landed; no file "
+                f"was removed. Rows are the same either way; run it again. {root_message(error)}"
+            ) from error
+        refusal = conflict_message(error)
+        if refusal is None:
+            raise JobFailedError(f"{self.table.name}: compaction failed: {root_message(error)}") from error
+        return RewriteAttempt(lost=planned.groups, messages=(refusal,), refused=True)
+
+    def _action(self) -> Any:
+        actions = self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self.table.spark._jsparkSession)
+        action = actions.rewriteDataFiles(self.table.java).filter(self.expression).options(self._options())
+        for name, value in self.summary.items():
+            action = action.snapshotProperty(name, value)
+        return self._ordered(action)
+
+    def _ordered(self, action: Any) -> Any:
+        if self.spec.strategy is CompactionStrategy.BINPACK:
+            return action.binPack()
+        if self.spec.strategy is CompactionStrategy.ZORDER:
+            return action.zOrder(self._java_strings(self.spec.sort_by))
+        return action.sort(self._sort_order()) if self.spec.sort_by else action.sort()
+
+    def _sort_order(self) -> Any:
+        """Build a sort order from texts such as ``day DESC NULLS LAST``, by the parser of Iceberg's procedures."""
+        builder = self._jvm.org.apache.iceberg.SortOrder.builderFor(self.table.java.schema())
+        try:
+            for term in self._parsed_sort_order():
+                builder.sortBy(term.term(), term.direction(), term.nullOrder())
+            return builder.build()
+        except Py4JJavaError as error:
+            raise InvalidSpecError(
+                f"{self.table.name}: sort_by={list(self.spec.sort_by)} is not a sort order of its columns: "
+                f"{root_message(error)}"
+            ) from error
+
+    def _parsed_sort_order(self) -> Any:
+        # The interface has a static method of two parameters and an instance method of one under this name; py4j finds
+        # neither, so the static one is called by reflection.
+        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        parser = self._jvm.java.lang.Class.forName("org.apache.iceberg.spark.ExtendedParser", True, loader)
+        method = next(
+            method
+            for method in parser.getMethods()
+            if method.getName() == "parseSortOrder" and method.getParameterCount() == 2
+        )
+        arguments = self._gateway.new_array(self._jvm.java.lang.Object, 2)
+        arguments[0], arguments[1] = self.table.spark._jsparkSession, ", ".join(self.spec.sort_by)
+        return method.invoke(None, arguments)
+
+    def _options(self) -> dict[str, str]:
+        options = {
+            **planner_options(self.rules),
+            "partial-progress.enabled": str(self.spec.partial_progress).lower(),
+            "partial-progress.max-commits": str(self.spec.max_commits),
+        }
+        if self.table.format_version == 2 and not self._has_equality_deletes():
+            # With the sequence number of the start, position deletes of the last commit stay although nothing is left
+            # for them to delete. Equality deletes need that number; without any, a new one is a conflict, not a loss.
+            options["use-starting-sequence-number"] = "false"
+        return options
+
+    def _has_equality_deletes(self) -> bool:
+        return int(next(self.table.summaries()).get("total-equality-deletes", 0)) > 0
+
+    def _java_strings(self, texts: tuple[str, ...]) -> Any:
+        array = self._gateway.new_array(self._jvm.java.lang.String, len(texts))
+        for place, text in enumerate(texts):
+            array[place] = text
+        return array
+
+    @property
+    def _gateway(self) -> Any:
+        return self.table.spark.sparkContext._gateway
+
+    @property
+    def _jvm(self) -> Any:
+        return self.table.spark._jvm
+
+
+def planner_options(rules: RewriteRules) -> dict[str, str]:
+    """Write rules as options of Iceberg's planner and action."""
+    return {
+        "target-file-size-bytes": str(rules.target_bytes),
+        "min-file-size-bytes": str(rules.min_bytes),
+        "max-file-size-bytes": str(rules.max_bytes),
+        "min-input-files": str(rules.min_input_files),
+        "delete-file-threshold": str(rules.delete_file_threshold),
+        "delete-ratio-threshold": str(rules.delete_ratio_threshold),
+        "max-file-group-size-bytes": str(rules.group_bytes),
+        "rewrite-all": str(rules.rewrite_all).lower(),
+    }
+
+
+def _each(iterable: Any) -> list[Any]:
+    iterator = iterable.iterator()
+    found = []
+    while iterator.hasNext():
+        found.append(iterator.next())
+    return found

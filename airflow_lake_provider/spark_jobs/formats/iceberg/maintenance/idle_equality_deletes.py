@@ -1,0 +1,76 @@
+"""Equality deletes that no data file is read with: all that they deleted is rewritten, or they never met a row.
+
+Iceberg drops a delete once all data files, or those of its partition, are newer. One whose keys no file can hold, as
+of a batch of new keys, makes no file due for a rewrite and so would stay, and PyIceberg reads no table that has one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.spark_jobs.formats.base import DataCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import refuse_moved
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+
+
+def idle_equality_deletes(table: IcebergTable) -> list[Any]:
+    """Return them at the head as it was read last, as ``org.apache.iceberg.DeleteFile`` objects.
+
+    Costs a millisecond per data file in a table with equality deletes, else nothing.
+    """
+    head = table.java.currentSnapshot()
+    if head is None or not int(dict(head.summary()).get("total-equality-deletes", 0)):
+        return []
+    idle = _equality_deletes(table, head)
+    with closing(table.java.newScan().useSnapshot(head.snapshotId()).planFiles()) as tasks:
+        for task in tasks:
+            for delete in task.deletes():
+                idle.pop(str(delete.location()), None)
+            if not idle:
+                break
+    return list(idle.values())
+
+
+def remove_idle_equality_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
+    """Remove them in one commit that changes no row and lands on the head that they were idle at, on no other.
+
+    On a later head they would be as idle, but not on one that a roll-back of main goes back to.
+
+    :param summary: of the snapshot, with its action and run key.
+    :return: what another commit refused; None when it worked, or there were none.
+    :raises UnknownOutcomeError: the answer to the commit was lost.
+    """
+    files = idle_equality_deletes(table.refresh())
+    if not files:
+        return None
+    commit = DataCommit(action=summary[ACTION], run_key=summary[RUN_KEY], base=table.base_of(None))
+    transaction = table.java.newTransaction()
+    rewrite = transaction.newRewrite()
+    for file in files:
+        rewrite.deleteFile(file)
+    for name, value in summary.items():
+        rewrite.set(name, value)
+    rewrite.commit()
+    updated = transaction.currentMetadata()
+    try:
+        refuse_moved(table, commit)
+        swap_metadata(table, commit, int(updated.ref(MAIN).snapshotId()), transaction.startMetadata(), updated)
+    except CommitConflictError as refused:
+        return str(refused)
+    return None
+
+
+def _equality_deletes(table: IcebergTable, snapshot: Any) -> dict[str, Any]:
+    """Return them by location."""
+    jvm: Any = table.spark._jvm
+    found: dict[str, Any] = {}
+    for manifest in snapshot.deleteManifests(table.java.io()):
+        with closing(
+            jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(manifest, table.java.io(), table.java.specs())
+        ) as files:
+            found |= {str(file.location()): file for file in files if file.content().name() == "EQUALITY_DELETES"}
+    return found

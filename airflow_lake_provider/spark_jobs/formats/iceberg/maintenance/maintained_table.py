@@ -1,0 +1,32 @@
+"""An Iceberg table that is kept small."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compaction import compact
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expiry import expire
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+@dataclass
+class IcebergMaintainedTable:
+    """Implements ``formats.base.MaintainedTable``."""
+
+    table: IcebergTable
+
+    def exists(self) -> bool:
+        """Whether the catalog has it now."""
+        return self.table.exists()
+
+    def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
+        """Rewrite small files and files with deletes."""
+        return compact(self.table, spec, progress)
+
+    def expire(self, spec: ExpirySpec, progress: Progress) -> ExpiryReport:
+        """Forget old snapshots and delete the files that only they reach."""
+        return expire(self.table, spec, progress)

@@ -1,0 +1,110 @@
+"""What follows a compaction: delete files that delete nothing any more, many small delete files, many manifests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import (
+    conflict_message,
+    is_unknown,
+    root_message,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+
+def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
+    """Whether position delete files are many and small (version 2), or older than deletion vectors (version 3).
+
+    Only the metadata is read; with ``where`` the answer is no, as delete files are not chosen by it.
+    """
+    if spec.where is not None or table.format_version < 2 or not _deleted_positions(table):
+        return False
+    jvm: Any = table.spark._jvm
+    planner = jvm.org.apache.iceberg.actions.BinPackRewritePositionDeletePlanner(table.java)
+    to_vectors = table.format_version >= 3
+    planner.init({"min-input-files": str(spec.min_input_files), "rewrite-all": str(to_vectors).lower()})
+    groups = planner.plan().groups().iterator()
+    while groups.hasNext():
+        if not to_vectors or _holds_older_deletes(groups.next()):
+            return True
+    return False
+
+
+def rewrite_position_deletes(
+    table: IcebergTable, spec: CompactionSpec, summary: dict[str, str], everything: bool
+) -> str | None:
+    """Merge position deletes and drop those on rows that are gone.
+
+    :param everything: also files that are neither small nor many, which drops all deletes without a data file.
+    :return: what another commit refused; None when it worked.
+    """
+    options = {"min-input-files": str(spec.min_input_files), "rewrite-all": str(everything).lower()}
+    return _run(table, _actions(table).rewritePositionDeletes(table.java).options(options), summary)
+
+
+def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
+    """Remove delete files older than every data file of their partition.
+
+    :return: what another commit refused; None when it worked.
+    """
+    return _run(table, _actions(table).removeDanglingDeleteFiles(table.java), summary)
+
+
+def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | None:
+    """Merge manifests up to their target size, sorted by partition.
+
+    :return: what another commit refused; None when it worked.
+    """
+    return _run(table, _actions(table).rewriteManifests(table.java), summary)
+
+
+def manifests_are_due(table: IcebergTable) -> bool:
+    """Whether merging would leave fewer manifests."""
+    head = table.java.currentSnapshot()
+    if head is None:
+        return False
+    target = int(table.properties().get("commit.manifest.target-size-bytes", 8 * 1024**2))
+    io, spec_id = table.java.io(), table.java.spec().specId()
+    for manifests in (head.dataManifests(io), head.deleteManifests(io)):
+        sizes = [manifest.length() for manifest in manifests if manifest.partitionSpecId() == spec_id]
+        if len(sizes) > -(-sum(sizes) // target):
+            return True
+    return False
+
+
+def _run(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | None:
+    for name, value in summary.items():
+        action = action.snapshotProperty(name, value)
+    try:
+        action.execute()
+    except Py4JJavaError as error:
+        if is_unknown(error):
+            raise UnknownOutcomeError(
+                f"{table.name}: the catalog did not answer a commit of metadata, so it may have landed; no file was "
+                f"removed. Rows are the same either way; run it again. {root_message(error)}"
+            ) from error
+        refusal = conflict_message(error)
+        if refusal is None:
+            raise
+        return refusal
+    finally:
+        table.refresh()
+    return None
+
+
+def _actions(table: IcebergTable) -> Any:
+    jvm: Any = table.spark._jvm
+    return jvm.org.apache.iceberg.spark.actions.SparkActions.get(table.spark._jsparkSession)
+
+
+def _deleted_positions(table: IcebergTable) -> int:
+    summary = next(table.summaries(), {})
+    return int(summary.get("total-position-deletes", 0))
+
+
+def _holds_older_deletes(group: Any) -> bool:
+    return any(task.file().format().name() != "PUFFIN" for task in group.fileScanTasks())

@@ -1,0 +1,1 @@
+"""Rows that match, deleted or updated."""

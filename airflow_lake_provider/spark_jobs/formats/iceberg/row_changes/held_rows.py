@@ -1,0 +1,123 @@
+"""Which snapshots still reach a data file in which rows are that match, whether a delete hides them or not.
+
+A deleted row is in more files than the one it was deleted from: every update before has left a copy under a delete. So
+every file that any snapshot reaches is a candidate, those that the bounds in the manifests rule out excepted, and all
+candidates are read once, without their deletes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
+from airflow_lake_provider.spark_jobs.formats.base import HeldRows, RowMatch
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan, closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import expression_of, matching, withheld
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+_FILE = "_lake_file"
+
+
+@dataclass
+class _Candidates:
+    """Data files by path, and which snapshots reach them.
+
+    :param files: ``org.apache.iceberg.DataFile`` by path.
+    :param snapshots: ids by path.
+    """
+
+    files: dict[str, Any] = field(default_factory=dict)
+    snapshots: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+def held_rows(table: IcebergTable, match: RowMatch) -> HeldRows:
+    """Look through everything that the table's metadata reaches now.
+
+    Costs a read of every manifest, and of the columns that ``match`` names in every candidate.
+    """
+    table.refresh()
+    with withheld(table, match):
+        candidates = _candidates(table, expression_of(table, match))
+        paths = _with_rows(table, candidates.files, match)
+    holding = {snapshot for path in paths for snapshot in candidates.snapshots[path]}
+    summary = dict(table.java.currentSnapshot().summary()) if table.java.currentSnapshot() is not None else {}
+    return HeldRows(
+        snapshots=_by_keeper(table, holding),
+        bounds_in=_bounds_of_removed(table, paths),
+        equality_deletes=int(summary.get("total-equality-deletes", 0)) > 0,
+    )
+
+
+def _candidates(table: IcebergTable, expression: Any) -> _Candidates:
+    jvm: Any = table.spark._jvm
+    io, specs = table.java.io(), table.java.specs()
+    manifests: dict[str, Any] = {}
+    reached_by: dict[str, set[str]] = defaultdict(set)
+    for snapshot in table.java.snapshots():
+        for manifest in snapshot.dataManifests(io):
+            manifests[str(manifest.path())] = manifest
+            reached_by[str(manifest.path())].add(str(snapshot.snapshotId()))
+    found = _Candidates()
+    for path, manifest in manifests.items():
+        with closing(jvm.org.apache.iceberg.ManifestFiles.read(manifest, io, specs).filterRows(expression)) as files:
+            for file in files:
+                found.files[str(file.location())] = file
+                found.snapshots[str(file.location())] |= reached_by[path]
+    return found
+
+
+def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> set[str]:
+    """Return the paths of the files that hold a row that matches, by the table's present schema."""
+    if not files:
+        return set()
+    scan = FileScan(table.spark, table.java, _tasks_without_deletes(table, files.values()))
+    try:
+        # Before a join, which would leave it with two inputs to name.
+        rows = matching(scan.dataframe.withColumn(_FILE, sf.input_file_name()), match)
+        return {str(row[_FILE]) for row in rows.select(_FILE).distinct().collect()}
+    finally:
+        scan.close()
+
+
+def _tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> list[Any]:
+    jvm: Any = table.spark._jvm
+    iceberg = jvm.org.apache.iceberg
+    none = table.spark.sparkContext._gateway.new_array(iceberg.DeleteFile, 0)  # type: ignore[union-attr]  # set by then
+    every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
+    schema = iceberg.SchemaParser.toJson(table.java.schema())
+    specs = {id_: iceberg.PartitionSpecParser.toJson(spec) for id_, spec in dict(table.java.specs()).items()}
+    return [iceberg.BaseFileScanTask(file, none, schema, specs[file.specId()], every) for file in files]
+
+
+def _by_keeper(table: IcebergTable, holding: set[str]) -> dict[str, tuple[str, ...]]:
+    """Return what keeps each snapshot: the branches and tags at it, or else the history until it is expired."""
+    kept: dict[str, tuple[str, ...]] = {}
+    named = set()
+    for name, reference in sorted(dict(table.java.refs()).items()):
+        snapshot = str(reference.snapshotId())
+        if snapshot in holding:
+            named.add(snapshot)
+            tag = "consumer tag" if name.startswith(CONSUMER_PREFIX) else "tag"
+            kept[f"{'branch' if reference.isBranch() else tag} {name}"] = (snapshot,)
+    history = tuple(str(s.snapshotId()) for s in table.java.snapshots() if str(s.snapshotId()) in holding - named)
+    return {**kept, "history": history} if history else kept
+
+
+def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str, ...]:
+    """Return the snapshots that removed a file with such rows, or one that is gone: nobody can look into that one.
+
+    A manifest keeps the entry of a removed file, with the bounds of its columns, until the manifest is rewritten.
+    """
+    entries = table.spark.table(f"{table.sql_name}.all_entries")
+    removed = entries.filter("status = 2 AND cardinality(data_file.lower_bounds) > 0").select(
+        sf.col("snapshot_id").cast("string").alias("snapshot"), sf.col("data_file.file_path").alias("path")
+    )
+    live = entries.filter("status < 2").select(sf.col("data_file.file_path").alias("path"))
+    gone = {row["snapshot"] for row in removed.join(live, on="path", how="left_anti").distinct().collect()}
+    known = {row["snapshot"] for row in removed.distinct().collect() if row["path"] in paths}
+    return tuple(sorted(gone | known))

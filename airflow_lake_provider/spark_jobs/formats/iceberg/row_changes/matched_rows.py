@@ -1,0 +1,98 @@
+"""The rows that a predicate, or a list of keys, matches, with their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS, collect_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+
+
+def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
+    """Find the rows that match at ``commit.base``.
+
+    :return: for an update with all columns of the rows.
+    :raises CommitConflictError: the base was expired meanwhile.
+    :raises InvalidSpecError: the predicate cannot be taken.
+    """
+    if commit.base is None:
+        return ResolvedRows()
+    with withheld(table, commit.match):
+        expression_of(table, commit.match)
+        held = _rows_at(table, int(commit.base))
+        updates = commit.assignments is not None
+        lineage = [ROW_ID] if updates and table.format_version >= 3 else []
+        kept = [*(held.columns if updates else ()), *lineage]
+        # Before a join: it hides the metadata columns.
+        found = matching(held.select("*", "_file", "_pos", *lineage), commit.match)
+        found = found.select("_file", "_pos", *(quoted(name) for name in kept))
+        if updates:
+            # Lazy: the job that collects the positions also fills it.
+            found = found.localCheckpoint(eager=False)
+        changed = found.withColumns({WINS: sf.lit(True), DELETED: sf.lit(not updates)})
+        place = collect_positions(changed, keys=None)
+    if updates:
+        return ResolvedRows(rows=found.drop("_file", "_pos"), positions=place.positions, updated=place.found)
+    return ResolvedRows(positions=place.positions, deleted=place.found)
+
+
+def matching(rows: DataFrame, match: RowMatch) -> DataFrame:
+    """Return the rows that match."""
+    if match.keys is None:
+        return rows.filter(sf.expr(match.where or "false"))
+    # Not pruned by the keys: they would become literals of the plan, which the Spark UI and its event log keep.
+    return rows.join(sf.broadcast(match.keys), on=match.keys.columns, how="left_semi")
+
+
+def expression_of(table: IcebergTable, match: RowMatch) -> Any:
+    """Return an ``org.apache.iceberg.expressions.Expression`` that is true for all rows that match.
+
+    :raises InvalidSpecError: ``where`` does not convert, and free SQL was not allowed.
+    """
+    return to_expression(table, None if match.allow_sql else match.where)
+
+
+@contextmanager
+def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
+    """Keep what names the rows of an erasure out of errors: those of Spark quote the predicate, or a value."""
+    try:
+        yield
+    except (InvalidSpecError, ParseException, AnalysisException) as error:
+        if not match.is_secret:
+            raise
+        raise InvalidSpecError(
+            f"{table.name}: where was refused, and its text is withheld: it does not parse ({type(error).__name__}), "
+            "names unknown columns, or does not convert to an Iceberg expression. Compare columns with constants by =, "
+            "<, >, IN, IS NULL or LIKE 'x%', joined by AND, OR and NOT, or set allow_sql=True"
+        ) from None
+    except (PySparkException, Py4JJavaError) as error:
+        if not match.is_secret:
+            raise
+        raise JobFailedError(
+            f"{table.name}: looking for the rows failed with {type(error).__name__}; the message is withheld, it may "
+            "name what is erased"
+        ) from None
+
+
+def _rows_at(table: IcebergTable, base: int) -> DataFrame:
+    snapshot = table.refresh().java.snapshot(base)
+    if snapshot is None:
+        raise CommitConflictError(f"{table.name}: snapshot {base} was expired meanwhile")
+    if snapshot.schemaId() == table.java.schema().schemaId():
+        return table.rows_at(base)
+    # A snapshot is read by the schema of its time, whose names may mean other columns now. Should the head move before
+    # this is read, the commit is refused: it lands on the base only.
+    return table.spark.table(table.sql_name)

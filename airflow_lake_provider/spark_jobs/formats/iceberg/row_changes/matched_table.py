@@ -1,0 +1,66 @@
+"""An Iceberg table whose rows are deleted or updated where they match."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.spark_jobs.formats.base import (
+    AppliedCommit,
+    HeldRows,
+    MatchedCommit,
+    RowMatch,
+    TableMemory,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.held_rows import held_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.row_change import change_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.upsert_strategy import POSITION_CLASSES
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+@dataclass
+class IcebergMatchedTable:
+    """Implements ``formats.base.MatchedTable``."""
+
+    table: IcebergTable
+
+    def state(self) -> TableState:
+        """Counts of the newest metadata."""
+        return self.table.refresh().state()
+
+    def memory(self) -> TableMemory:
+        """Read the newest metadata: head and run keys."""
+        table = self.table.refresh()
+        _refuse(table)
+        return TableMemory(base=table.base_of(None), run_keys=RecentRunKeys.read(table.properties()))
+
+    def schema(self) -> StructType:
+        """Columns and types."""
+        return self.table.spark.table(self.table.sql_name).schema
+
+    def change(self, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:
+        """Commit once; None when no row matches."""
+        return change_rows(self.table, commit, progress)
+
+    def held(self, match: RowMatch) -> HeldRows:
+        """Look for the rows in every file that a snapshot of the table reaches."""
+        return held_rows(self.table, match)
+
+
+def _refuse(table: IcebergTable) -> None:
+    missing = missing_internals(table.spark, POSITION_CLASSES)
+    why = None
+    if missing:
+        why = f"this Iceberg runtime lacks {', '.join(missing)}"
+    elif table.format_version < 2:
+        why = "format version 1 has no deletes; upgrade the table"
+    elif "encryption.key-id" in table.properties():
+        why = "an encrypted table's delete files cannot be read here"
+    if why is not None:
+        raise UnsupportedError(f"{table.name}: rows cannot be changed by position: {why}")

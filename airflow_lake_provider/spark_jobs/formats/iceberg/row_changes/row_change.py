@@ -1,0 +1,67 @@
+"""Delete or update the rows that match, by position, in one commit on the snapshot that they were found in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import matched_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.updated_rows import stage_updates
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:
+    """Commit once; None when no row matches.
+
+    :raises CommitConflictError: main is no longer at ``commit.base``; nothing changed.
+    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
+    """
+    with progress.phase("match") as facts:
+        matched = matched_rows(table, commit)
+        rows = matched.updated + matched.deleted
+        facts.update(rows=rows, files=len(matched.positions))
+    if rows == 0:
+        return None
+    staged: list[Any] = []
+    if commit.assignments is not None:
+        with progress.phase("stage") as facts:
+            staged = stage_updates(table, matched, commit.assignments)
+            facts.update(files=len(staged))
+    commit = replace(commit, summary={**commit.summary, ROWS_MATCHED: str(rows)})
+    with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
+        snapshot = _commit_or_withhold(table, commit, matched, staged)
+        facts["snapshot"] = str(snapshot)
+    return AppliedCommit(
+        snapshot=str(snapshot),
+        strategy="positions",
+        strategy_reason="rows are matched, then marked",
+        rows_updated=matched.updated,
+        rows_deleted=matched.deleted,
+    )
+
+
+def _commit_or_withhold(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
+    try:
+        return _commit(table, commit, matched, staged)
+    except CommitConflictError:
+        if not commit.match.is_secret:
+            raise
+        # The message may have paths of files, and those the values of partitions.
+        raise CommitConflictError(
+            f"{table.name}: commit on snapshot {commit.base} refused, another one landed. No data changed; the task "
+            "can be retried."
+        ) from None
+
+
+def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
+    delta = mark_rows(table.refresh(), commit.base, matched.positions, staged)
+    with discarded_on_conflict(table, list(delta.deletes)):
+        return commit_row_delta(table, commit, delta, {})

@@ -1,0 +1,65 @@
+"""The rows that an update leaves, as data files written by Iceberg's own Spark writer, without a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import LAST_UPDATED, write_staged
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+
+
+def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mapping[str, str]) -> list[Any]:
+    """Stage the rows with their new values; each keeps its row id.
+
+    :return: ``org.apache.iceberg.DataFile`` objects.
+    :raises InvalidSpecError: a column is not there, or identifies rows.
+    :raises BadInputError: a required column would become NULL.
+    """
+    if matched.rows is None:
+        return []
+    schema = table.spark.table(table.sql_name).schema
+    given = {name.lower(): expression for name, expression in assignments.items()}
+    _refuse_columns(table, schema, given)
+    columns = [
+        (sf.expr(given[field.name.lower()]) if field.name.lower() in given else quoted(field.name))
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in schema
+    ]
+    if ROW_ID in matched.rows.columns:
+        # The writer fills it with the commit's own sequence number.
+        columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
+    rows = matched.rows.select(*columns)
+    _refuse_nulls(table, rows, [f.name for f in schema if not f.nullable and f.name.lower() in given])
+    return write_staged(table, rows)
+
+
+def _refuse_columns(table: IcebergTable, schema: StructType, given: Mapping[str, str]) -> None:
+    unknown = sorted(given.keys() - {field.name.lower() for field in schema})
+    if unknown:
+        raise InvalidSpecError(
+            f"{table.name}: set names columns that the table lacks: {unknown}; it has {schema.names}"
+        )
+    identifying = sorted(given.keys() & {str(name).lower() for name in table.java.schema().identifierFieldNames()})
+    if identifying:
+        raise InvalidSpecError(
+            f"{table.name}: set may not change the identifier columns {identifying}: two rows could get one key. "
+            "Delete the rows and insert them under their new keys"
+        )
+
+
+def _refuse_nulls(table: IcebergTable, rows: DataFrame, required: list[str]) -> None:
+    if not required:
+        return
+    counted = rows.agg(*(sf.count_if(quoted(name).isNull()).alias(name) for name in required)).head()
+    nulls = {name: counted[name] for name in required if counted is not None and counted[name]}
+    if nulls:
+        raise BadInputError(f"{table.name}: required columns would become NULL, in so many rows: {nulls}")

@@ -1,0 +1,1 @@
+"""Rows by key, and the strategies that apply them."""

@@ -1,0 +1,111 @@
+"""A row delta committed on a branch, audited there, and published.
+
+When main moves meanwhile, the caller resolves the rows against its head and lands the same files again: on another
+branch, made there, that is audited again and published. From the first commit to the last a branch of the run has to
+reach the files, since an expiry deletes what no branch reaches. So the branch before is dropped only when the next is
+there; where it was gone by then, the files may be, too, and the batch starts over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError
+from airflow_lake_provider.spark_jobs.batch_audit import BatchAudit
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import (
+    KEPT_AUDIT_DAYS,
+    drop_branch,
+    keep_for_inspection,
+    publish,
+    stage_branch_name,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+# Each audit may read the whole table; a local one is run once.
+_TRIES, _LOCAL_TRIES = 5, 20
+
+
+@dataclass
+class AuditedLanding(Landing):
+    """Through a branch of its own.
+
+    :param named: locations of files that a snapshot of the table names; only an expiry may delete those.
+    :param stage: the branch that reaches them, and its snapshot.
+    """
+
+    audit: BatchAudit
+    progress: Progress
+    named: set[str] = field(default_factory=set)
+    stage: tuple[str, int] | None = None
+    _has_lost_files: bool = False
+
+    @property
+    def tries(self) -> int:
+        """Fewer where each is an audit."""
+        return _LOCAL_TRIES if self.audit.audits.local else _TRIES
+
+    def land(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
+        """Commit on a branch, audit, publish.
+
+        :raises AuditFailedError: rows offend an assertion; the branch is kept.
+        """
+        stage = stage_branch_name(commit.run_key)
+        staged = commit_row_delta(table, replace(commit, branch=stage), delta, {})
+        self.named.update(str(file.location()) for file in (*delta.rows, *delta.deletes))
+        before, self.stage = self.stage, (stage, staged)
+        if before is not None:
+            self._take_over(table, *before)
+        audit_stage(table, commit, self.audit, stage, staged, self.progress)
+        with self.progress.phase("publish"):
+            publish(table, commit, stage, staged, position)
+        return staged
+
+    def may_go_on(self) -> bool:
+        """Whether no expiry can have deleted files of a commit that was refused."""
+        return not self._has_lost_files
+
+    def discard(self, table: IcebergTable, files: Collection[Any]) -> None:
+        """Delete files that no snapshot names."""
+        discard_files(table, [file for file in files if str(file.location()) not in self.named])
+
+    def give_up(self, table: IcebergTable) -> None:
+        """Drop the branch of a batch that starts over."""
+        if self.stage is not None:
+            drop_branch(table, self.stage[0])
+
+    def _take_over(self, table: IcebergTable, stage: str, staged: int) -> None:
+        # Asked only now: a branch that is there has been there all the time, as its name is never used again.
+        if table.refresh().head(stage) != staged:
+            self._has_lost_files = True
+            raise CommitConflictError(f"{table.name}: the branch {stage} was removed while the batch was audited")
+        drop_branch(table, stage)
+
+
+def audit_stage(
+    table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, stage: str, staged: int, progress: Progress
+) -> None:
+    """Run the assertions over the staged snapshot, unless they are local to the batch and have passed.
+
+    :raises AuditFailedError: rows offend one; the snapshot is on a branch of its own for a while.
+    """
+    if audit.is_settled:
+        return
+    with progress.phase("audit") as facts:
+        offending = audit.run(table.rows_at(staged))
+        facts.update(passed=len(audit.audits.queries) - len(offending), failed=len(offending))
+    if not offending:
+        return
+    kept = keep_for_inspection(table, commit, stage, staged)
+    found = ", ".join(f"{name!r} ({count:,} rows)" for name, count in offending.items())
+    raise AuditFailedError(
+        f"{table.name}: {len(offending)} of {len(audit.audits.queries)} audits failed: {found}. Main is as it was. The "
+        f"batch is on a branch for {KEPT_AUDIT_DAYS} days, which the audits saw as the view {audit.audits.AUDITED}: "
+        f"SELECT * FROM {table.name} VERSION AS OF '{kept}'. Repair the input, or the assertion, and clear the task."
+    )

@@ -1,0 +1,136 @@
+"""The strategy ``copy-on-write``: resolve the keys, write the files that hold them anew, commit once.
+
+Nothing is left for readers to apply. What lands in between is followed when it is appends of other keys; after anything
+else the files were read too early, and the batch starts over.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict, touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import follow_appends, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import (
+    ResolvedRows,
+    deciding_columns,
+    resolve_rows,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import rows_of_batch, write_staged
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+# Each costs a commit; the rewritten files are kept.
+_TRIES = 20
+# Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
+_LONGEST_WAIT = 0.3
+
+
+def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+    """Apply the batch; the table's cost is the data files with a row that it changes, read and written.
+
+    :raises CommitConflictError: something else than appends of other keys has landed; nothing changed.
+    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
+    """
+    refuse_expired_base(table, commit)
+    with progress.phase("resolve") as facts:
+        resolved = resolve_rows(table, commit)
+        facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
+    with progress.phase("stage") as facts:
+        replaced = _touched(table, commit, resolved)
+        inserted = _inserted(table, commit, resolved)
+        staged = _stage(table, commit, resolved, replaced)
+        facts.update(files=len(staged))
+    with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
+        overwrite = FileOverwrite(replaced=replaced, added=staged)
+        snapshot = _commit(table, commit, overwrite, progress)
+        facts["snapshot"] = str(snapshot)
+    return AppliedCommit(
+        snapshot=str(snapshot),
+        strategy="copy-on-write",
+        strategy_reason=f"{resolved.pruning}, {len(replaced)} data files written anew",
+        rows_inserted=inserted,
+        rows_updated=resolved.updated,
+        rows_deleted=resolved.deleted,
+    )
+
+
+def _touched(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> list[Any]:
+    """Return the ``org.apache.iceberg.FileScanTask`` of each data file with a row that the batch changes."""
+    if commit.base is None or not resolved.positions:
+        return []
+    return list(touched_files(table, int(commit.base), list(resolved.positions)).values())
+
+
+def _inserted(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> int:
+    new = commit.rows.filter(sf.expr(row_merge(table, commit).adds))
+    if resolved.rows is not None:
+        new = new.join(resolved.rows.select(*map(quoted, commit.keys)), on=list(commit.keys), how="left_anti")
+    return new.count()
+
+
+def _stage(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, replaced: Sequence[Any]) -> list[Any]:
+    rows = rows_of_batch(table, commit, resolved)
+    if not replaced:
+        return write_staged(table, rows)
+    with _scanned(table, replaced) as held:
+        kept = _kept(table, commit, held).select(*(quoted(name) for name in rows.columns))
+        return write_staged(table, kept.unionByName(rows))
+
+
+@contextmanager
+def _scanned(table: IcebergTable, tasks: Sequence[Any]) -> Iterator[DataFrame]:
+    scan = FileScan(table.spark, table.java, tasks)
+    try:
+        yield scan.dataframe
+    finally:
+        scan.close()
+
+
+def _kept(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> DataFrame:
+    """Return the rows that the batch leaves as they are.
+
+    Told by the same condition as when the keys were resolved: a scan of chosen files has no ``_pos`` to tell them by.
+    """
+    merge = row_merge(table, commit, _of_table, _of_batch)
+    names = (*commit.keys, *deciding_columns(commit))
+    changes = sf.broadcast(commit.rows.select(*map(quoted, names))).alias("s")
+    same_key = [f"{_of_table(key)} = {_of_batch(key)}" for key in commit.keys]
+    changed = " AND ".join([*same_key, *([merge.wins] if merge.wins else [])])
+    return held.alias("t").join(changes, on=sf.expr(changed), how="left_anti")
+
+
+def _of_table(name: str) -> str:
+    return f"t.{quoted_name(name)}"
+
+
+def _of_batch(name: str) -> str:
+    return f"s.{quoted_name(name)}"
+
+
+def _commit(table: IcebergTable, commit: KeyedCommit, overwrite: FileOverwrite, progress: Progress) -> int:
+    position = position_property(table, commit)
+    for number in range(1, _TRIES + 1):
+        try:
+            return commit_overwrite(table, commit, overwrite, position)
+        except CommitConflictError as conflict:
+            if number == _TRIES:
+                raise
+            progress.say(f"commit {number} of {_TRIES}: {conflict}")
+            time.sleep(random.uniform(0.0, _LONGEST_WAIT))
+            commit = follow_appends(table, commit)
+    raise AssertionError("the loop returns or raises")

@@ -1,0 +1,113 @@
+"""Equality deletes: Parquet files with keys, which delete every older row that has one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import upload_delete_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_partitions import keys_by_partition
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_scope import key_fields
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+
+_TYPES = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+# What a reader makes of bytes that are no UTF-8: keys that differ would be equal.
+_REPLACEMENT = "\ufffd"
+
+
+def write_equality_deletes(table: IcebergTable, commit: KeyedCommit) -> list[Any]:
+    """Write the keys of all rows of the batch, inserts included: nobody looked whether they are there.
+
+    :return: ``org.apache.iceberg.DeleteFile`` objects.
+    :raises BadInputError: a text key that readers could take for another.
+    """
+    schema = pa.schema([_arrow_field(field) for field in key_fields(table, commit)])
+    parts = [(partition, keys.cast(schema)) for partition, keys in keys_by_partition(table, _keys(table, commit))]
+    for _, keys in parts:
+        for name in keys.column_names:
+            _refuse_ambiguous(name, keys.column(name))
+    return [_write(table, commit, partition, keys) for partition, keys in parts]
+
+
+def _keys(table: IcebergTable, commit: KeyedCommit) -> DataFrame:
+    """Return the keys under the names, and of the types, that the table has for them; so are the staged rows."""
+    of_table = {field.name.lower(): field for field in table.spark.table(table.sql_name).schema}
+    fields = [(quoted(key), of_table[key.lower()]) for key in commit.keys]
+    return commit.rows.select(*(value.cast(field.dataType).alias(field.name) for value, field in fields))
+
+
+def _arrow_field(field: Any) -> pa.Field:
+    kind = field.type()
+    arrow = _TYPES.get(str(kind)) or pa.decimal128(int(kind.precision()), int(kind.scale()))
+    return pa.field(str(field.name()), arrow, False, metadata={"PARQUET:field_id": str(field.fieldId())})
+
+
+def _refuse_ambiguous(name: str, values: pa.ChunkedArray) -> None:
+    if not pa.types.is_string(values.type):
+        return
+    try:
+        values.validate(full=True)
+        ambiguous = pc.any(pc.match_substring(values, _REPLACEMENT)).as_py()
+    except pa.ArrowInvalid:
+        ambiguous = True
+    if ambiguous:
+        raise BadInputError(
+            f"key column {name} has text that is no UTF-8, or the character U+FFFD that stands for it: readers would "
+            "take different keys for one. Use strategy='auto'"
+        )
+
+
+def _write(table: IcebergTable, commit: KeyedCommit, partition: Any, keys: pa.Table) -> Any:
+    jvm: Any = table.spark._jvm
+    spec = table.java.spec()
+    content = _parquet(keys)
+    location = upload_delete_file(table, spec, partition, content)
+    builder = (
+        jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(spec)
+        .ofEqualityDeletes(_field_ids(table, commit))
+        .withFormat(jvm.org.apache.iceberg.FileFormat.PARQUET)
+        .withPath(location)
+        .withFileSizeInBytes(len(content))
+        .withMetrics(_metrics(table, location))
+    )
+    return (builder.withPartition(partition) if spec.isPartitioned() else builder).build()
+
+
+def _metrics(table: IcebergTable, location: str) -> Any:
+    """Return counts and bounds: by them readers leave the file alone where it cannot delete."""
+    jvm: Any = table.spark._jvm
+    return jvm.org.apache.iceberg.parquet.ParquetUtil.fileMetrics(
+        table.java.io().newInputFile(location), jvm.org.apache.iceberg.MetricsConfig.getDefault()
+    )
+
+
+def _field_ids(table: IcebergTable, commit: KeyedCommit) -> Any:
+    gateway: Any = table.spark.sparkContext._gateway
+    jvm: Any = table.spark._jvm
+    fields = key_fields(table, commit)
+    ids = gateway.new_array(jvm.int, len(fields))
+    for place, field in enumerate(fields):
+        ids[place] = int(field.fieldId())
+    return ids
+
+
+def _parquet(keys: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(keys, sink, compression="zstd", store_decimal_as_integer=True)
+    return bytes(sink.getvalue())

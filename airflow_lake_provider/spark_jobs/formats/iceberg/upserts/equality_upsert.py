@@ -1,0 +1,94 @@
+"""The strategy ``equality``: stage the rows, write the keys as deletes, commit once; no row of the table is looked for.
+
+Equality deletes reach only rows of lower sequence numbers (table spec, "Scan Planning"), so not those of their own
+commit. It can follow a moved head as it is: whatever another writer put there under a key of the batch is older.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_delete_files import write_equality_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_scope import refuse_unfit, refuse_unreached
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import rebased, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+# Each costs one commit: nothing is read or written again.
+_TRIES = 20
+# Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
+_LONGEST_WAIT = 0.3
+
+
+def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+    """Apply the batch at a cost that does not depend on the table.
+
+    :raises UnsupportedError: equality deletes cannot be written for this table or these keys.
+    :raises BadInputError: readers could take a key for another.
+    :raises CommitConflictError: the batch has to be decided on again, or other writers won every try; nothing changed.
+    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
+    """
+    refuse_expired_base(table, commit)
+    refuse_unfit(table, commit)
+    written: list[Any] = []
+    with discarded_on_conflict(table, written):
+        with progress.phase("stage") as facts:
+            # A table without rows has none to delete; should it get one meanwhile, the batch is decided on again.
+            deletes = write_equality_deletes(table, commit) if commit.base is not None else []
+            written += deletes
+            rows = stage_rows(table, commit, ResolvedRows())
+            written += rows
+            staged = sum(int(file.recordCount()) for file in rows)
+            facts.update(rows=staged, files=len(written))
+        with progress.phase("commit") as facts:
+            snapshot = _commit(table, commit, RowDelta(rows=rows, deletes=deletes), progress)
+            facts["snapshot"] = str(snapshot)
+    applied = AppliedCommit(
+        snapshot=str(snapshot), strategy="equality", strategy_reason="the table has no rows", rows_inserted=staged
+    )
+    return _indebted(table, snapshot, applied) if deletes else applied
+
+
+def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress: Progress) -> int:
+    position = position_property(table, commit)
+    for number in range(1, _TRIES + 1):
+        try:
+            refuse_expired_base(table, commit)
+            refuse_unreached(table, commit, delta.deletes)
+            return commit_row_delta(table, commit, delta, position)
+        except CommitConflictError as conflict:
+            if number == _TRIES:
+                raise
+            progress.say(f"commit {number} of {_TRIES}: {conflict}")
+            time.sleep(random.uniform(0.0, _LONGEST_WAIT))
+            commit, _ = rebased(table, commit)
+    raise AssertionError("the loop returns or raises")
+
+
+def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> AppliedCommit:
+    """Add what the table's readers carry from now on."""
+    keys = int(dict(table.java.snapshot(snapshot).summary()).get("total-equality-deletes", 0))
+    of_snapshot = table.spark.read.option("versionAsOf", str(snapshot))
+    files = of_snapshot.table(f"{table.sql_name}.delete_files").filter("content = 2").count()
+    warning = (
+        f"the table carries {keys:,} equality deletes in {files:,} files, and every read compares them with the rows "
+        "that are older. PyIceberg, Snowflake and Databricks cannot read it until a compaction has removed them"
+    )
+    return replace(
+        applied,
+        strategy_reason="no row was looked for",
+        rows_inserted=0,
+        counted=False,
+        equality_delete_files=int(files),
+        warnings=(warning,),
+    )

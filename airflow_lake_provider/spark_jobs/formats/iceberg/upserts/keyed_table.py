@@ -1,0 +1,111 @@
+"""An Iceberg table that rows are applied to by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
+from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits import position_side_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_upsert import upsert_by_equality
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_branch import merge_and_publish
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.upsert_strategy import choose_strategy
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+_UPSERTS: Mapping[UpsertStrategy, Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]] = {
+    UpsertStrategy.POSITIONS: upsert_by_position,
+    UpsertStrategy.COPY_ON_WRITE: upsert_by_copy,
+    UpsertStrategy.MERGE: merge_and_publish,
+    UpsertStrategy.EQUALITY: upsert_by_equality,
+}
+
+
+@dataclass
+class IcebergKeyedTable:
+    """Implements ``formats.base.KeyedTable``."""
+
+    table: IcebergTable
+
+    def exists(self) -> bool:
+        """Whether the catalog has it now."""
+        return self.table.exists()
+
+    def is_created(self) -> bool:
+        """Whether it exists with all that its creation sets."""
+        return self.table.exists() and not create_table.is_unfinished(self.table)
+
+    def state(self, branch: str | None = None) -> TableState:
+        """Counts of the newest metadata."""
+        return self.table.refresh().state(branch or MAIN)
+
+    def memory(self, source_id: str, branch: str | None = None) -> TableMemory:
+        """Read the newest metadata and what it remembers of a source."""
+        if not self.exists():
+            return TableMemory()
+        table = self.table.refresh()
+        base = table.base_of(branch)
+        if branch is not None:
+            # The count goes on from main's, so that main does not look rolled back once the branch is published.
+            consumed = SourcePosition(generation=SourcePosition.read(table.properties(), source_id).generation)
+            return TableMemory(base=base, run_keys=self._run_keys_in_summaries(branch), position=consumed)
+        properties = table.properties()
+        position = SourcePosition.read(properties, source_id)
+        return TableMemory(
+            base=base,
+            run_keys=RecentRunKeys.read(properties),
+            position=position_side_file.load(table, position),
+            newest_summary=newest_position(table.summaries(), source_id),
+        )
+
+    def properties(self) -> dict[str, str]:
+        """Table properties; empty for a missing table."""
+        return self.table.properties() if self.exists() else {}
+
+    def schema(self) -> StructType | None:
+        """Columns and types; None for a missing table."""
+        return self.table.spark.table(self.table.sql_name).schema if self.exists() else None
+
+    def rows(self, base: str | None) -> DataFrame | None:
+        """Live rows at a snapshot; None where there are none."""
+        if base is None:
+            return None
+        return self.table.rows_at(int(base))
+
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
+        """Create the table unless another job has just done so."""
+        create_table.create_table(self.table, columns, keys, layout)
+
+    def fit_schema(self, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns) -> tuple[str, ...]:
+        """Add and widen columns so that ``columns`` fit."""
+        return schema_evolution.fit_schema(self.table, columns, evolution, missing)
+
+    def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+        """Commit once."""
+        commit = replace(commit, key_ranges=known_ranges(commit))
+        chosen = choose_strategy(self.table, commit)
+        upsert = _UPSERTS[chosen.strategy]
+        if commit.audits is not None:
+            applied = upsert_audited(self.table, commit, commit.audits, upsert, progress)
+        else:
+            applied = upsert(self.table, commit, progress)
+        warnings = (*((chosen.warning,) if chosen.warning else ()), *applied.warnings)
+        return replace(applied, strategy_reason=f"{chosen.reason}; {applied.strategy_reason}", warnings=warnings)
+
+    def _run_keys_in_summaries(self, branch: str) -> RecentRunKeys:
+        keys = (summary.get(RUN_KEY) for summary in self.table.summaries(branch))
+        return RecentRunKeys(tuple((key, 0) for key in keys if key))

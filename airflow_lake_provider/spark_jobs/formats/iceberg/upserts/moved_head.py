@@ -1,0 +1,149 @@
+"""What a commit is still worth after another one has landed on its branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import (
+    ROW_ID,
+    ResolvedRows,
+    resolve_appended_rows,
+    resolve_rows,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowedHead:
+    """A commit on the branch's head.
+
+    :param resolved: the rows of its keys there; the same object where they are in the same files with the same deletes.
+    :param outdated: whether staged rows were made of rows that have changed, and have to be made again.
+    """
+
+    commit: KeyedCommit
+    resolved: ResolvedRows
+    outdated: bool = False
+
+
+def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list[str]]:
+    """Return the commit on the branch's head, and the operations of the snapshots in between, newest first.
+
+    :return: the same object where the head has not moved.
+    :raises CommitConflictError: the batch has to be decided on, or read, again: another driver has applied it or
+        something of the same source, the table was rolled back, or the batch depends on what the table held.
+    """
+    head = table.refresh().base_of(commit.branch)
+    if head == commit.base:
+        return commit, []
+    branch = commit.branch or MAIN
+    if head is None or commit.base is None:
+        raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
+    _refuse_decided_anew(table, commit, branch)
+    operations = _operations_since(table, commit, branch)
+    _refuse_read_anew(table, commit)
+    return replace(commit, base=head), operations
+
+
+def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> FollowedHead:
+    """Find out what a commit is on the branch's head.
+
+    :raises CommitConflictError: see :func:`rebased`.
+    """
+    moved, operations = rebased(table, commit)
+    if moved is commit:
+        return FollowedHead(commit=commit, resolved=resolved)
+    is_blind = row_merge(table, commit).is_blind
+    if set(operations) == {"append"}:
+        appended = resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0))
+        if not appended.found:
+            return FollowedHead(commit=moved, resolved=resolved)
+        both = resolved.and_appended(appended)
+        return FollowedHead(commit=moved, resolved=both, outdated=not is_blind)
+    found = resolve_rows(table, moved)
+    outdated = _lost_row_ids(resolved, found, commit) if is_blind else _differ(resolved, found)
+    return FollowedHead(commit=moved, resolved=found, outdated=outdated)
+
+
+def follow_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
+    """Return a commit on the branch's head, where only rows of other keys were appended.
+
+    :raises CommitConflictError: anything else has landed, or what :func:`follow_head` refuses.
+    """
+    moved, operations = rebased(table, commit)
+    if moved is commit:
+        return commit
+    if set(operations) != {"append"}:
+        raise CommitConflictError(f"{table.name}: data files may have changed since they were read: {set(operations)}")
+    if resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0)).found:
+        raise CommitConflictError(f"{table.name}: rows with keys of the batch were appended since it was resolved")
+    return moved
+
+
+def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:
+    if commit.reads_table:
+        raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
+    if table.java.snapshot(int(commit.base or 0)).schemaId() != table.java.schema().schemaId():
+        raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
+
+
+def _lost_row_ids(before: ResolvedRows, after: ResolvedRows, commit: KeyedCommit) -> bool:
+    """Whether a row id that staged rows carry may now be that of a row with another key."""
+    if before.rows is None or after.rows is None or ROW_ID not in before.rows.columns:
+        return False
+    columns = [*commit.keys, ROW_ID]
+    had = before.rows.filter(sf.col(ROW_ID).isNotNull())
+    return not had.join(after.rows, on=columns, how="left_anti").isEmpty()
+
+
+def _differ(before: ResolvedRows, after: ResolvedRows) -> bool:
+    """Whether any row of the batch's keys came, went or has other values than it had."""
+    if before.rows is None or after.rows is None or before.found != after.found:
+        return True
+    if any("map<" in field.dataType.simpleString() or "variant" in field.dataType.simpleString()
+           for field in before.rows.schema):  # fmt: skip
+        # Spark compares neither.
+        return True
+    return not before.rows.exceptAll(after.rows).isEmpty()
+
+
+def refuse_expired_base(table: IcebergTable, commit: KeyedCommit) -> None:
+    """Refuse a commit whose base was expired while the batch was read.
+
+    :raises CommitConflictError: so that the batch is decided on again.
+    """
+    if commit.base is not None and table.refresh().java.snapshot(int(commit.base)) is None:
+        raise CommitConflictError(f"{table.name}: snapshot {commit.base} was expired while the batch was read")
+
+
+def _refuse_decided_anew(table: IcebergTable, commit: KeyedCommit, branch: str) -> None:
+    properties = table.properties()
+    known = commit.run_key in RecentRunKeys.read(properties)
+    if branch != MAIN:
+        known = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
+    elif commit.source_id is not None:
+        consumed = SourcePosition.read(properties, commit.source_id)
+        known = known or consumed.generation >= commit.position.generation
+    if known:
+        raise CommitConflictError(f"{table.name}: another driver has applied this batch, or one of the same source")
+
+
+def _operations_since(table: IcebergTable, commit: KeyedCommit, branch: str) -> list[str]:
+    """Return the operations of the snapshots after the base, newest first.
+
+    :raises CommitConflictError: the base is no ancestor any more.
+    """
+    operations: list[str] = []
+    for snapshot in table.ancestors(branch):
+        if snapshot.snapshot_id == commit.base:
+            return operations
+        operations.append(snapshot.summary.get("operation", ""))
+    raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")

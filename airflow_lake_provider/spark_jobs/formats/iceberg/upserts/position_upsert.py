@@ -1,0 +1,104 @@
+"""The strategy ``positions``: resolve the keys, stage the rows, mark the old ones, commit once.
+
+When another commit lands in between, what it added is resolved and the marks are made anew. The staged rows are kept
+unless they were made of rows that have changed; the batch is not read again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.merge_semantics import Deletes
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import follow_head, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows, resolve_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+# Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
+_LONGEST_WAIT = 0.3
+
+
+def upsert_by_position(
+    table: IcebergTable, commit: KeyedCommit, progress: Progress, landing: Landing | None = None
+) -> AppliedCommit:
+    """Apply the batch; the table's cost is one pruned read of its key columns.
+
+    :param landing: how the commit is made; None for at once.
+    :raises CommitConflictError: the batch has to be decided on again, or other writers won every try; nothing changed.
+    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
+    """
+    landing = landing or Landing()
+    refuse_expired_base(table, commit)
+    with progress.phase("resolve") as facts:
+        resolved = resolve_rows(table, commit)
+        facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
+    with progress.phase("stage") as facts:
+        staged = stage_rows(table, commit, resolved)
+        facts.update(rows=_records(staged), files=len(staged))
+    with discarded_on_conflict(table, staged, landing.discard), progress.phase("commit") as facts:
+        snapshot, resolved = _commit(table, commit, resolved, staged, landing, progress)
+        facts["snapshot"] = str(snapshot)
+    return AppliedCommit(
+        snapshot=str(snapshot),
+        strategy="positions",
+        strategy_reason=resolved.pruning,
+        rows_inserted=_inserted(commit, staged, resolved),
+        rows_updated=resolved.updated,
+        rows_deleted=resolved.deleted,
+    )
+
+
+def _inserted(commit: KeyedCommit, staged: list[Any], resolved: ResolvedRows) -> int:
+    soft = commit.semantics.deletes is Deletes.SOFT
+    replaced = resolved.updated + (resolved.deleted if soft else 0)
+    # A table may hold a key twice, and both rows are replaced by one.
+    return max(0, _records(staged) - replaced)
+
+
+def _records(files: list[Any]) -> int:
+    return sum(int(file.recordCount()) for file in files)
+
+
+def _commit(
+    table: IcebergTable,
+    commit: KeyedCommit,
+    resolved: ResolvedRows,
+    staged: list[Any],
+    landing: Landing,
+    progress: Progress,
+) -> tuple[int, ResolvedRows]:
+    position = position_property(table, commit)
+    delta: RowDelta | None = None
+    marked: list[Any] = []
+    with discarded_on_conflict(table, marked, landing.discard):
+        for number in range(1, landing.tries + 1):
+            try:
+                refuse_expired_base(table, commit)
+                if delta is None:
+                    delta = mark_rows(table, commit.base, resolved.positions, staged)
+                    marked[:] = delta.deletes
+                return landing.land(table, commit, delta, position), resolved
+            except CommitConflictError as conflict:
+                if number == landing.tries or not landing.may_go_on():
+                    raise
+                progress.say(f"commit {number} of {landing.tries}: {conflict}")
+                time.sleep(random.uniform(0.0, _LONGEST_WAIT))
+                followed = follow_head(table, commit, resolved)
+                if followed.resolved is not resolved:
+                    landing.discard(table, marked)
+                    delta, marked[:] = None, []
+                commit, resolved = followed.commit, followed.resolved
+                if followed.outdated:
+                    landing.discard(table, staged)
+                    staged[:] = stage_rows(table, commit, resolved)
+    raise AssertionError("the loop returns or raises")

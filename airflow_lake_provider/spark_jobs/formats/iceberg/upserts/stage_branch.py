@@ -1,0 +1,94 @@
+"""``MERGE INTO`` that commits together with table properties: on a branch of its own, then published at once.
+
+A ``MERGE`` commits by itself and cannot set properties. So it runs on a branch ``lake_stage_<run key>_<attempt>``
+made at the base, where nobody else writes, and one compare-and-swap of the metadata then moves main to it, removes the
+branch and sets position and run keys. It goes through only while main still is at the base: two drivers of one run, or
+two writers of one key, cannot both win.
+"""
+
+from __future__ import annotations
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import is_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property, summary_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_statement import merge_into
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+
+
+def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+    """Merge on a stage branch and publish it.
+
+    :raises CommitConflictError: the branch moved past the base; nothing changed.
+    :raises UnknownOutcomeError: the swap's answer was lost and the run key is not on the table.
+    """
+    stage = stage_branch_name(commit.run_key)
+    try:
+        _create_branch(table, stage, commit.base)
+        with progress.phase("merge") as facts:
+            reason = _merge(table, stage, commit)
+            staged = _head_of(table, stage)
+            facts["snapshot"] = str(staged)
+        with progress.phase("publish"):
+            publish(table, commit, stage, staged, position_property(table, commit))
+    except CommitConflictError:
+        drop_branch(table, stage)
+        raise
+    except Exception as error:
+        if is_conflict(error):
+            drop_branch(table, stage)
+            raise CommitConflictError(f"{table.name}: another writer got in between: {_first_line(error)}") from error
+        raise
+    return _applied(table, staged, reason)
+
+
+def _create_branch(table: IcebergTable, stage: str, base: str | None) -> None:
+    manage = table.refresh().java.manageSnapshots()
+    # On a table without snapshots Iceberg puts an empty snapshot on the branch, not on main.
+    (manage.createBranch(stage, int(base)) if base is not None else manage.createBranch(stage)).commit()
+    table.refresh()
+
+
+def _head_of(table: IcebergTable, stage: str) -> int:
+    head = table.refresh().head(stage)
+    if head is None:
+        raise CommitConflictError(f"{table.name}: another job removed the branch {stage} while it was written")
+    return head
+
+
+def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> str:
+    spark = table.spark
+    summary = summary_of(commit)
+    for name, value in summary.items():
+        spark.conf.set(_SNAPSHOT_PROPERTY + name, value)
+    try:
+        statement, reason = merge_into(table, stage, commit)
+        spark.sql(statement)
+    finally:
+        for name in summary:
+            spark.conf.unset(_SNAPSHOT_PROPERTY + name)
+    return reason
+
+
+def _applied(table: IcebergTable, staged: int, reason: str) -> AppliedCommit:
+    summary = dict(table.java.snapshot(staged).summary())
+    counts = {
+        name: int(summary.get(f"spark.merge-into.num-target-rows-{name}", 0))
+        for name in ("inserted", "updated", "deleted")
+    }
+    return AppliedCommit(
+        snapshot=str(staged),
+        strategy="merge",
+        strategy_reason=reason,
+        rows_inserted=counts["inserted"],
+        rows_updated=counts["updated"],
+        rows_deleted=counts["deleted"],
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,93 @@
+"""The rows that an upsert leaves, as data files written by Iceberg's own Spark writer, without a commit."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField
+
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import spark_table_cache
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
+from airflow_lake_provider.spark_jobs.merged_rows import RowMerge
+
+LAST_UPDATED = "_last_updated_sequence_number"
+# Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.
+_MOST_BROADCAST = 1_000_000
+
+
+def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> list[Any]:
+    """Stage the rows that the batch leaves; a row that replaces another keeps its row id.
+
+    :return: ``org.apache.iceberg.DataFile`` objects; none when the batch only deletes.
+    """
+    return write_staged(table, rows_of_batch(table, commit, resolved))
+
+
+def rows_of_batch(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> DataFrame:
+    """Return the rows that the batch leaves, with the columns that :func:`write_staged` takes."""
+    merge = row_merge(table, commit)
+    found = _needed(resolved, merge)
+    rows = commit.rows
+    is_held, stays = sf.lit(False), sf.expr(merge.adds)
+    if found is not None:
+        rows = rows.join(found, on=list(commit.keys), how="left")
+        is_held = sf.col(WINS).isNotNull()
+        replaces = sf.col(WINS) & ~sf.expr(merge.removes or "false")
+        stays = sf.when(is_held, replaces).otherwise(stays)
+    columns = [
+        _value(merge, field, rows.columns, is_held if found is not None else None)
+        for field in table.spark.table(table.sql_name).schema
+    ]
+    if table.format_version >= 3:
+        row_id = sf.col(ROW_ID) if ROW_ID in rows.columns else sf.lit(None).cast("bigint").alias(ROW_ID)
+        # The writer fills the other with the commit's own sequence number.
+        columns += [row_id, sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
+    return rows.filter(stays).select(*columns)
+
+
+def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
+    """Return what is to be joined of the rows found; None when what is written does not depend on them."""
+    found = resolved.rows
+    if found is None or (merge.is_blind and ROW_ID not in found.columns):
+        return None
+    if merge.reads:
+        return found
+    # A table may hold a key twice: one row takes their place, unless each has values to keep.
+    found = found.dropDuplicates(list(merge.keys))
+    return sf.broadcast(found) if resolved.found <= _MOST_BROADCAST else found
+
+
+def _value(merge: RowMerge, field: StructField, columns: Sequence[str], is_held: Column | None) -> Column:
+    given = {name.lower(): name for name in columns}.get(field.name.lower())
+    new = sf.lit(None) if given is None else sf.expr(merge.added(given))
+    if is_held is not None:
+        new = sf.when(is_held, sf.expr(merge.value(field.name))).otherwise(new)
+    return new.cast(field.dataType).alias(field.name)
+
+
+def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
+    """Write rows as data files of the table, without a commit.
+
+    :param rows: columns of the table and, in format version 3, of its row lineage.
+    :return: ``org.apache.iceberg.DataFile`` objects.
+    """
+    jvm: Any = table.spark._jvm
+    name = f"lake_stage_{uuid.uuid4().hex}"
+    cache = spark_table_cache(table.spark)
+    coordinator = jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
+    cache.add(name, table.java)
+    try:
+        # The writer of Iceberg's rewrites: distribution, sort order, file size and format are the table's.
+        rows.write.format("iceberg").mode("append").option("rewritten-file-scan-task-set-id", name).save(name)
+        return list(coordinator.fetchNewFiles(table.java, name))
+    finally:
+        coordinator.clearRewrite(table.java, name)
+        cache.remove(name)

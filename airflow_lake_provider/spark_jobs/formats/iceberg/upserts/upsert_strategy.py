@@ -1,0 +1,107 @@
+"""Which strategy applies a batch, by rule from metadata, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+
+POSITION_CLASSES = (
+    "org.apache.iceberg.spark.SparkTableCache",
+    "org.apache.iceberg.spark.FileRewriteCoordinator",
+    "org.apache.iceberg.deletes.BaseDVFileWriter",
+    "org.apache.iceberg.deletes.PositionDeleteIndex",
+    "org.apache.iceberg.data.BaseDeleteLoader",
+)
+COPY_CLASSES = (
+    "org.apache.iceberg.spark.SparkTableCache",
+    "org.apache.iceberg.spark.FileRewriteCoordinator",
+    "org.apache.iceberg.spark.ScanTaskSetManager",
+    "org.apache.iceberg.spark.SparkRewriteTableCatalog",
+)
+_CLASSES = {UpsertStrategy.POSITIONS: POSITION_CLASSES, UpsertStrategy.COPY_ON_WRITE: COPY_CLASSES}
+# Keys are broadcast, and 8 bytes per row found reach the driver.
+MAX_KEYS = 2_000_000
+# From here on nearly every data file has a row of the batch. To write them all anew is at most four times the rows of
+# the batch, once; marks would make each later read go through the replaced rows, and a compaction write it all as well.
+COPIED_SHARE = 1 / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenStrategy:
+    """A strategy and why.
+
+    :param warning: what the table's owner could mend; None when nothing.
+    """
+
+    strategy: UpsertStrategy
+    reason: str
+    warning: str | None = None
+
+
+def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
+    """Choose by rule, or do as asked.
+
+    :raises UnsupportedError: the strategy that was asked for is not possible.
+    """
+    if commit.strategy in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
+        return ChosenStrategy(strategy=commit.strategy, reason="as asked")
+    is_asked = commit.strategy is not UpsertStrategy.AUTO
+    wanted = ChosenStrategy(strategy=commit.strategy, reason="as asked") if is_asked else _preferred(table, commit)
+    missing = missing_internals(table.spark, _CLASSES[wanted.strategy])
+    lacking = f"this Iceberg runtime lacks {', '.join(missing)}" if missing else None
+    obstacle = lacking or _obstacle(table, commit, wanted.strategy)
+    if obstacle is None:
+        return wanted
+    if is_asked:
+        strategy = commit.strategy.value
+        raise UnsupportedError(f"{table.name}: strategy={strategy!r} is not possible, {obstacle}; use 'auto'")
+    warning = f"the slower strategy merge was used: {lacking}" if lacking else None
+    return ChosenStrategy(strategy=UpsertStrategy.MERGE, reason=obstacle, warning=warning)
+
+
+def _preferred(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
+    reason = _without_marks(table)
+    if reason is None:
+        keys, rows = known_ranges(commit).keys, _rows_at_base(table, commit)
+        if rows == 0 or keys < rows * COPIED_SHARE:
+            return ChosenStrategy(strategy=UpsertStrategy.POSITIONS, reason="the table can be changed by position")
+        reason = f"{keys} keys are {keys / rows:.0%} of the table's {rows} rows"
+    return ChosenStrategy(strategy=UpsertStrategy.COPY_ON_WRITE, reason=reason)
+
+
+def _without_marks(table: IcebergTable) -> str | None:
+    """Return why the table takes, or wants, no delete files."""
+    if table.format_version < 2:
+        return "format version 1 has no deletes"
+    if table.properties().get("write.merge.mode") == "copy-on-write":
+        return "the table's write.merge.mode asks for copy-on-write"
+    return None
+
+
+def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:
+    """Return the rows of the base's data files, those that deletes hide included."""
+    base = table.java.snapshot(int(commit.base)) if commit.base is not None else None
+    return int(dict(base.summary()).get("total-records", 0)) if base is not None else 0
+
+
+def _obstacle(table: IcebergTable, commit: KeyedCommit, strategy: UpsertStrategy) -> str | None:
+    """Return why rows cannot, or should not, be reached by a strategy other than ``merge``."""
+    unmarked = _without_marks(table) if strategy is UpsertStrategy.POSITIONS else None
+    if unmarked is not None:
+        return unmarked
+    base = table.java.snapshot(int(commit.base)) if commit.base is not None else None
+    if base is not None and base.schemaId() != table.java.schema().schemaId():
+        # A snapshot is read by the schema of its time, whose names may mean other columns now.
+        return "the schema has changed since the last commit"
+    if "encryption.key-id" in table.properties():
+        return "an encrypted table's files cannot be read and written by file here"
+    keys = known_ranges(commit).keys
+    if keys > MAX_KEYS:
+        return f"{keys} keys are more than the {MAX_KEYS} that are broadcast"
+    return None
