@@ -1,0 +1,44 @@
+"""The benchmark of upserts, small: that it runs, compares contents, and gives every ratio."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.benchmarks import upsert
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> SparkSession:
+    spark.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set("spark.sql.catalog.lake.type", "hadoop")
+    spark.conf.set("spark.sql.catalog.lake.warehouse", f"file://{tmp_path}/warehouse")
+    return spark
+
+
+def test_the_benchmark_of_upserts_gives_its_ratios(lake: SparkSession, tmp_path: Path) -> None:
+    options = Namespace(rows=2000, batch=50, rounds=1, large=0, kinds=0, quick=True)
+    ratios = upsert.ratios_of(lake, tmp_path, options)
+    expected = {
+        "random_vs_merge_on_read",
+        "clustered_vs_merge_on_read",
+        "clustered_vs_pruned_merge",
+        "read_after_10",
+    }
+    assert ratios.keys() == expected
+    assert all(ratio > 0 for ratio in ratios.values())
+
+
+@pytest.mark.parametrize("kind", upsert.KINDS, ids=lambda kind: kind.name)
+def test_tables_of_each_kind_end_as_merge_into_leaves_them(
+    lake: SparkSession, tmp_path: Path, kind: upsert.Kind
+) -> None:
+    bench = upsert.Bench(lake, tmp_path, 2000, 50, kind)
+    table, peer = (bench.iceberg_table(name, "merge-on-read") for name in ("ours", "on_read"))
+    batch = bench.arrive(clustered=False)
+    bench.ours(table)(batch)
+    bench.merge(peer)(batch)
+    assert bench.contents(table) == bench.contents(peer)
