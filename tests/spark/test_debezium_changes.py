@@ -90,7 +90,7 @@ def histories(draw: st.DrawFn) -> tuple[SourceTable, dict[int, dict[str, Any]], 
     return table, before, [lines[:cut], lines[cut:] + lines[again:]]
 
 
-@settings(max_examples=int(os.environ.get("LAKE_EXAMPLES", "12")), deadline=None)
+@settings(max_examples=int(os.environ.get("LAKE_EXAMPLES", "6")), deadline=None)
 @given(history=histories())
 def test_any_history_of_updates_deletes_and_key_changes_ends_as_the_source_did(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: Any

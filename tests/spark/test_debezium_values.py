@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from pathlib import Path
@@ -79,7 +80,7 @@ def _decimal_field(scale: int, precision: int | None = None) -> dict[str, Any]:
         st.tuples(st.integers(-(10**38) + 1, 10**38 - 1) | st.integers(-300, 300), st.integers(0, 38)), max_size=40
     )
 )
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=int(os.environ.get("LAKE_EXAMPLES", "2")), deadline=None)
 def test_precise_decimals_of_any_size_and_scale_are_exact(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, numbers: list[tuple[int, int]]
 ) -> None:

@@ -83,7 +83,7 @@ def roll_back(history: ChangesHistory, model: Model, position: int) -> None:
         model.rows = model.snapshots[snapshot]
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(commands=st.lists(COMMANDS, min_size=3, max_size=7), data=st.data())
 def test_net_changes_turn_the_rows_of_any_snapshot_into_those_of_any_other(
     spark: SparkSession, commands: list[tuple[str, object]], data: st.DataObject
