@@ -1,4 +1,4 @@
-"""Try an optimistic commit again from the start while other writers win."""
+"""Try an optimistic commit again while other writers win: from the start, or as what it is on the head they left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 T = TypeVar("T")
+C = TypeVar("C")
 _LONGEST_WAIT = 30.0
+# Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
+_LONGEST_STEP_ASIDE = 0.3
 
 
 def retry_conflicts(attempt: Callable[[int], T], max_attempts: int, progress: Progress) -> T:
@@ -29,3 +32,29 @@ def retry_conflicts(attempt: Callable[[int], T], max_attempts: int, progress: Pr
             progress.say(f"attempt {number} of {max_attempts}: {conflict}")
             time.sleep(random.uniform(0.0, min(2.0**number, _LONGEST_WAIT)))
     return attempt(max_attempts)
+
+
+def follow_conflicts(
+    land: Callable[[C], T],
+    follow: Callable[[C], C],
+    commit: C,
+    tries: int,
+    progress: Progress,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> T:
+    """Land a commit; after a conflict, land what ``follow`` makes of it on the new head.
+
+    :param follow: its own conflict means that the batch has to start over, and ends this.
+    :param may_go_on: asked after a conflict.
+    :raises CommitConflictError: of the last try, or of ``follow``.
+    """
+    for number in range(1, tries):
+        try:
+            return land(commit)
+        except CommitConflictError as conflict:
+            if not may_go_on():
+                raise
+            progress.say(f"commit {number} of {tries}: {conflict}")
+            time.sleep(random.uniform(0.0, _LONGEST_STEP_ASIDE))
+        commit = follow(commit)
+    return land(commit)

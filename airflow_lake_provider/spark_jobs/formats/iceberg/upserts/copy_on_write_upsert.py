@@ -6,8 +6,6 @@ else the files were read too early, and the batch starts over.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
@@ -36,8 +34,6 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Each costs a commit; the rewritten files are kept.
 _TRIES = 20
-# Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
-_LONGEST_WAIT = 0.3
 
 
 def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
@@ -124,13 +120,10 @@ def _of_batch(name: str) -> str:
 
 def _commit(table: IcebergTable, commit: KeyedCommit, overwrite: FileOverwrite, progress: Progress) -> int:
     position = position_property(table, commit)
-    for number in range(1, _TRIES + 1):
-        try:
-            return commit_overwrite(table, commit, overwrite, position)
-        except CommitConflictError as conflict:
-            if number == _TRIES:
-                raise
-            progress.say(f"commit {number} of {_TRIES}: {conflict}")
-            time.sleep(random.uniform(0.0, _LONGEST_WAIT))
-            commit = follow_appends(table, commit)
-    raise AssertionError("the loop returns or raises")
+    return follow_conflicts(
+        lambda on_head: commit_overwrite(table, on_head, overwrite, position),
+        lambda behind: follow_appends(table, behind),
+        commit,
+        _TRIES,
+        progress,
+    )

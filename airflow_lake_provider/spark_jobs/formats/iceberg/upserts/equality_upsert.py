@@ -6,12 +6,10 @@ commit. It can follow a moved head as it is: whatever another writer put there u
 
 from __future__ import annotations
 
-import random
-import time
 from dataclasses import replace
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
@@ -26,8 +24,6 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Each costs one commit: nothing is read or written again.
 _TRIES = 20
-# Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
-_LONGEST_WAIT = 0.3
 
 
 def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
@@ -61,18 +57,13 @@ def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progr
 
 def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress: Progress) -> int:
     position = position_property(table, commit)
-    for number in range(1, _TRIES + 1):
-        try:
-            refuse_expired_base(table, commit)
-            refuse_unreached(table, commit, delta.deletes)
-            return commit_row_delta(table, commit, delta, position)
-        except CommitConflictError as conflict:
-            if number == _TRIES:
-                raise
-            progress.say(f"commit {number} of {_TRIES}: {conflict}")
-            time.sleep(random.uniform(0.0, _LONGEST_WAIT))
-            commit, _ = rebased(table, commit)
-    raise AssertionError("the loop returns or raises")
+
+    def land(on_head: KeyedCommit) -> int:
+        refuse_expired_base(table, on_head)
+        refuse_unreached(table, on_head, delta.deletes)
+        return commit_row_delta(table, on_head, delta, position)
+
+    return follow_conflicts(land, lambda behind: rebased(table, behind)[0], commit, _TRIES, progress)
 
 
 def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> AppliedCommit:

@@ -6,12 +6,10 @@ unless they were made of rows that have changed; the batch is not read again.
 
 from __future__ import annotations
 
-import random
-import time
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.merge_semantics import Deletes
+from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
@@ -19,13 +17,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit i
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import follow_head, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
+    FollowedHead,
+    follow_head,
+    refuse_expired_base,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows, resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
-
-# Seconds. Enough to part two drivers; a longer one gives a steady writer the time for its next commit.
-_LONGEST_WAIT = 0.3
 
 
 def upsert_by_position(
@@ -80,25 +79,26 @@ def _commit(
     position = position_property(table, commit)
     delta: RowDelta | None = None
     marked: list[Any] = []
+
+    def land(on_head: FollowedHead) -> tuple[int, ResolvedRows]:
+        nonlocal delta
+        refuse_expired_base(table, on_head.commit)
+        if delta is None:
+            delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged)
+            marked[:] = delta.deletes
+        return landing.land(table, on_head.commit, delta, position), on_head.resolved
+
+    def follow(behind: FollowedHead) -> FollowedHead:
+        nonlocal delta
+        followed = follow_head(table, behind.commit, behind.resolved)
+        if followed.resolved is not behind.resolved:
+            landing.discard(table, marked)
+            delta, marked[:] = None, []
+        if followed.outdated:
+            landing.discard(table, staged)
+            staged[:] = stage_rows(table, followed.commit, followed.resolved)
+        return followed
+
     with discarded_on_conflict(table, marked, landing.discard):
-        for number in range(1, landing.tries + 1):
-            try:
-                refuse_expired_base(table, commit)
-                if delta is None:
-                    delta = mark_rows(table, commit.base, resolved.positions, staged)
-                    marked[:] = delta.deletes
-                return landing.land(table, commit, delta, position), resolved
-            except CommitConflictError as conflict:
-                if number == landing.tries or not landing.may_go_on():
-                    raise
-                progress.say(f"commit {number} of {landing.tries}: {conflict}")
-                time.sleep(random.uniform(0.0, _LONGEST_WAIT))
-                followed = follow_head(table, commit, resolved)
-                if followed.resolved is not resolved:
-                    landing.discard(table, marked)
-                    delta, marked[:] = None, []
-                commit, resolved = followed.commit, followed.resolved
-                if followed.outdated:
-                    landing.discard(table, staged)
-                    staged[:] = stage_rows(table, commit, resolved)
-    raise AssertionError("the loop returns or raises")
+        found = FollowedHead(commit=commit, resolved=resolved)
+        return follow_conflicts(land, follow, found, landing.tries, progress, landing.may_go_on)
