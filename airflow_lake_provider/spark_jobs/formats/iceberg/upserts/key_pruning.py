@@ -36,7 +36,7 @@ def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[l
     """
     ranges = known_ranges(commit)
     types = {name: kind for name, kind in _key_types(commit).items() if not _is_uuid(table, name)}
-    if len(commit.keys) == len(types) == 1 and 0 < ranges.keys <= _MAX_IN:
+    if types and _are_listed(commit, ranges):
         listed = _listed(commit, commit.keys[0], *types.values())
         if listed:
             return [_in(alias, commit.keys[0], listed)], f"pruned by {len(listed)} keys"
@@ -103,7 +103,12 @@ def known_ranges(commit: KeyedCommit) -> KeyRanges:
     if ranges is None:
         keys = [(quoted(key), kind) for key, kind in _key_types(commit).items()]
         ranges = read_ranges(commit.keys, commit.rows.agg(ranges_column(keys)).collect()[0][0])
-    return without_gaps(ranges, commit.rows)
+    return ranges if _are_listed(commit, ranges) else without_gaps(ranges, commit.rows)
+
+
+def _are_listed(commit: KeyedCommit, ranges: KeyRanges) -> bool:
+    """Whether the keys themselves prune, so that nothing is gained by the gaps between them."""
+    return len(commit.keys) == 1 and 0 < ranges.keys <= _MAX_IN
 
 
 def _literal(text: str, kind: DataType | None) -> str | None:
