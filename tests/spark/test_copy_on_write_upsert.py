@@ -49,11 +49,6 @@ def paths(flow: Flow, what: str = "data") -> set[str]:
     return {found[0] for found in flow.spark.sql(f"SELECT {column} FROM {flow.table}.{what}_files").collect()}
 
 
-def stored(flow: Flow) -> set[str]:
-    folder = Path(flow.loaded().location().removeprefix("file://").removeprefix("file:")) / "data"
-    return {path.name for path in folder.rglob("*") if path.suffix in (".parquet", ".puffin")}
-
-
 @pytest.mark.parametrize("version", ["1", "2", "3"])
 def test_rows_are_replaced_deleted_and_added_and_no_delete_file_is_left(flow: Flow, version: str) -> None:
     flow.arrive("1.jsonl", *(row(number, "a", number) for number in range(20)))
@@ -178,12 +173,12 @@ def test_files_of_a_refused_commit_are_deleted(flow: Flow) -> None:
 
     def meanwhile() -> None:
         flow.spark.sql(f"UPDATE {flow.table} SET n = 8 WHERE id = 2")
-        there.append(stored(flow))
+        there.append(flow.data_files())
 
     with pytest.raises(CommitConflictError, match="may have changed since they were read"):
         flow.apply("run 2", progress=InterruptedProgress(at="commit", then=meanwhile), max_attempts=1)
     known = {Path(found[0]).name for found in flow.spark.sql(f"SELECT file_path FROM {flow.table}.all_files").collect()}
-    assert stored(flow) == known
+    assert flow.data_files() == known
     assert there[0] - known
     assert flow.rows() == {1: ("a", 0), 2: ("a", 8)}
 

@@ -208,18 +208,13 @@ def test_staged_files_of_a_refused_commit_are_deleted(flow: Flow) -> None:
     first = flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b"))
     flow.apply("run 2")
-    before = data_files(flow)
+    before = flow.data_files()
     rollback = f"CALL system.rollback_to_snapshot('{flow.table}', {first.committed[-1]})"
     flow.arrive("3.jsonl", row(1, "c"))
     progress = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(rollback))
     with pytest.raises(CommitConflictError, match=r"another driver has applied|is no ancestor"):
         flow.apply("run 3", progress=progress, max_attempts=1)
-    assert data_files(flow) == before
-
-
-def data_files(flow: Flow) -> set[str]:
-    folder = flow.loaded().location().removeprefix("file://").removeprefix("file:")
-    return {path.name for path in (Path(folder) / "data").rglob("*") if path.suffix in (".parquet", ".puffin")}
+    assert flow.data_files() == before
 
 
 @pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])

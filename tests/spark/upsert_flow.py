@@ -97,6 +97,11 @@ class Flow:
         """The table as PyIceberg sees it now."""
         return self.catalog().load_table(self.table)
 
+    def data_files(self) -> set[str]:
+        """Names of the data and delete files below the table's location, part of it or not."""
+        folder = Path(self.loaded().location().removeprefix("file://").removeprefix("file:")) / "data"
+        return {path.name for path in folder.rglob("*") if path.suffix in (".parquet", ".puffin")}
+
     def rows(self, branch: str = "main") -> dict[int, tuple[Any, ...]]:
         """Rows by id, read by PyIceberg."""
         table = self.loaded()
