@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import Asset
 
@@ -25,12 +25,25 @@ from airflow_lake_provider.snapshots.table_head import read_head
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_lake_provider.operators.lake_job import LakeJobOperator
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 _OF_ROWS = (UpsertReport, IncrementalReport, DeleteRowsReport, UpdateRowsReport)
 
 
-def announce(operator: LakeJobOperator, report: JobReport, context: Context) -> None:
+class TaskWithOutlets(Protocol):
+    """What of an operator decides on its events."""
+
+    outlets: list[Any]
+
+    @property
+    def lake(self) -> LakeCatalogHook:
+        """The hook of the catalog that it wrote to."""
+
+    def is_retry(self, context: Context) -> bool:
+        """Whether an earlier try may have committed without an event."""
+
+
+def announce(operator: TaskWithOutlets, report: JobReport, context: Context) -> None:
     """Let the table's asset among the outlets have an event when rows were committed to it, and none otherwise.
 
     Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher, and
@@ -52,7 +65,7 @@ def announce(operator: LakeJobOperator, report: JobReport, context: Context) -> 
     operator.outlets = [outlet for outlet in operator.outlets if outlet not in ours or outlet in told]
 
 
-def _payload(operator: LakeJobOperator, report: JobReport, branch: str, context: Context) -> dict[str, Any] | None:
+def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context: Context) -> dict[str, Any] | None:
     """Return what the watcher would say of the commit; None where it would say nothing, as of maintenance.
 
     A try that committed and then failed has made no event: Airflow makes them for tasks that succeed.

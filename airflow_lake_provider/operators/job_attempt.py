@@ -24,9 +24,10 @@ from airflow_lake_provider.submission.job_files import JobFiles
 from airflow_lake_provider.submission.spark_installation import spark_submit_binary
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
     from airflow_lake_provider.catalogs.connection import CatalogConnection
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
-    from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
 _log = logging.getLogger(__name__)
 _PROVIDED = "provided"
@@ -49,24 +50,31 @@ class JobAttempt:
 
     @classmethod
     def open(
-        cls, spec: JobSpec, connection: CatalogConnection, target: SparkTarget, operator: LakeJobOperator
+        cls,
+        spec: JobSpec,
+        connection: CatalogConnection,
+        target: SparkTarget,
+        *,
+        properties_file: str | None = None,
+        report_location: str | None = None,
     ) -> JobAttempt:
         """Lay out spec and settings for the driver.
 
-        :param operator: gives the report location and the author's properties file.
+        :param properties_file: the author's, merged with ours.
+        :param report_location: for cluster mode; default: ``[lake]`` setting.
         """
         base = job_directory()
         files = JobFiles.open(base, spec.run.who)
         files.write_spec(spec_to_json(spec))
-        files.write_settings({**_QUIET, **connection.spark_settings()}, operator.properties_file)
+        files.write_settings({**_QUIET, **connection.spark_settings()}, properties_file)
         report = str(files.report)
         if target.cluster_mode:
-            report = _shared_report(spec, operator.report_location)
+            report = _shared_report(spec, report_location)
         return cls(
             files=files, archive=job_archive(base), connection=connection, target=target, report_path=report or None
         )
 
-    def submission(self, operator: LakeJobOperator) -> dict[str, Any]:
+    def submission(self, operator: SparkSubmitOperator) -> dict[str, Any]:
         """Return the attributes of SparkSubmitOperator for this submission, the author's merged with ours."""
         jars, packages = self._runtime()
         spec = str(self.files.spec)
@@ -81,7 +89,7 @@ class JobAttempt:
             "jars": _joined(jars, operator.jars),
             "packages": _joined(packages, operator.packages),
             "properties_file": str(self.files.settings),
-            "_spark_binary": operator._spark_binary or self._bundled_binary(operator.spark_conn_id),
+            "_spark_binary": operator._spark_binary or self._bundled_binary(str(operator._conn_id)),
         }
 
     @property

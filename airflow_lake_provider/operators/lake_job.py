@@ -142,7 +142,13 @@ class LakeJobOperator(SparkSubmitOperator):
         for name in ("external_id_key", "_K8S_DRIVER_STATUS_KEY"):
             setattr(self, name, f"{getattr(type(self), name)} {_clearing(context)}")
         witness = CommitWitness.before(self.lake, spec)
-        self._attempt = JobAttempt.open(spec, self.lake.connection, target, self)
+        self._attempt = JobAttempt.open(
+            spec,
+            self.lake.connection,
+            target,
+            properties_file=self.properties_file,
+            report_location=self.report_location,
+        )
         try:
             answer = self._submit(self._attempt, context)
         finally:

@@ -53,7 +53,8 @@ def operator(**arguments: Any) -> LakeCompactionOperator:
 
 
 def opened(job: LakeCompactionOperator, context: Context, target: SparkTarget = LOCAL) -> JobAttempt:
-    return JobAttempt.open(job.build_spec(context), job.lake.connection, target, job)
+    given = {"properties_file": job.properties_file, "report_location": job.report_location}
+    return JobAttempt.open(job.build_spec(context), job.lake.connection, target, **given)
 
 
 def value_of(command: list[str], option: str) -> str:
