@@ -132,6 +132,11 @@ class IcebergTable:
         """Yield the summaries of a branch, newest first."""
         return (snapshot.summary for snapshot in self.ancestors(branch))
 
+    def summary(self, snapshot_id: int | str | None) -> dict[str, str]:
+        """Return the summary of a snapshot; empty for None and for one that is not there."""
+        known = self._metadata().get("snapshots", ()) if snapshot_id is not None else ()
+        return next((found.get("summary", {}) for found in known if str(found["snapshot-id"]) == str(snapshot_id)), {})
+
     def state(self, branch: str = MAIN) -> TableState:
         """Read counts from the head's summary and the metadata.
 

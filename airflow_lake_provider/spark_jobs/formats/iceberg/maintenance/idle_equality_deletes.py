@@ -23,7 +23,7 @@ def idle_equality_deletes(table: IcebergTable) -> list[Any]:
     Costs a millisecond per data file in a table with equality deletes, else nothing.
     """
     head = table.java.currentSnapshot()
-    if head is None or not int(dict(head.summary()).get("total-equality-deletes", 0)):
+    if head is None or not int(table.summary(head.snapshotId()).get("total-equality-deletes", 0)):
         return []
     idle = _equality_deletes(table, head)
     with closing(table.java.newScan().useSnapshot(head.snapshotId()).planFiles()) as tasks:

@@ -45,11 +45,10 @@ def held_rows(table: IcebergTable, match: RowMatch) -> HeldRows:
         candidates = _candidates(table, expression_of(table, match))
         paths = _with_rows(table, candidates.files, match)
     holding = {snapshot for path in paths for snapshot in candidates.snapshots[path]}
-    summary = dict(table.java.currentSnapshot().summary()) if table.java.currentSnapshot() is not None else {}
     return HeldRows(
         snapshots=_by_keeper(table, holding),
         bounds_in=_bounds_of_removed(table, paths),
-        equality_deletes=int(summary.get("total-equality-deletes", 0)) > 0,
+        equality_deletes=int(table.summary(table.head()).get("total-equality-deletes", 0)) > 0,
     )
 
 

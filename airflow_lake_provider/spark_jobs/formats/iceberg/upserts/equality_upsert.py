@@ -68,7 +68,7 @@ def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress:
 
 def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> AppliedCommit:
     """Add what the table's readers carry from now on."""
-    keys = int(dict(table.java.snapshot(snapshot).summary()).get("total-equality-deletes", 0))
+    keys = int(table.summary(snapshot).get("total-equality-deletes", 0))
     of_snapshot = table.spark.read.option("versionAsOf", str(snapshot))
     files = of_snapshot.table(f"{table.sql_name}.delete_files").filter("content = 2").count()
     warning = (

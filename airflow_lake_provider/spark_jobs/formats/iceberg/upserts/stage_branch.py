@@ -75,7 +75,7 @@ def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> str:
 
 
 def _applied(table: IcebergTable, staged: int, reason: str) -> AppliedCommit:
-    summary = dict(table.java.snapshot(staged).summary())
+    summary = table.summary(staged)
     counts = {
         name: int(summary.get(f"spark.merge-into.num-target-rows-{name}", 0))
         for name in ("inserted", "updated", "deleted")

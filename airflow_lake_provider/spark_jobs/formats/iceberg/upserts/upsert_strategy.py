@@ -86,8 +86,7 @@ def _without_marks(table: IcebergTable) -> str | None:
 
 def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:
     """Return the rows of the base's data files, those that deletes hide included."""
-    base = table.java.snapshot(int(commit.base)) if commit.base is not None else None
-    return int(dict(base.summary()).get("total-records", 0)) if base is not None else 0
+    return int(table.summary(commit.base).get("total-records", 0))
 
 
 def _obstacle(table: IcebergTable, commit: KeyedCommit, strategy: UpsertStrategy) -> str | None:
