@@ -1,13 +1,14 @@
 """What an upsert by position costs against Spark's MERGE, merge-on-read and copy-on-write, and against Delta's.
 
 One session; every side has its own table with the same rows and starts from the same Parquet batch, dedupe included.
-Sides take turns, and their contents are compared after each round. Round 0 warms the JVM and is not counted. For each
-round it prints seconds, seconds of CPU (of which a busy machine takes none away), and megabytes read and shuffled.
+Sides take turns, and their contents are compared after each round. The first rounds of a table, ``--warm-up``, warm the
+JVM and are not counted. For each round it prints seconds, seconds of CPU (of which a busy machine takes none away), and
+megabytes read and shuffled.
 
-``--rows`` and ``--batch`` size it; ``--large`` is the size of the second table for ``growth_10x`` and the 100 M row
-ratio, 0 to leave both out. ``--kinds`` is the size of tables of other kinds (format version 2, partitioned, string and
-composite keys) and of those that get batches of 0.01 to 20 percent of their rows, 0 to leave them out. Delta takes
-part when LAKE_DELTA_JARS names a folder with its jars.
+``--rows`` and ``--batch`` size it; ``--large`` is the size of the table of the 100 M row ratio and of ``growth_10x``,
+which compares it with one of a tenth, 0 to leave both out. ``--kinds`` is the size of tables of other kinds (format
+version 2, partitioned, string and composite keys) and of those that get batches of 0.01 to 20 percent of their rows,
+0 to leave them out. Delta takes part when LAKE_DELTA_JARS names a folder with its jars.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -34,6 +35,8 @@ from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
 from tests.benchmarks.spark_meter import SparkMeter
 
 MODES = ("merge", "update", "delete")
+# Times the batch: so many clustered keys that a run of growth_10x costs several times what an empty one costs.
+GROWTH_BATCH = 20
 SHARES = (0.0001, 0.001, 0.01, 0.05, 0.2)
 MERGE = """
     MERGE INTO {table} t USING (
@@ -153,12 +156,15 @@ class Bench:
     """Tables of one size.
 
     :param rows: in each table before the first round.
+    :param batch: rows of a batch.
+    :param warm_up: rounds that are not counted.
     """
 
     spark: SparkSession
     home: Path
     rows: int
     batch: int
+    warm_up: int
     kind: Kind = PLAIN
     number: int = 0
 
@@ -198,7 +204,7 @@ class Bench:
         batch.selectExpr(*self.kind.selected_keys, "n", "concat('new ', n) AS name").write.parquet(path)
         return path
 
-    def ours(self, table: str) -> Callable[[str], object]:
+    def ours(self, table: str, strategy: UpsertStrategy = UpsertStrategy.POSITIONS) -> Callable[[str], object]:
         """Our upsert, everything included but Spark's start."""
 
         def apply(batch: str) -> object:
@@ -209,7 +215,7 @@ class Bench:
                 source=Source(path=batch, format="parquet"),
                 keys=tuple(self.kind.keys),
                 order_by=("n",),
-                strategy=UpsertStrategy.POSITIONS,
+                strategy=strategy,
             )
             report = upsert_batch(self.spark, spec, Progress())
             print("   phases:", {phase: round(took, 2) for phase, took in report.seconds.items()})
@@ -231,16 +237,16 @@ class Bench:
 
     def play(self, sides: Sequence[Side], rounds: int, *, clustered: bool) -> None:
         """Give every side the same batches, in turn."""
-        for number in range(rounds + 1):
+        for number in range(1 - self.warm_up, rounds + 1):
             batch = self.arrive(clustered=clustered)
             for side in sides if number % 2 else reversed(sides):
                 meter = SparkMeter(self.spark)
                 side.apply(batch)
                 used = meter.read()
                 print(f"round {number}, {self.kind.name}, {side.name}: {used}", flush=True)
-                if number:
+                if number > 0:
                     side.seconds.append(used.seconds)
-            contents = {self.contents(side.table) for side in sides}
+            contents = {self.contents(side.table) for side in sides} if len(sides) > 1 else set()
             if len(contents) > 1:
                 sys.exit(f"the tables differ: {contents}")
 
@@ -262,7 +268,7 @@ class Bench:
 
 def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
     """Measure what the options ask for."""
-    bench = Bench(spark, home, options.rows, options.batch)
+    bench = Bench(spark, home, options.rows, options.batch, options.warm_up)
     sides = _ours_and_merge(bench)
     ours, on_read = sides
     if not options.quick:
@@ -276,15 +282,19 @@ def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> d
     clustered = [Side(side.name, side.table, side.apply) for side in (ours, on_read)]
     bench.play(clustered, options.rounds, clustered=True)
     found["clustered_vs_merge_on_read"] = clustered[1].median() / clustered[0].median()
-    pruned = [clustered[0], Side("pruned_merge", on_read.table, bench.merge(on_read.table, pruned=True))]
-    pruned[0].seconds = []
+    pruned = [
+        Side("ours", ours.table, ours.apply),
+        Side("pruned_merge", on_read.table, bench.merge(on_read.table, pruned=True)),
+    ]
     bench.play(pruned, options.rounds, clustered=True)
     found["clustered_vs_pruned_merge"] = pruned[1].median() / pruned[0].median()
     found["read_after_10"] = _read_after_ten(bench, ours)
+    for side in sides:
+        spark.sql(f"DROP TABLE {side.table}")
     if options.kinds:
         found |= _kinds(spark, home, options)
     if options.large:
-        found |= _larger(spark, home, options, pruned[0])
+        found |= _larger(spark, home, options)
     return found
 
 
@@ -295,13 +305,17 @@ def _ours_and_merge(bench: Bench) -> list[Side]:
 
 
 def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
-    benches = {kind.name: Bench(spark, home, options.kinds, options.batch, kind) for kind in KINDS}
-    benches |= {f"share_{share:.2%}": Bench(spark, home, options.kinds, int(options.kinds * share)) for share in SHARES}
-    found = {}
+    size, batch, warm_up = options.kinds, options.batch, options.warm_up
+    benches = {kind.name: Bench(spark, home, size, batch, warm_up, kind) for kind in KINDS}
+    benches |= {f"share_{share:.2%}": Bench(spark, home, size, int(size * share), warm_up) for share in SHARES}
+    found: dict[str, float] = {}
     for name, bench in benches.items():
         sides = _ours_and_merge(bench)
+        by_merge = bench.iceberg_table("ours_by_merge", "merge-on-read")
+        sides.append(Side("ours_by_merge", by_merge, bench.ours(by_merge, UpsertStrategy.MERGE)))
         bench.play(sides, options.rounds, clustered=False)
-        found[f"{name}_vs_merge_on_read"] = sides[1].median() / sides[0].median()
+        ours, on_read, merged = (side.median() for side in sides)
+        found |= {f"{name}_vs_merge_on_read": on_read / ours, f"{name}_vs_ours_by_merge": merged / ours}
         for side in sides:
             spark.sql(f"DROP TABLE {side.table} PURGE")
     return found
@@ -318,16 +332,31 @@ def _read_after_ten(bench: Bench, ours: Side) -> float:
     return after / bench.read_seconds(ours.table)
 
 
-def _larger(spark: SparkSession, home: Path, options: argparse.Namespace, small: Side) -> dict[str, float]:
-    bench = Bench(spark, home, options.large, options.batch)
+def _larger(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
+    bench = Bench(spark, home, options.large, options.batch, options.warm_up)
     sides = _ours_and_merge(bench)
     bench.play(sides, options.rounds, clustered=False)
-    growing = [Side("ours", sides[0].table, sides[0].apply)]
-    bench.play(growing, options.rounds, clustered=True)
+    spark.sql(f"DROP TABLE {sides[1].table} PURGE")
+    grown = sides[0].table
+    tenth = Bench(spark, home, options.large // 10, options.batch, options.warm_up)
+    base = tenth.iceberg_table("ours", "merge-on-read")
+    floor = _growth_seconds(tenth, base, options.rounds, 1)
+    small = _growth_seconds(tenth, base, options.rounds, options.batch * GROWTH_BATCH)
+    large = _growth_seconds(bench, grown, options.rounds, options.batch * GROWTH_BATCH)
+    print(f"growth: {floor:.1f} s for one row, {small:.1f} s in a tenth of the table, {large:.1f} s in the whole")
     return {
         "random_100m_vs_merge_on_read": sides[1].median() / sides[0].median(),
-        "growth_10x": growing[0].median() / small.median(),
+        "growth_10x": large / small,
+        "growth_base_over_floor": small / floor,
     }
+
+
+def _growth_seconds(bench: Bench, table: str, rounds: int, batch: int) -> float:
+    """Return the median seconds of upserts with ``batch`` clustered keys."""
+    bench = replace(bench, batch=batch)
+    side = Side(f"ours, {batch} clustered rows", table, bench.ours(table))
+    bench.play([side], rounds, clustered=True)
+    return side.median()
 
 
 def main() -> None:
@@ -336,6 +365,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=30_000_000)
     parser.add_argument("--batch", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=2)
     parser.add_argument("--large", type=int, default=100_000_000)
     parser.add_argument("--kinds", type=int, default=5_000_000)
     parser.add_argument("--quick", action="store_true", help="leave copy-on-write out")
@@ -344,7 +374,7 @@ def main() -> None:
         spark = open_session(Path(folder))
         ratios = {name: round(value, 2) for name, value in ratios_of(spark, Path(folder), options).items()}
         spark.stop()
-    arguments = [f"--{name} {value}" for name, value in vars(options).items() if name != "quick"]
+    arguments = [f"--{name.replace('_', '-')} {value}" for name, value in vars(options).items() if name != "quick"]
     command = " ".join(["scripts/bench upsert", *arguments, *(["--quick"] if options.quick else [])])
     print(json.dumps({"benchmark": "upsert", "command": command, "ratios": ratios}))
 

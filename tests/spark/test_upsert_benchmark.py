@@ -20,13 +20,16 @@ def lake(spark: SparkSession, tmp_path: Path) -> SparkSession:
 
 
 def test_the_benchmark_of_upserts_gives_its_ratios(lake: SparkSession, tmp_path: Path) -> None:
-    options = Namespace(rows=2000, batch=50, rounds=1, large=0, kinds=0, quick=True)
+    options = Namespace(rows=2000, batch=50, rounds=1, warm_up=1, large=20_000, kinds=0, quick=True)
     ratios = upsert.ratios_of(lake, tmp_path, options)
     expected = {
         "random_vs_merge_on_read",
         "clustered_vs_merge_on_read",
         "clustered_vs_pruned_merge",
         "read_after_10",
+        "random_100m_vs_merge_on_read",
+        "growth_10x",
+        "growth_base_over_floor",
     }
     assert ratios.keys() == expected
     assert all(ratio > 0 for ratio in ratios.values())
@@ -36,7 +39,7 @@ def test_the_benchmark_of_upserts_gives_its_ratios(lake: SparkSession, tmp_path:
 def test_tables_of_each_kind_end_as_merge_into_leaves_them(
     lake: SparkSession, tmp_path: Path, kind: upsert.Kind
 ) -> None:
-    bench = upsert.Bench(lake, tmp_path, 2000, 50, kind)
+    bench = upsert.Bench(lake, tmp_path, 2000, 50, 1, kind)
     table, peer = (bench.iceberg_table(name, "merge-on-read") for name in ("ours", "on_read"))
     batch = bench.arrive(clustered=False)
     bench.ours(table)(batch)
