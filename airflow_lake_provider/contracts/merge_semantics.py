@@ -102,6 +102,26 @@ class MergeSemantics:
         if wrong:
             raise InvalidSpecError(f"{table}: key columns {wrong} identify a row and cannot be merged or flag a delete")
 
+    def refuse_order(self, table: str, order_by: tuple[str, ...]) -> None:
+        """Refuse order columns with a merge of their own: they are those of the row that is the last.
+
+        :raises InvalidSpecError: naming them.
+        """
+        ordering = [name.lower() for name in order_by]
+        # The greatest of the first order column is that of the last row, and so is the newest of a group's order.
+        fitting = {name.lower() for name, function in self.aggregates.items() if function == "max"}
+        fitting |= {name.lower() for name in self.sequence_groups}
+        always = {name.lower() for name, function in self.aggregates.items() if function == "last"}
+        merged = {name.lower() for name in (*self.aggregates, *self.sequence_groups)}
+        merged |= {name.lower() for group in self.sequence_groups.values() for name in group}
+        wrong = sorted((merged & set(ordering)) - (fitting & set(ordering[:1])) - always)
+        if wrong:
+            raise InvalidSpecError(
+                f"{table}: order_by columns {wrong} are those of the last row of a key, and semantics merges them "
+                "otherwise. The first of order_by may be aggregated by 'max' or be the order of a sequence group; "
+                "for anything else order by another column"
+            )
+
     def _refuse_foreign_arguments(self) -> None:
         if self.sequence_groups and self.engine is not MergeEngine.PARTIAL:
             raise InvalidSpecError(f"sequence_groups belong to semantics='partial', not {self.engine.value!r}")

@@ -99,6 +99,7 @@ class UpsertSpec(JobSpec):
     def _refuse_semantics(self) -> None:
         semantics = self.semantics
         semantics.refuse_columns(self.table, self.keys)
+        semantics.refuse_order(self.table, self.order_by)
         if self.source.envelope and (semantics.engine is not MergeEngine.REPLACE or semantics.ignore_stale):
             raise InvalidSpecError(
                 f"{self.table}: events of an envelope carry whole rows and their own order; "

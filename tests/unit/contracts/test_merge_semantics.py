@@ -34,6 +34,14 @@ STALE = MergeSemantics(ignore_stale=True)
 EVENTS = Source(path="in/*.json", format="json", envelope="debezium", envelope_table="orders")
 
 
+def aggregating(**functions: str) -> MergeSemantics:
+    return MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates=functions)
+
+
+def grouped(order: str, *columns: str) -> MergeSemantics:
+    return MergeSemantics(engine=MergeEngine.PARTIAL, sequence_groups={order: columns})
+
+
 @pytest.mark.parametrize(
     ("semantics", "changes", "told"),
     [
@@ -44,6 +52,10 @@ EVENTS = Source(path="in/*.json", format="json", envelope="debezium", envelope_t
         (MergeSemantics(engine=MergeEngine.FIRST), {"source": EVENTS}, "carry whole rows"),
         (MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"ID": "sum"}), {}, r"key columns \['id'\]"),
         (MergeSemantics(deletes=Deletes.SOFT, deleted_column="id"), {}, r"key columns \['id'\]"),
+        (aggregating(at="min"), {"order_by": ("AT",)}, r"order_by columns \['at'\]"),
+        (aggregating(at="max"), {"order_by": ("day", "at")}, r"order_by columns \['at'\]"),
+        (grouped("at", "price"), {"order_by": ("lsn", "at")}, r"order_by columns \['at'\]"),
+        (grouped("g", "at"), {"order_by": ("at",)}, r"order_by columns \['at'\]"),
     ],
 )
 def test_semantics_that_do_not_fit_the_batch_are_refused(
@@ -52,6 +64,19 @@ def test_semantics_that_do_not_fit_the_batch_are_refused(
     arguments: dict[str, Any] = {"source": Source(path="in/*.json", format="json"), "keys": ("id",), **changes}
     with pytest.raises(InvalidSpecError, match=told):
         UpsertSpec(catalog="c", table="a.b", run=RunIdentity.of("r"), semantics=semantics, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("semantics", "order_by"),
+    [(aggregating(at="max"), ("at", "n")), (aggregating(n="last"), ("at", "n")), (grouped("at", "price"), ("at",))],
+)
+def test_an_order_may_be_merged_as_that_of_the_last_row(semantics: MergeSemantics, order_by: tuple[str, ...]) -> None:
+    source = Source(path="in/*.json", format="json")
+    run = RunIdentity.of("r")
+    spec = UpsertSpec(
+        catalog="c", table="a.b", run=run, source=source, keys=("id",), semantics=semantics, order_by=order_by
+    )
+    assert spec.semantics is semantics
 
 
 def test_semantics_cross_the_border_as_they_are() -> None:
