@@ -16,23 +16,27 @@ _LAST_DELETE = "_lake_last_delete"
 
 
 def folded_changes(
-    numbered: DataFrame, keys: Sequence[str], order_by: Sequence[str], semantics: MergeSemantics
+    numbered: DataFrame,
+    keys: Sequence[str],
+    order_by: Sequence[str],
+    semantics: MergeSemantics,
+    table_columns: Sequence[str] = (),
 ) -> DataFrame:
     """Return one row per key; a delete forgets the rows before it.
 
     :param numbered: of ``numbered_changes``, with ``_lake_deleted``; 1 is the last row of a key.
+    :param table_columns: columns that the rows may lack, because the table's keep their values.
     :return: with ``_lake_deleted`` (nothing came after the last delete), ``_lake_reset`` (something did) and counters.
     :raises BadInputError: ``semantics`` names columns that the rows lack.
     """
-    named = [*semantics.aggregates, *(n for order, group in semantics.sequence_groups.items() for n in (order, *group))]
-    resolve_columns(numbered, named, "semantics")
+    _refuse_unknown(numbered, semantics, table_columns)
     key = Window.partitionBy(*(quoted(name) for name in keys))
     last_delete = sf.min(sf.when(sf.col(DELETED), sf.col(NUMBER))).over(key)
     kept = numbered.withColumn(_LAST_DELETE, last_delete)
     kept = kept.filter(sf.col(_LAST_DELETE).isNull() | (sf.col(NUMBER) <= sf.col(_LAST_DELETE)))
     taken = {*(name.lower() for name in (*keys, *order_by)), DELETED}
     values = [f for f in numbered.schema if not f.name.startswith("_lake_") and f.name.lower() not in taken]
-    fold = _Fold(semantics)
+    fold = _Fold(semantics, {name.lower() for name in numbered.columns})
     folded = kept.groupBy(*(quoted(name) for name in keys)).agg(
         *(fold.of_order(name).alias(name) for name in order_by if name not in keys),
         *(fold.of_value(field.name, field.dataType).alias(field.name) for field in values),
@@ -43,10 +47,21 @@ def folded_changes(
     return folded.withColumn(RESET, sf.col(RESET) & ~sf.col(DELETED))
 
 
-class _Fold:
-    """Aggregates over the rows of a key."""
+def _refuse_unknown(rows: DataFrame, semantics: MergeSemantics, kept: Sequence[str]) -> None:
+    named = [*semantics.aggregates, *(n for order, group in semantics.sequence_groups.items() for n in (order, *group))]
+    known = {name.lower() for name in kept}
+    given = {name.lower() for name in rows.columns}
+    resolve_columns(rows, [name for name in named if name.lower() in given or name.lower() not in known], "semantics")
 
-    def __init__(self, semantics: MergeSemantics) -> None:
+
+class _Fold:
+    """Aggregates over the rows of a key.
+
+    :param given: columns of the rows, in lower case.
+    """
+
+    def __init__(self, semantics: MergeSemantics, given: set[str]) -> None:
+        self._given = given
         self._first = semantics.engine is MergeEngine.FIRST
         self._partial = semantics.engine is MergeEngine.PARTIAL
         self._aggregates = {name.lower(): function for name, function in semantics.aggregates.items()}
@@ -66,7 +81,9 @@ class _Fold:
         if self._first:
             return self._first_live(value)["v"]
         if self._partial and name.lower() in self._order_of:
-            return self._of_group(value, quoted(self._order_of[name.lower()]))
+            order = self._order_of[name.lower()]
+            # No row has an order then, which leaves the group as it is.
+            return self._of_group(value, quoted(order) if order.lower() in self._given else sf.lit(None))
         return self._aggregated(self._aggregates.get(name.lower(), "last_non_null"), value, kind)
 
     def _first_live(self, value: Column) -> Column:

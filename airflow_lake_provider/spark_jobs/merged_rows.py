@@ -18,6 +18,7 @@ class RowMerge:
     """Expressions over a row of the table and the batch's row of the same key.
 
     :param given: columns of the batch without markers; ``table``: columns of the table.
+    :param resets: whether the batch tells which keys it deleted before their row.
     :param old: from a column's name to the SQL of its value in the table's row; ``new``: in the batch's.
     """
 
@@ -29,15 +30,15 @@ class RowMerge:
     table: Sequence[str]
     old: Name
     new: Name
+    resets: bool
 
     @property
     def wins(self) -> str | None:
         """When the batch's row changes the table's; None for always."""
         conditions = []
         if self.semantics.ignore_stale:
-            new, old = (", ".join(map(side, self.order_by)) for side in (self.new, self.old))
-            # NULL is the least inside a struct, as it is in the order of a batch.
-            conditions.append(f"struct({new}) >= struct({old})")
+            new, old = (self._ordered(side) for side in (self.new, self.old))
+            conditions.append(f"{new} >= {old}")
         if self.semantics.engine is MergeEngine.FIRST:
             conditions.append(f"({self.new(DELETED)} OR NOT {self._counts})")
         return " AND ".join(conditions) or None
@@ -99,11 +100,16 @@ class RowMerge:
     def _counts(self) -> str:
         """Whether values of the table's row still count: its key was not deleted."""
         conditions = []
-        if self.semantics.folds:
+        if self.resets:
             conditions.append(f"NOT {self.new(RESET)}")
         if self.semantics.deletes is Deletes.SOFT:
             conditions.append(f"NOT coalesce({self.old(self.semantics.deleted_column)}, false)")
         return f"({' AND '.join(conditions) or _LIVE})"
+
+    def _ordered(self, side: Name) -> str:
+        # In a struct NULL is the least, as it is in the order of a batch. Fields named alike, else types do not widen.
+        fields = (f"'o{index}', {side(name)}" for index, name in enumerate(self.order_by))
+        return f"named_struct({', '.join(fields)})"
 
     def _missing(self, column: str) -> str:
         if self.missing is not MissingColumns.KEEP:
@@ -128,6 +134,8 @@ class RowMerge:
     def _in_group(self, column: str, new: str, old: str) -> str | None:
         for order, group in self.semantics.sequence_groups.items():
             if column.lower() in (name.lower() for name in (order, *group)):
+                if order.lower() not in (name.lower() for name in self.given):
+                    return old
                 newer = f"{self.new(order)} >= {self.old(order)} OR {self.old(order)} IS NULL"
                 return f"CASE WHEN {self.new(order)} IS NOT NULL AND ({newer}) THEN {new} ELSE {old} END"
         return None

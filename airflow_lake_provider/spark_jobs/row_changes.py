@@ -6,23 +6,33 @@ from collections.abc import Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE, ChangeBatch, released_on_failure
+from airflow_lake_provider.spark_jobs.change_batch import (
+    ARRIVAL,
+    DELETED,
+    RESET,
+    UNPARSABLE,
+    ChangeBatch,
+    released_on_failure,
+)
 from airflow_lake_provider.spark_jobs.folded_changes import folded_changes
 from airflow_lake_provider.spark_jobs.latest_changes import (
     AMBIGUOUS,
     COUNTERS,
+    NUMBER,
     ChangeCounts,
     count_changes,
     latest_change_per_key,
     numbered_changes,
+    quoted,
     refuse_unordered,
     resolve_columns,
 )
@@ -59,7 +69,8 @@ def read_row_changes(
         keys = resolve_columns(batch.rows, spec.keys, "keys")
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
         rows = batch.rows.coalesce(1) if 0 < sum(file.size for file in files) <= _ONE_TASK else batch.rows
-        latest = _reduced(rows, spec, keys, order_by, batch.has_arrival).persist()
+        kept = table_schema.names if table_schema and spec.missing_columns is MissingColumns.KEEP else []
+        latest = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).persist()
         cached.append(latest)
         counts = _count(latest, keys, spec)
         batch.refuse_unparsable(counts.unparsable)
@@ -76,17 +87,32 @@ def read_row_changes(
 
 
 def _reduced(
-    rows: DataFrame, spec: UpsertSpec, keys: Sequence[str], order_by: Sequence[str], arrival: bool
+    rows: DataFrame,
+    spec: UpsertSpec,
+    keys: Sequence[str],
+    order_by: Sequence[str],
+    arrival: bool,
+    kept: Sequence[str],
 ) -> DataFrame:
     semantics = spec.semantics
     if semantics.deletes is Deletes.IGNORE:
         rows = _with_deleted(rows, spec.delete_when).filter(~sf.col(DELETED)).drop(DELETED)
+    if not semantics.folds and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
+        numbered = numbered_changes(rows, keys, order_by, arrival)
+        return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys)
     if not semantics.folds:
         return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
     numbered = numbered_changes(rows, keys, order_by, arrival)
     if not semantics.needs_order and spec.delete_when is None:
         numbered = numbered.withColumn(AMBIGUOUS, sf.lit(False))
-    return folded_changes(_with_deleted(numbered, spec.delete_when), keys, order_by, semantics)
+    return folded_changes(_with_deleted(numbered, spec.delete_when), keys, order_by, semantics, kept)
+
+
+def _latest_with_reset(numbered: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Keep the last row of each key, and tell whether one before it deleted: then no old value may be kept."""
+    key = Window.partitionBy(*(quoted(name) for name in keys))
+    marked = numbered.withColumn(RESET, sf.max(DELETED).over(key) & ~sf.col(DELETED))
+    return marked.filter(sf.col(NUMBER) == 1).drop(NUMBER)
 
 
 def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:

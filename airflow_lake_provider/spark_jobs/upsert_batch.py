@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_semantics import Deletes
+from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
@@ -110,6 +111,7 @@ def _read(
             rows,
             spec.exclude_columns,
             ignore_deletes=spec.semantics.deletes is Deletes.IGNORE,
+            tells_resets=spec.missing_columns is MissingColumns.KEEP,
         )
     else:
         batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)

@@ -34,6 +34,7 @@ rows = st.fixed_dictionaries(
     }
 )
 FUNCTIONS = {"g": "max", "a": "listagg", "n": "sum", "f": "bool_and"}
+OTHER_FUNCTIONS = {"g": "min", "a": "last", "n": "count", "f": "bool_or"}
 CASES = {
     "replace, deletes ignored": MergeSemantics(deletes=Deletes.IGNORE),
     "replace, soft, stale ignored": MergeSemantics(deletes=Deletes.SOFT, ignore_stale=True),
@@ -41,6 +42,11 @@ CASES = {
     "partial": MergeSemantics(engine=MergeEngine.PARTIAL, sequence_groups={"g": ("a",)}),
     "partial, soft": MergeSemantics(engine=MergeEngine.PARTIAL, deletes=Deletes.SOFT),
     "aggregate": MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates=FUNCTIONS),
+    "aggregate otherwise": MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates=OTHER_FUNCTIONS),
+    "first, soft": MergeSemantics(engine=MergeEngine.FIRST, deletes=Deletes.SOFT),
+    "aggregate, soft": MergeSemantics(
+        engine=MergeEngine.AGGREGATE, aggregates={"g": "collect", "n": "sum"}, deletes=Deletes.SOFT
+    ),
 }
 
 
@@ -53,6 +59,11 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "listagg": _skipping_null(lambda old, new: f"{old},{new}"),
     "sum": _skipping_null(lambda old, new: old + new),
     "bool_and": _skipping_null(lambda old, new: old and new),
+    "bool_or": _skipping_null(lambda old, new: old or new),
+    "min": _skipping_null(min),
+    "last": lambda old, new: new,
+    "count": lambda old, new: (old or 0) + (new is not None),
+    "collect": lambda old, new: old if new is None else [*(old or []), new],
     "last_non_null": _skipping_null(lambda old, new: new),
 }
 
@@ -109,7 +120,8 @@ def apply_batch(table: dict[int, Row], batch: list[Row], semantics: MergeSemanti
         for row in mine:
             value = {name: row[name] for name in row if name not in ("id", "op")}
             state = None if row["op"] == "d" else {**merged(state, value, semantics)}
-        if state is not None and live is not None and semantics.engine is MergeEngine.REPLACE:
+        is_new = any(row["op"] == "d" for row in mine)
+        if state is not None and live is not None and not is_new and semantics.engine is MergeEngine.REPLACE:
             state.update({name: live[name] for name in lacks})
         if state is not None and semantics.deletes is Deletes.SOFT:
             state["is_deleted"] = False

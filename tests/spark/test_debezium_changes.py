@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, keys_of, oracle
@@ -234,3 +234,17 @@ def test_a_batch_without_events_of_the_table_is_empty(spark: SparkSession, tmp_p
     batch = read_items(spark, path)
     assert (batch.rows, batch.keys) == (0, 0)
     assert batch.changes.collect() == []
+
+
+def test_keys_that_were_deleted_and_inserted_again_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [
+        json.dumps(envelope("d", {"id": 1}, ["1", "1"])),
+        json.dumps(envelope("c", {"id": 1, "n": 1}, ["1", "2"])),
+        json.dumps(envelope("u", {"id": 2, "n": 1}, ["1", "3"])),
+        json.dumps(envelope("d", {"id": 3}, ["1", "4"])),
+    ]
+    files = list_input_files(spark, write_files(tmp_path / "in", lines))
+    batch = read_debezium_changes(
+        spark, events_of("items", "id INT, n INT"), files, ["id"], None, None, tells_resets=True
+    )
+    assert {row["id"]: row[RESET] for row in batch.changes.collect()} == {1: True, 2: False, 3: False}

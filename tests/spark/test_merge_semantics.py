@@ -10,9 +10,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from tests.spark.merge_model import CASES, FIRST_ROW, Row, apply_batch, held, new_flow, rows
+from tests.spark.merge_model import CASES, FIRST_ROW, SCHEMA, Row, apply_batch, held, new_flow, rows
 from tests.spark.upsert_flow import InterruptedProgress
 
 EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "2"))
@@ -101,3 +104,67 @@ def test_values_of_a_row_that_changed_meanwhile_are_merged_again(spark: SparkSes
     report = flow.apply("run 2", progress=progress, strategy=UpsertStrategy.POSITIONS)
     assert report.attempts == 1
     assert {key: found["n"] for key, found in held(flow).items()} == {1: 110, 2: 1005}
+
+
+STRATEGIES = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE]
+UPDATE: Row = {"id": 1, "at": 1, "g": 0, "a": "x", "n": 1, "f": True, "op": "u"}
+
+
+def without(column: str, row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != column}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("deletes", [Deletes.HARD, Deletes.SOFT])
+def test_a_key_that_a_batch_deletes_and_inserts_keeps_no_old_value(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy, deletes: Deletes
+) -> None:
+    flow = new_flow(spark, tmp_path, MergeSemantics(deletes=deletes), layout("3"))
+    flow.arrive("1.jsonl", UPDATE, {**UPDATE, "id": 2})
+    flow.apply("run 1")
+    again = {**UPDATE, "at": 3, "n": 5}
+    flow.arrive("2.jsonl", *(without("a", row) for row in ({**UPDATE, "at": 2, "op": "d"}, again, {**again, "id": 2})))
+    source = Source(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(" a STRING,", ""))
+    flow.apply("run 2", strategy=strategy, source=source, missing_columns=MissingColumns.KEEP)
+    assert {key: (row["n"], row["a"]) for key, row in held(flow).items()} == {1: (5, None), 2: (5, "x")}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_narrower_order_than_the_tables_is_compared_with_it(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
+) -> None:
+    flow = new_flow(spark, tmp_path, MergeSemantics(ignore_stale=True, deletes=Deletes.IGNORE), layout("3"))
+    flow.arrive("1.jsonl", {**UPDATE, "at": 5}, {**UPDATE, "id": 2, "at": 5})
+    wide = Source(path=f"{tmp_path}/1.jsonl", format="json", schema=SCHEMA.replace("at INT", "at BIGINT"))
+    flow.apply("run 1", source=wide)
+    spark.sql("SELECT 1L AS id, 4 AS at, 'u' AS op, 9L AS n").write.parquet(f"{tmp_path}/late")
+    spark.sql("SELECT 2L AS id, 6 AS at, 'u' AS op, 9L AS n").write.mode("append").parquet(f"{tmp_path}/late")
+    late = Source(path=f"{tmp_path}/late", format="parquet")
+    flow.apply("run 2", strategy=strategy, source=late, missing_columns=MissingColumns.KEEP)
+    assert {key: row["n"] for key, row in held(flow).items()} == {1: 1, 2: 9}
+
+
+@pytest.mark.parametrize(("case", "lacks"), [("partial", "g"), ("partial", "a"), ("aggregate", "n")])
+def test_columns_of_the_semantics_that_a_batch_lacks_keep_their_values(
+    spark: SparkSession, tmp_path: Path, case: str, lacks: str
+) -> None:
+    flow = new_flow(spark, tmp_path, CASES[case], layout("3"))
+    flow.arrive("1.jsonl", UPDATE)
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", without(lacks, {**UPDATE, "at": 2, "g": 3, "f": False}))
+    kind = {"g": "g INT, ", "a": "a STRING, ", "n": "n BIGINT, "}[lacks]
+    source = Source(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(kind, ""))
+    flow.apply("run 2", source=source)
+    found = held(flow)[1]
+    assert (found["at"], found["f"], found[lacks]) == (2, False, UPDATE[lacks])
+    assert found["a"] == ("x,x" if case == "aggregate" else "x")
+
+
+def test_a_column_that_neither_batch_nor_table_has_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    flow = new_flow(spark, tmp_path, CASES["partial"], layout("3"))
+    flow.arrive("1.jsonl", UPDATE)
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", UPDATE)
+    wrong = MergeSemantics(engine=MergeEngine.PARTIAL, sequence_groups={"g": ("colour",)})
+    with pytest.raises(BadInputError, match="colour"):
+        flow.apply("run 2", semantics=wrong)

@@ -10,7 +10,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, ChangeBatch, released_on_failure
+from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, RESET, ChangeBatch, released_on_failure
 from airflow_lake_provider.spark_jobs.sources.debezium_columns import (
     EventColumns,
     find_columns,
@@ -35,6 +35,7 @@ def read_debezium_changes(
     exclude_columns: Sequence[str] = (),
     *,
     ignore_deletes: bool = False,
+    tells_resets: bool = False,
 ) -> ChangeBatch:
     """Read the change events of one source table and keep the last change of each key.
 
@@ -49,6 +50,7 @@ def read_debezium_changes(
     :param table_rows: the target's rows before this batch, read only for keys whose values the batch does not hold.
     :param exclude_columns: columns of the events that are not stored; they are not even converted.
     :param ignore_deletes: a delete changes nothing; the last other event of its key stands.
+    :param tells_resets: whether ``changes`` has ``_lake_reset``, for a table whose other columns keep their values.
     :raises BadInputError: lines that are no events, events without order, values that do not convert, NULL keys,
         unavailable values that nothing fills.
     :raises UnsupportedError: truncations, types that events cannot have.
@@ -68,11 +70,16 @@ def read_debezium_changes(
         raw.unpersist()
         # Lazy: the job that counts and checks also fills it.
         last = events.filter("op != 'd'") if ignore_deletes else events
-        checked = rows.checked_rows(_last_events_filled(last, rows, table_rows)).localCheckpoint(eager=False)
+        filled = _last_events_filled(last, rows, table_rows, tells_resets)
+        checked = rows.checked_rows(filled).localCheckpoint(eager=False)
         return rows.batch_of(checked, found.events)
 
 
-def _last_events_filled(events: DataFrame, rows: RowBuilder, table_rows: DataFrame | None) -> DataFrame:
+def _last_events_filled(
+    events: DataFrame, rows: RowBuilder, table_rows: DataFrame | None, tells_resets: bool
+) -> DataFrame:
+    if tells_resets:
+        events = events.withColumn(RESET, sf.max(sf.col("op") == "d").over(Window.partitionBy("key")))
     newest = Window.partitionBy("key").orderBy(*(sf.col(name).desc() for name in EVENT_ORDER))
     last = events.withColumn("number", sf.row_number().over(newest)).filter("number = 1").drop("number")
     if not rows.hole_columns:

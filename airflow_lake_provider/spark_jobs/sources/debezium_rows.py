@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET, ChangeBatch
 from airflow_lake_provider.spark_jobs.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColumns
 
@@ -42,15 +42,19 @@ class RowBuilder:
     def checked_rows(self, last: DataFrame) -> DataFrame:
         """Return ``row``, ``deleted``, ``no_key`` and an array of column names per kind of trouble.
 
+        Also ``_lake_reset``, where ``last`` has it.
+
         :param last: one event per key; ``key``, ``op``, ``after``, ``holes``, ``types``, and ``s0``, ``t0``, ...
         """
         # In steps, each naming what the next uses more than once: written as one, the expressions multiply.
         sent = last.withColumns({f"{part}{i}": c for i, n in self._numbered() for part, c in self._sent(n).items()})
         typed = sent.withColumns({f"value{i}": self._value(i, name) for i, name in self._numbered()})
         deleted = sf.col("op") == "d"
+        reset = [sf.col(RESET) & ~deleted] if RESET in last.columns else []
         return typed.select(
             sf.struct(*(self._filled(i, name).alias(name) for i, name in self._numbered())).alias("row"),
             deleted.alias("deleted"),
+            *(column.alias(RESET) for column in reset),
             reduce(or_, (sf.col(f"key.k{i}").isNull() for i in range(len(self.keys)))).alias("no_key"),
             self._named(lambda i, name: self.columns.lost(name, sf.col(f"text{i}"), sf.col(f"value{i}"))).alias(_LOST),
             self._named(self._unfilled).alias(_UNFILLED),
@@ -72,8 +76,9 @@ class RowBuilder:
         ).collect()[0]
         lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
         self._refuse(counts["no_key"], lost, unfilled)
+        resets = [RESET] if RESET in checked.columns else []
         return ChangeBatch(
-            changes=checked.select("row.*", sf.col("deleted").alias(DELETED)),
+            changes=checked.select("row.*", sf.col("deleted").alias(DELETED), *resets),
             rows=events,
             keys=counts["keys"],
             upserts=counts["keys"] - counts["deletes"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_lake_provider.spark_jobs.change_batch import MARKERS
+from airflow_lake_provider.spark_jobs.change_batch import MARKERS, RESET
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
@@ -31,4 +31,5 @@ def row_merge(table: IcebergTable, commit: KeyedCommit, old: Name = _of_table, n
         table=table.spark.table(table.sql_name).columns,
         old=old,
         new=new,
+        resets=RESET in commit.rows.columns,
     )
