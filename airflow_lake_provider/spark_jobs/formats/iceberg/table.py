@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 
 MAIN = "main"
 
@@ -104,6 +105,19 @@ class IcebergTable:
     def rows_at(self, snapshot_id: int) -> DataFrame:
         """Return the live rows of a snapshot."""
         return self.spark.read.option("versionAsOf", str(snapshot_id)).table(self.sql_name)
+
+    def rows_by_newest_schema(self, snapshot_id: int) -> DataFrame:
+        """Return the live rows of a branch's head, as columns that may have been renamed since it was committed.
+
+        Should the head move before they are read, they are those of the new one.
+        """
+        snapshot = self.java.snapshot(snapshot_id)
+        references = self._metadata().get("refs", {}).items()
+        branches = [name for name, ref in references if ref["type"] == "branch" and ref["snapshot-id"] == snapshot_id]
+        if snapshot is None or not branches or snapshot.schemaId() == self.java.schema().schemaId():
+            return self.rows_at(snapshot_id)
+        # A snapshot that is named is read by the schema of its time, whose names may mean other columns now.
+        return self.spark.table(f"{self.sql_name}.{quoted_name(f'branch_{branches[0]}')}")
 
     def head(self, branch: str = MAIN) -> int | None:
         """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots."""

@@ -91,8 +91,5 @@ def _rows_at(table: IcebergTable, base: int) -> DataFrame:
     snapshot = table.refresh().java.snapshot(base)
     if snapshot is None:
         raise CommitConflictError(f"{table.name}: snapshot {base} was expired meanwhile")
-    if snapshot.schemaId() == table.java.schema().schemaId():
-        return table.rows_at(base)
-    # A snapshot is read by the schema of its time, whose names may mean other columns now. Should the head move before
-    # this is read, the commit is refused: it lands on the base only.
-    return table.spark.table(table.sql_name)
+    # Should the head move before this is read, the commit is refused: it lands on the base only.
+    return table.rows_by_newest_schema(base)

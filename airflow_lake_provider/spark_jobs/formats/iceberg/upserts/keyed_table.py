@@ -84,7 +84,7 @@ class IcebergKeyedTable:
         """Live rows at a snapshot; None where there are none."""
         if base is None:
             return None
-        return self.table.rows_at(int(base))
+        return self.table.rows_by_newest_schema(int(base))
 
     def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
         """Create the table unless another job has just done so."""

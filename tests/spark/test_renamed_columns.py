@@ -1,0 +1,29 @@
+"""A column that was renamed after the last commit is read by its new name, on main and on a branch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from tests.spark.upsert_flow import Flow, row
+
+
+@pytest.mark.parametrize("branch", [None, "audit"])
+def test_rows_before_a_batch_have_the_names_of_now(spark: SparkSession, tmp_path: Path, branch: str | None) -> None:
+    flow = Flow(spark, f"renamed.{branch or 'main'}", tmp_path / "inbox")
+    flow.arrive("1.jsonl", row(1, "on main"))
+    flow.apply("run 1")
+    if branch is not None:
+        flow.arrive("1.jsonl", row(1, "on the branch"))
+        flow.apply("run 2", branch=branch)
+    spark.sql(f"ALTER TABLE {flow.table} RENAME COLUMN name TO title")
+    spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN name STRING")
+    target = keyed_table(spark, flow.spec())
+    base = target.memory("any", branch).base
+    found = target.rows(base)
+    assert found is not None
+    titles = [(row["title"], row["name"]) for row in found.collect()]
+    assert titles == [("on the branch" if branch else "on main", None)]
