@@ -230,7 +230,7 @@ def test_auto_writes_files_anew_where_marks_would_cost_readers_more(flow: Flow) 
 
 def test_a_runtime_without_the_classes_is_told_of(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = {UpsertStrategy.COPY_ON_WRITE: ("org.apache.iceberg.NotThere",)}
-    monkeypatch.setattr(upsert_strategy, "_CLASSES", missing)
+    monkeypatch.setattr(upsert_strategy, "_INTERNALS", missing)
     flow.arrive("1.jsonl", row(1, "a"))
     with pytest.raises(
         UnsupportedError, match=r"'copy-on-write' is not possible, .* lacks org.apache.iceberg.NotThere"

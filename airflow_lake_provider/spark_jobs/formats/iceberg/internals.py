@@ -1,4 +1,4 @@
-"""Iceberg's internal classes, reached through the JVM: the one place that depends on them.
+"""Iceberg's internal classes, reached through the JVM: the one place that names them.
 
 They are no public API and have changed between releases, so :func:`missing_internals` asks for them before use.
 """
@@ -8,27 +8,55 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from enum import Enum
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-FILE_SCAN_CLASSES = (
-    "org.apache.iceberg.spark.SparkTableCache",
-    "org.apache.iceberg.spark.ScanTaskSetManager",
-    "org.apache.iceberg.spark.SparkRewriteTableCatalog",
-    "org.apache.iceberg.StaticTableOperations",
-)
+
+class Internal(str, Enum):
+    """Classes by full name."""
+
+    TABLE_CACHE = "org.apache.iceberg.spark.SparkTableCache"
+    FILE_COORDINATOR = "org.apache.iceberg.spark.FileRewriteCoordinator"
+    TASK_SETS = "org.apache.iceberg.spark.ScanTaskSetManager"
+    REWRITE_CATALOG = "org.apache.iceberg.spark.SparkRewriteTableCatalog"
+    VALUE_CONVERTER = "org.apache.iceberg.spark.SparkValueConverter"
+    STATIC_OPERATIONS = "org.apache.iceberg.StaticTableOperations"
+    FILE_SCAN_TASK = "org.apache.iceberg.BaseFileScanTask"
+    VECTOR_WRITER = "org.apache.iceberg.deletes.BaseDVFileWriter"
+    POSITION_INDEX = "org.apache.iceberg.deletes.PositionDeleteIndex"
+    DELETE_LOADER = "org.apache.iceberg.data.BaseDeleteLoader"
+    PARQUET_METRICS = "org.apache.iceberg.parquet.ParquetUtil"
 
 
-def missing_internals(spark: SparkSession, names: Iterable[str] = FILE_SCAN_CLASSES) -> list[str]:
+_STAGING = (Internal.TABLE_CACHE, Internal.FILE_COORDINATOR)
+FILE_SCAN = (Internal.TABLE_CACHE, Internal.TASK_SETS, Internal.REWRITE_CATALOG, Internal.STATIC_OPERATIONS)
+POSITIONS = (*_STAGING, Internal.VECTOR_WRITER, Internal.POSITION_INDEX, Internal.DELETE_LOADER)
+COPY_ON_WRITE = (*_STAGING, Internal.TASK_SETS, Internal.REWRITE_CATALOG)
+EQUALITY = (*_STAGING, Internal.PARQUET_METRICS, Internal.VALUE_CONVERTER)
+ROW_PROOF = (*FILE_SCAN, Internal.FILE_SCAN_TASK)
+
+
+def missing_internals(spark: SparkSession, names: Iterable[str] = FILE_SCAN) -> list[str]:
     """Return the classes that the runtime jar of this session lacks.
 
     :param names: full class names.
     """
-    return [name for name in names if not _has_class(spark, name)]
+    asked = (name.value if isinstance(name, Internal) else name for name in names)
+    return [name for name in asked if not _has_class(spark, name)]
 
 
+def internal(spark: SparkSession, name: Internal) -> Any:
+    """Return a class as py4j has it, to be called for an object or asked for static methods."""
+    jvm: Any = spark._jvm
+    return attrgetter(name.value)(jvm)
+
+
+@cache
 def _has_class(spark: SparkSession, name: str) -> bool:
     try:
         load_class(spark, name)
@@ -54,7 +82,7 @@ def spark_table_cache(spark: SparkSession) -> Any:
     """
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
-    cache_class = load_class(spark, FILE_SCAN_CLASSES[0])
+    cache_class = load_class(spark, Internal.TABLE_CACHE.value)
     no_types = gateway.new_array(jvm.java.lang.Class, 0)
     no_values = gateway.new_array(jvm.java.lang.Object, 0)
     return cache_class.getMethod("get", no_types).invoke(None, no_values)
@@ -83,7 +111,7 @@ def table_with_schema(spark: SparkSession, java_table: Any, schema_id: int) -> A
     jvm: Any = spark._jvm
     metadata = java_table.operations().current()
     pinned = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setCurrentSchema(schema_id).build()
-    operations = jvm.org.apache.iceberg.StaticTableOperations(pinned, java_table.io())
+    operations = internal(spark, Internal.STATIC_OPERATIONS)(pinned, java_table.io())
     return jvm.org.apache.iceberg.BaseTable(operations, java_table.name())
 
 
@@ -101,7 +129,7 @@ class FileScan:
         self._id = f"lake_files_{uuid.uuid4().hex}"
         self._cache = spark_table_cache(spark)
         jvm: Any = spark._jvm
-        self._task_sets = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+        self._task_sets = internal(spark, Internal.TASK_SETS).get()
         chosen = jvm.java.util.ArrayList()
         for task in tasks:
             chosen.add(task)

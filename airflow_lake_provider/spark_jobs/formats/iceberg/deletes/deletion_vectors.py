@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.roaring_bitmap import deletion_vector
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -24,8 +25,8 @@ def write_vectors(table: IcebergTable, files: Mapping[str, Any], positions: Posi
     if not files:
         return [], []
     jvm: Any = table.spark._jvm
-    writer = jvm.org.apache.iceberg.deletes.BaseDVFileWriter(_output_files(table), _previous(table, files))
-    deserialize = jvm.org.apache.iceberg.deletes.PositionDeleteIndex.deserialize
+    writer = internal(table.spark, Internal.VECTOR_WRITER)(_output_files(table), _previous(table, files))
+    deserialize = internal(table.spark, Internal.POSITION_INDEX).deserialize
     stub = _stub(jvm)
     for path, task in files.items():
         blob = deletion_vector(positions[path])
@@ -63,7 +64,7 @@ def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     # Equality deletes on the file stay what they are.
     deletes = {path: collections.filter(task.deletes(), is_position_delete) for path, task in files.items()}
     touched_before = [path for path, of_file in deletes.items() if not of_file.isEmpty()]
-    loader = jvm.org.apache.iceberg.data.BaseDeleteLoader(java.input_file(table.java.io()))
+    loader = internal(table.spark, Internal.DELETE_LOADER)(java.input_file(table.java.io()))
     indexes = jvm.java.util.HashMap()
     # One read each, of an object store perhaps.
     with ThreadPoolExecutor(_READERS) as readers:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import HeldRows, RowMatch
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan, closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan, Internal, closing, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import expression_of, matching, withheld
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -89,8 +89,9 @@ def _tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> list[
     none = table.spark.sparkContext._gateway.new_array(iceberg.DeleteFile, 0)  # type: ignore[union-attr]  # set by then
     every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
     schema = iceberg.SchemaParser.toJson(table.java.schema())
+    task = internal(table.spark, Internal.FILE_SCAN_TASK)
     specs = {id_: iceberg.PartitionSpecParser.toJson(spec) for id_, spec in dict(table.java.specs()).items()}
-    return [iceberg.BaseFileScanTask(file, none, schema, specs[file.specId()], every) for file in files]
+    return [task(file, none, schema, specs[file.specId()], every) for file in files]
 
 
 def _by_keeper(table: IcebergTable, holding: set[str]) -> dict[str, tuple[str, ...]]:

@@ -16,11 +16,10 @@ from airflow_lake_provider.spark_jobs.formats.base import (
     RowMatch,
     TableMemory,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import POSITIONS, ROW_PROOF, missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.held_rows import held_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.row_change import change_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.upsert_strategy import POSITION_CLASSES
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -54,7 +53,7 @@ class IcebergMatchedTable:
 
 
 def _refuse(table: IcebergTable) -> None:
-    missing = missing_internals(table.spark, POSITION_CLASSES)
+    missing = missing_internals(table.spark, {*POSITIONS, *ROW_PROOF})
     why = None
     if missing:
         why = f"this Iceberg runtime lacks {', '.join(missing)}"

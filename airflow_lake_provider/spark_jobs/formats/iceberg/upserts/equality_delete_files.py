@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import upload_delete_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_partitions import keys_by_partition
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_scope import key_fields
@@ -92,7 +93,7 @@ def _write(table: IcebergTable, commit: KeyedCommit, partition: Any, keys: pa.Ta
 def _metrics(table: IcebergTable, location: str) -> Any:
     """Return counts and bounds: by them readers leave the file alone where it cannot delete."""
     jvm: Any = table.spark._jvm
-    return jvm.org.apache.iceberg.parquet.ParquetUtil.fileMetrics(
+    return internal(table.spark, Internal.PARQUET_METRICS).fileMetrics(
         table.java.io().newInputFile(location), jvm.org.apache.iceberg.MetricsConfig.getDefault()
     )
 

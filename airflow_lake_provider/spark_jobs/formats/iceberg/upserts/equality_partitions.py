@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -82,5 +83,5 @@ def _partitions(table: IcebergTable, labelled: DataFrame) -> dict[str, Any]:
     ]
     kind = types.StructType.of(fields)
     rows = labelled.dropDuplicates([_LABEL]).select(_LABEL, _VALUES)._jdf.collectAsList()
-    convert = jvm.org.apache.iceberg.spark.SparkValueConverter.convert
+    convert = internal(table.spark, Internal.VALUE_CONVERTER).convert
     return {str(row.getString(0)): convert(kind, row.getStruct(1)) for row in rows}

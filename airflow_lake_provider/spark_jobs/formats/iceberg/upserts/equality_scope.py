@@ -7,17 +7,11 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import EQUALITY, missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_partitions import is_supported
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
 
-EQUALITY_CLASSES = (
-    "org.apache.iceberg.spark.SparkTableCache",
-    "org.apache.iceberg.spark.FileRewriteCoordinator",
-    "org.apache.iceberg.parquet.ParquetUtil",
-    "org.apache.iceberg.spark.SparkValueConverter",
-)
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
 KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
 # The driver collects them, and every task of a reader holds those of the files that it reads.
@@ -57,7 +51,7 @@ def _obstacles(table: IcebergTable, commit: KeyedCommit) -> Iterator[str]:
     """Yield what is in the way; each test may lean on those before it."""
     if table.format_version < 2:
         yield "format version 1 has no deletes"
-    missing = missing_internals(table.spark, EQUALITY_CLASSES)
+    missing = missing_internals(table.spark, EQUALITY)
     if missing:
         yield f"this Iceberg runtime lacks {', '.join(missing)}"
     if table.properties().get("write.merge.mode") == "copy-on-write":

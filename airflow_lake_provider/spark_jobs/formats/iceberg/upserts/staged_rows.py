@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import spark_table_cache
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal, spark_table_cache
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
@@ -79,10 +79,9 @@ def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
     :param rows: columns of the table and, in format version 3, of its row lineage.
     :return: ``org.apache.iceberg.DataFile`` objects.
     """
-    jvm: Any = table.spark._jvm
     name = f"lake_stage_{uuid.uuid4().hex}"
     cache = spark_table_cache(table.spark)
-    coordinator = jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
+    coordinator = internal(table.spark, Internal.FILE_COORDINATOR).get()
     cache.add(name, table.java)
     try:
         # The writer of Iceberg's rewrites: distribution, sort order, file size and format are the table's.

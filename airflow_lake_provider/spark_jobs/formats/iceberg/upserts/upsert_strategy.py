@@ -7,24 +7,11 @@ from dataclasses import dataclass
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import COPY_ON_WRITE, POSITIONS, missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
 
-POSITION_CLASSES = (
-    "org.apache.iceberg.spark.SparkTableCache",
-    "org.apache.iceberg.spark.FileRewriteCoordinator",
-    "org.apache.iceberg.deletes.BaseDVFileWriter",
-    "org.apache.iceberg.deletes.PositionDeleteIndex",
-    "org.apache.iceberg.data.BaseDeleteLoader",
-)
-COPY_CLASSES = (
-    "org.apache.iceberg.spark.SparkTableCache",
-    "org.apache.iceberg.spark.FileRewriteCoordinator",
-    "org.apache.iceberg.spark.ScanTaskSetManager",
-    "org.apache.iceberg.spark.SparkRewriteTableCatalog",
-)
-_CLASSES = {UpsertStrategy.POSITIONS: POSITION_CLASSES, UpsertStrategy.COPY_ON_WRITE: COPY_CLASSES}
+_INTERNALS = {UpsertStrategy.POSITIONS: POSITIONS, UpsertStrategy.COPY_ON_WRITE: COPY_ON_WRITE}
 # Keys are broadcast, and 8 bytes per row found reach the driver.
 MAX_KEYS = 2_000_000
 # From here on nearly every data file has a row of the batch. To write them all anew is at most four times the rows of
@@ -53,7 +40,7 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
         return ChosenStrategy(strategy=commit.strategy, reason="as asked")
     is_asked = commit.strategy is not UpsertStrategy.AUTO
     wanted = ChosenStrategy(strategy=commit.strategy, reason="as asked") if is_asked else _preferred(table, commit)
-    missing = missing_internals(table.spark, _CLASSES[wanted.strategy])
+    missing = missing_internals(table.spark, _INTERNALS[wanted.strategy])
     lacking = f"this Iceberg runtime lacks {', '.join(missing)}" if missing else None
     obstacle = lacking or _obstacle(table, commit, wanted.strategy)
     if obstacle is None:
