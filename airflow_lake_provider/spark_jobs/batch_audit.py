@@ -25,11 +25,12 @@ class BatchAudit:
     audits: Audits
     batch: DataFrame
     runs: int = field(default=0, init=False)
+    _has_passed: bool = field(default=False, init=False)
 
     @property
     def is_settled(self) -> bool:
         """Whether their answer holds whatever else the table has: they look at the batch alone, and have passed."""
-        return self.audits.local and self.runs > 0
+        return self.audits.local and self._has_passed
 
     def run(self, audited: DataFrame) -> dict[str, int]:
         """Count the rows that offend each assertion; one that passes is left out.
@@ -38,7 +39,9 @@ class BatchAudit:
         """
         counts = {name: int(rows.collect()[0][0]) for name, rows in self.resolve(audited).items()}
         self.runs += 1
-        return {name: count for name, count in counts.items() if count}
+        offending = {name: count for name, count in counts.items() if count}
+        self._has_passed = not offending
+        return offending
 
     def resolve(self, audited: DataFrame) -> dict[str, DataFrame]:
         """Return the count of offending rows of each assertion, not computed yet.

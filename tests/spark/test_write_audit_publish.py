@@ -12,7 +12,12 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.errors import AuditFailedError, InvalidSpecError, UnknownOutcomeError
+from airflow_lake_provider.contracts.errors import (
+    AuditFailedError,
+    CommitConflictError,
+    InvalidSpecError,
+    UnknownOutcomeError,
+)
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
@@ -21,6 +26,7 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import audited_landing
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row
 
@@ -180,6 +186,23 @@ def test_local_audits_are_not_run_again(flow: Flow, kept: bool) -> None:
     flow.arrive("3.jsonl", row(3, "c", -3))
     with pytest.raises(AuditFailedError):
         flow.apply("run 3", audits=LOCAL)
+
+
+@pytest.mark.parametrize("lost", [CommitConflictError, UnknownOutcomeError])
+def test_a_local_audit_that_failed_is_final_when_its_branch_cannot_be_kept(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, lost: type[Exception]
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1", audits=None)
+    flow.arrive("2.jsonl", row(2, "b", -2))
+
+    def refused(*_: Any) -> str:
+        raise lost("the metadata changed 20 times.")
+
+    monkeypatch.setattr(audited_landing, "keep_for_inspection", refused)
+    with pytest.raises(AuditFailedError, match=r"'no negative n' \(1 rows\).*not be kept .*: the metadata changed 20 "):
+        flow.apply("run 2", audits=LOCAL)
+    assert flow.rows() == {1: ("a", 1)}
 
 
 def test_a_merge_is_run_and_audited_again_on_a_moved_head(flow: Flow) -> None:

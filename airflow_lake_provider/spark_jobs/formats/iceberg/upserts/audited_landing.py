@@ -12,7 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
@@ -93,7 +94,7 @@ def audit_stage(
 ) -> None:
     """Run the assertions over the staged snapshot, unless they are local to the batch and have passed.
 
-    :raises AuditFailedError: rows offend one; the snapshot is on a branch of its own for a while.
+    :raises AuditFailedError: rows offend one; the snapshot is on a branch of its own for a while, if it could be kept.
     """
     if audit.is_settled:
         return
@@ -102,10 +103,21 @@ def audit_stage(
         facts.update(passed=len(audit.audits.queries) - len(offending), failed=len(offending))
     if not offending:
         return
-    kept = keep_for_inspection(table, commit, stage, staged)
     found = ", ".join(f"{name!r} ({count:,} rows)" for name, count in offending.items())
     raise AuditFailedError(
-        f"{table.name}: {len(offending)} of {len(audit.audits.queries)} audits failed: {found}. Main is as it was. The "
-        f"batch is on a branch for {KEPT_AUDIT_DAYS} days, which the audits saw as the view {audit.audits.AUDITED}: "
-        f"SELECT * FROM {table.name} VERSION AS OF '{kept}'. Repair the input, or the assertion, and clear the task."
+        f"{table.name}: {len(offending)} of {len(audit.audits.queries)} audits failed: {found}. Main is as it was. "
+        f"{_kept(table, commit, stage, staged)} Repair the input, or the assertion, and clear the task."
+    )
+
+
+def _kept(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> str:
+    """Keep the batch for inspection and say where it is."""
+    try:
+        kept = keep_for_inspection(table, commit, stage, staged)
+    # A conflict would be followed, and an audit that failed is settled: no other commit makes the batch pass.
+    except (CommitConflictError, UnknownOutcomeError) as error:
+        return f"The batch could not be kept on a branch: {str(error).rstrip('.')}."
+    return (
+        f"The batch is on a branch for {KEPT_AUDIT_DAYS} days, which the audits saw as the view {Audits.AUDITED}: "
+        f"SELECT * FROM {table.name} VERSION AS OF '{kept}'."
     )
