@@ -142,6 +142,30 @@ def test_a_branch_is_written_without_touching_main(flow: Flow) -> None:
     assert flow.rows("audit") == {1: ("b", 0), 2: ("b", 0)}
 
 
+NEW_BRANCH = {
+    UpsertStrategy.POSITIONS: "(9, 'z', 9), (2, 'z', 9)",
+    UpsertStrategy.EQUALITY: "(9, 'z', 9), (2, 'z', 9)",
+    UpsertStrategy.COPY_ON_WRITE: "(9, 'z', 9)",
+}
+
+
+@pytest.mark.parametrize("strategy", NEW_BRANCH)
+def test_a_new_branch_begins_where_main_is_when_it_is_committed(flow: Flow, strategy: UpsertStrategy) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(3, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"), row(2, "b"))
+    insert = f"INSERT INTO {flow.table} VALUES {NEW_BRANCH[strategy]}"
+    progress = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(insert))
+    report = flow.apply("run 2", strategy=strategy, branch="audit", progress=progress)
+    assert report.attempts == 1
+    found = flow.spark.read.option("branch", "audit").table(flow.table).collect()
+    assert sorted(found) == [(1, "b", 0), (2, "b", 0), (3, "a", 0), (9, "z", 9)]
+    assert flow.rows().keys() >= {1, 3, 9}
+    made = flow.loaded().snapshot_by_name("audit")
+    assert made is not None
+    assert made.parent_snapshot_id == flow.loaded().metadata.current_snapshot_id
+
+
 def test_a_table_of_version_1_is_copied_and_positions_are_refused_there(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a"))
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")

@@ -220,6 +220,29 @@ def test_a_merge_is_run_and_audited_again_on_a_moved_head(flow: Flow) -> None:
     assert (flow.rows()[1], flow.rows(branch)[1]) == (("b", 2), ("c", -3))
 
 
+@pytest.mark.parametrize("strategy", [UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.EQUALITY])
+def test_what_lands_before_the_branch_is_made_is_audited_with_the_batch(flow: Flow, strategy: UpsertStrategy) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1), row(2, "a", 1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 2))
+    act = sql("INSERT INTO {table} VALUES (9, 'z', 9)")
+    report = flow.apply("run 2", strategy=strategy, progress=InterruptedProgress(at="commit", then=lambda: act(flow)))
+    assert (report.attempts, report.audit_runs, branches(flow)) == (1, 1, set())
+    found = {r["id"]: (r["name"], r["n"]) for r in flow.spark.table(flow.table).collect()}
+    assert found == {1: ("b", 2), 2: ("a", 1), 9: ("z", 9)}
+    assert [entry.snapshot_id for entry in flow.loaded().history()][-1] == int(report.committed[0])
+    assert len(flow.loaded().history()) == 3
+
+
+def test_what_another_run_has_published_before_the_branch_is_made_is_not_applied_again(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 2))
+    other = InterruptedProgress(at="commit", then=lambda: flow.apply("run 3"))
+    assert flow.apply("run 2", strategy=UpsertStrategy.EQUALITY, progress=other).outcome is Outcome.NOTHING_NEW
+    assert (flow.rows(), len(flow.loaded().history())) == ({1: ("b", 2)}, 2)
+
+
 def test_files_that_an_expiry_may_have_deleted_are_never_published(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a", 1))
     flow.apply("run 1")

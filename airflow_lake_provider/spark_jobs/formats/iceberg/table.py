@@ -127,12 +127,17 @@ class IcebergTable:
     def base_of(self, branch: str | None) -> str | None:
         """Return, as text, the head that a commit to a branch starts from.
 
+        :param branch: see :meth:`origin_of`.
+        """
+        head = self.head(self.origin_of(branch))
+        return None if head is None else str(head)
+
+    def origin_of(self, branch: str | None) -> str:
+        """Return the branch whose head a commit starts from.
+
         :param branch: None for main; one that is not there yet starts from main.
         """
-        head = self.head(branch or MAIN)
-        if head is None and branch is not None:
-            head = self.head()
-        return None if head is None else str(head)
+        return MAIN if branch is None or self.head(branch) is None else branch
 
     def ancestors(self, branch: str = MAIN) -> Iterator[SnapshotEntry]:
         """Yield the snapshots of a branch, newest first, as far back as they are not expired."""

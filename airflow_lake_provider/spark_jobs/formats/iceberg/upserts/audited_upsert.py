@@ -61,11 +61,18 @@ def _on_branch(
     try:
         audit_stage(table, commit, audit, stage, staged, progress)
         with progress.phase("publish"):
-            publish(table, commit, stage, staged, position_property(table, commit))
+            publish(table, _on_its_base(table, commit, staged), stage, staged, position_property(table, commit))
     except CommitConflictError:
         drop_branch(table, stage)
         raise
     return applied
+
+
+def _on_its_base(table: IcebergTable, commit: KeyedCommit, staged: int) -> KeyedCommit:
+    """Return the commit on the snapshot that the staged one was made on: the strategy may have followed main."""
+    if commit.base is None or staged == int(commit.base):
+        return commit
+    return replace(commit, base=str(table.refresh().java.snapshot(staged).parentId()))
 
 
 def _batch_audit(table: IcebergTable, commit: KeyedCommit, audits: Audits) -> BatchAudit:

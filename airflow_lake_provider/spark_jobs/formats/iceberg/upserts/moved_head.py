@@ -44,7 +44,8 @@ def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list
     head = table.refresh().base_of(commit.branch)
     if head == commit.base:
         return commit, []
-    branch = commit.branch or MAIN
+    # Main also where the branch is not there: the commit that makes it starts there.
+    branch = table.origin_of(commit.branch)
     if head is None or commit.base is None:
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
     _refuse_decided_anew(table, commit, branch)
