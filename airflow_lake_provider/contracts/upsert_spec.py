@@ -85,7 +85,6 @@ class UpsertSpec(JobSpec):
             raise InvalidSpecError(
                 f"{self.table}: audits publish to main, and branch={self.branch!r} is never published; leave out one"
             )
-        self.audits.refuse_table(self.table)
 
     def _refuse_equality(self) -> None:
         keeps = self.missing_columns is MissingColumns.KEEP

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.spark_jobs.plan_sources import sources_of
 
 
 @dataclass
@@ -46,9 +47,9 @@ class BatchAudit:
     def resolve(self, audited: DataFrame) -> dict[str, DataFrame]:
         """Return the count of offending rows of each assertion, not computed yet.
 
-        :raises InvalidSpecError: one is no query, or names what is not there.
+        :raises InvalidSpecError: one is no query, names what is not there, or does not read what it has to.
         """
-        views = {Audits.BATCH: self.batch} if self.audits.local else {Audits.BATCH: self.batch, Audits.AUDITED: audited}
+        views = {Audits.BATCH: self.batch, Audits.AUDITED: audited}
         for name, rows in views.items():
             rows.createOrReplaceTempView(name)
         try:
@@ -60,8 +61,24 @@ class BatchAudit:
     def _count(self, name: str, query: str) -> DataFrame:
         try:
             # In parentheses only a query can stand: a statement that writes would run as soon as it is named.
-            return self.spark.sql(f"SELECT count(*) FROM (\n{query.strip().rstrip(';')}\n)")
+            count = self.spark.sql(f"SELECT count(*) FROM (\n{query.strip().rstrip(';')}\n)")
         except AnalysisException as error:
             raise InvalidSpecError(
                 f"{self.table}: audit {name!r} is no query that can be run: {error.getMessage()}"
             ) from error
+        self._refuse(name, query, count)
+        return count
+
+    def _refuse(self, name: str, query: str, count: DataFrame) -> None:
+        views, others = sources_of(count)
+        if not views & {Audits.AUDITED, Audits.BATCH}:
+            raise InvalidSpecError(
+                f"{self.table}: audit {name!r} reads neither the view {Audits.AUDITED}, the table as it is to be, nor "
+                f"the view {Audits.BATCH}, so it cannot see the batch, got {query!r}"
+            )
+        beside = sorted(views - {Audits.BATCH} | others)
+        if self.audits.local and beside:
+            raise InvalidSpecError(
+                f"{self.table}: audit {name!r} is declared local to the batch but reads {', '.join(beside)}, whose "
+                f"rows others may change; leave out audits_local, or read the view {Audits.BATCH} alone"
+            )

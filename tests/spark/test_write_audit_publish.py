@@ -268,14 +268,25 @@ def test_only_queries_are_run_and_before_anything_is_written(flow: Flow) -> None
     flow.apply("run 1", audits=None)
     before = flow.loaded().metadata
     flow.arrive("2.jsonl", row(2, "b", 2))
-    for query in (
-        f"WITH x AS (SELECT * FROM batch) INSERT INTO {flow.table} SELECT 7, 'x', 7 FROM x",
-        f"SELECT 1 FROM batch); DELETE FROM {flow.table} WHERE (true",
-        "SELECT * FROM audited WHERE total < 0",
+    seen = flow.table.replace(".", " . ")
+    no_query, blind = "is no query that can be run", "reads neither the view audited"
+    for query, local, said in (
+        (f"WITH x AS (SELECT * FROM batch) INSERT INTO {flow.table} SELECT 7, 'x', 7 FROM x", False, no_query),
+        (f"SELECT 1 FROM batch); DELETE FROM {flow.table} WHERE (true", False, no_query),
+        ("SELECT * FROM audited WHERE total < 0", False, no_query),
+        (f"SELECT n AS batch FROM {flow.table} audited", False, blind),
+        ("SELECT * FROM (VALUES ('batch')) AS batch", True, blind),
+        (f"SELECT * FROM batch WHERE id NOT IN (SELECT id FROM {seen})", True, "local to the batch but reads"),
+        (f"SELECT id FROM batch -- it's\nJOIN {seen} USING (id) -- isn't", True, "local to the batch but reads"),
+        ("SELECT * FROM batch, LATERAL (SELECT max(n) FROM audited)", True, "local to the batch but reads audited"),
     ):
-        with pytest.raises(InvalidSpecError, match="audit 'x' is no query that can be run"):
-            flow.apply("run 2", audits=Audits(queries={"x": query}))
+        with pytest.raises(InvalidSpecError, match=f"audit 'x' .*{said}"):
+            flow.apply("run 2", audits=Audits(queries={"x": query}, local=local))
     assert flow.loaded().metadata == before
+    constants = "n < (SELECT 0) OR id IN (SELECT * FROM VALUES (-1))"
+    with_them = f"WITH b AS (SELECT * FROM Batch) SELECT * FROM b -- don't\nWHERE {constants}"
+    flow.apply("run 2", audits=Audits(queries={"x": with_them}, local=True))
+    assert flow.rows() == {1: ("a", 1), 2: ("b", 2)}
 
 
 def test_a_lost_answer_to_the_publication_deletes_nothing_and_is_settled_by_the_run_key(

@@ -30,7 +30,6 @@ NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)
 BASE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RUN}
 AUDITS = Audits(queries={"a": "SELECT * FROM audited"})
-READS_TABLE = {"a": "SELECT id FROM batch JOIN lake.`shop`.`orders` USING (id)"}
 FILES = Source(path="s3://in/*.parquet", format="parquet")
 EVENTS = Source(path="in/*.json", format="json", envelope="debezium", envelope_table="public.orders")
 MAXIMAL: dict[str, JobSpec] = {
@@ -218,7 +217,6 @@ def expiry(**changed: Any) -> ExpirySpec:
         (lambda: upsert(branch="lake_stage_1"), ["'lake_stage_1'"]),
         (lambda: upsert(max_attempts=0), ["max_attempts", "0"]),
         (lambda: upsert(branch="b", audits=AUDITS), ["shop.orders", "main", "branch='b'"]),
-        (lambda: upsert(audits=Audits(queries=READS_TABLE, local=True)), ["shop.orders", "['a']", "audits_local"]),
         (lambda: upsert(**EQUALITY, missing_columns=MissingColumns.KEEP), ["'equality'", "missing_columns='keep'"]),
         (lambda: upsert(**EQUALITY, semantics=MergeSemantics(deletes=Deletes.SOFT)), ["'equality'", "deletes='soft'"]),
         (lambda: upsert(**EQUALITY, semantics=MergeSemantics(engine=MergeEngine.FIRST)), ["'equality'", "'replace'"]),
