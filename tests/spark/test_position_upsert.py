@@ -11,7 +11,12 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    CommitConflictError,
+    RolledBackError,
+    UnknownOutcomeError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
@@ -290,6 +295,31 @@ def test_a_batch_made_by_a_query_over_the_target_is_made_again_when_the_target_h
     update = f"UPDATE {flow.table} SET n = 20 WHERE id = 1"
     flow.apply("run 2", progress=InterruptedProgress(at="commit", then=lambda: flow.spark.sql(update)), source=source)
     assert flow.rows() == {1: ("b", 25)}
+
+
+def test_files_of_a_commit_that_landed_and_was_rolled_back_before_it_was_refused_are_kept(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    first = flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"))
+    send = metadata_swap._send
+    landed: list[int] = []
+
+    def sent_twice(*commit: Any) -> None:
+        send(*commit)
+        landed.append(flow.loaded().metadata.current_snapshot_id or 0)
+        flow.spark.sql(f"CALL system.rollback_to_snapshot('{flow.table}', {first.committed[-1]})")
+        send(*commit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(metadata_swap, "_send", sent_twice)
+        with pytest.raises(UnknownOutcomeError, match="Nothing was deleted"):
+            flow.apply("run 2")
+    assert flow.rows() == {1: ("a", 0)}
+    assert flow.loaded().scan(snapshot_id=landed[0]).to_arrow()["name"].to_pylist() == ["b"]
+    with pytest.raises(RolledBackError):
+        flow.apply("run 2")
 
 
 @pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.MERGE])

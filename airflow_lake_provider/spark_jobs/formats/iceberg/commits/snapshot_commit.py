@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import (
     properties_of,
@@ -27,7 +27,8 @@ def commit_snapshot(
         and validations; branch, base and summary are added here.
     :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
         this commit is part of the table.
-    :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table.
+    :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table, or the table has the snapshot
+        but not on the branch; its files are kept.
     """
     transaction = table.refresh().java.newTransaction()
     refuse_moved(table, commit)
@@ -40,9 +41,15 @@ def commit_snapshot(
     staged = int(updated.ref(commit.branch or MAIN).snapshotId())
     try:
         swap_metadata(table, commit, staged, transaction.startMetadata(), updated)
-    except CommitConflictError:
-        if table.refresh().java.snapshot(staged) is None:
-            _delete_manifests(table, updated.snapshot(staged))
+    except CommitConflictError as refused:
+        if table.refresh().java.snapshot(staged) is not None:
+            # Sent twice: the first landed, and the branch was moved back before the second was refused.
+            raise UnknownOutcomeError(
+                f"{table.name}: the commit of run key {commit.run_key} was refused, but the table has its snapshot "
+                f"{staged}, which {commit.branch or MAIN} was moved away from. Nothing was deleted. A retry is safe: "
+                "it looks for the run key first."
+            ) from refused
+        _delete_manifests(table, updated.snapshot(staged))
         raise
     return staged
 
