@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes import found_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
@@ -244,6 +247,47 @@ def test_staged_files_of_a_refused_commit_are_deleted(flow: Flow) -> None:
     with pytest.raises(CommitConflictError, match=r"another driver has applied|is no ancestor"):
         flow.apply("run 3", progress=progress, max_attempts=1)
     assert flow.data_files() == before
+
+
+def update_and_expire(flow: Flow) -> None:
+    flow.spark.sql(f"UPDATE {flow.table} SET n = 7 WHERE id = 3")
+    now = datetime.now(UTC) + timedelta(seconds=1)
+    flow.spark.sql(
+        f"CALL system.expire_snapshots(table => '{flow.table}', older_than => TIMESTAMP '{now:%F %T.%f}', "
+        "retain_last => 1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "phase"),
+    [
+        (UpsertStrategy.POSITIONS, "resolve"),
+        (UpsertStrategy.POSITIONS, "mark"),
+        (UpsertStrategy.COPY_ON_WRITE, "stage"),
+    ],
+)
+def test_a_batch_whose_base_is_expired_while_it_is_read_starts_over(
+    flow: Flow, strategy: UpsertStrategy, phase: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(3, "a"))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b"), row(3, "a"))
+    flow.apply("run 2")
+    flow.arrive("3.jsonl", row(1, "c"), row(2, "c"))
+
+    def marked_late(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        update_and_expire(flow)
+        return mark_rows(*arguments)
+
+    if phase == "mark":
+        monkeypatch.setattr(position_upsert, "mark_rows", marked_late)
+    progress = InterruptedProgress(at=phase, then=lambda: update_and_expire(flow))
+    report = flow.apply("run 3", strategy=strategy, progress=progress)
+    assert (report.outcome, report.attempts) == (Outcome.APPLIED, 2)
+    assert flow.rows() == {1: ("c", 0), 2: ("c", 0), 3: ("a", 7)}
+    known = {Path(found[0]).name for found in flow.spark.sql(f"SELECT file_path FROM {flow.table}.all_files").collect()}
+    assert flow.data_files() == known
 
 
 @pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])

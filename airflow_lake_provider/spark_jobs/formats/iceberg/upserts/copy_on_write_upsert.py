@@ -21,7 +21,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict, touched_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import follow_appends, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
+    follow_appends,
+    reading_base,
+    refuse_expired_base,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import (
     ResolvedRows,
     deciding_columns,
@@ -43,10 +47,10 @@ def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress)
     :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
     """
     refuse_expired_base(table, commit)
-    with progress.phase("resolve") as facts:
+    with reading_base(table, commit), progress.phase("resolve") as facts:
         resolved = resolve_rows(table, commit)
         facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
-    with progress.phase("stage") as facts:
+    with reading_base(table, commit), progress.phase("stage") as facts:
         replaced = _touched(table, commit, resolved)
         inserted = _inserted(table, commit, resolved)
         staged = _stage(table, commit, resolved, replaced)

@@ -17,7 +17,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_delete_files import write_equality_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_scope import refuse_unfit, refuse_unreached
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import rebased, refuse_expired_base
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
+    reading_base,
+    rebased,
+    refuse_expired_base,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -35,10 +39,11 @@ def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progr
     :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
     """
     refuse_expired_base(table, commit)
-    refuse_unfit(table, commit)
+    with reading_base(table, commit):
+        refuse_unfit(table, commit)
     written: list[Any] = []
     with discarded_on_conflict(table, written):
-        with progress.phase("stage") as facts:
+        with reading_base(table, commit), progress.phase("stage") as facts:
             # A table without rows has none to delete; should it get one meanwhile, the batch is decided on again.
             deletes = write_equality_deletes(table, commit) if commit.base is not None else []
             written += deletes
@@ -60,7 +65,8 @@ def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress:
 
     def land(on_head: KeyedCommit) -> int:
         refuse_expired_base(table, on_head)
-        refuse_unreached(table, on_head, delta.deletes)
+        with reading_base(table, on_head):
+            refuse_unreached(table, on_head, delta.deletes)
         return commit_row_delta(table, on_head, delta, position)
 
     return follow_conflicts(land, lambda behind: rebased(table, behind)[0], commit, _TRIES, progress)

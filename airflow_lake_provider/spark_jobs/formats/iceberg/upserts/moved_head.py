@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
@@ -84,7 +86,9 @@ def follow_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
         return commit
     if set(operations) != {"append"}:
         raise CommitConflictError(f"{table.name}: data files may have changed since they were read: {set(operations)}")
-    if resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0)).found:
+    with reading_base(table, commit):
+        appended = resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0))
+    if appended.found:
         raise CommitConflictError(f"{table.name}: rows with keys of the batch were appended since it was resolved")
     return moved
 
@@ -123,6 +127,23 @@ def refuse_expired_base(table: IcebergTable, commit: KeyedCommit) -> None:
     """
     if commit.base is not None and table.refresh().java.snapshot(int(commit.base)) is None:
         raise CommitConflictError(f"{table.name}: snapshot {commit.base} was expired while the batch was read")
+
+
+@contextmanager
+def reading_base(table: IcebergTable, commit: KeyedCommit) -> Iterator[None]:
+    """Tell an error of what reads the base from that of an expiry which has removed it meanwhile.
+
+    Never around a commit: its files may be part of the table, and a conflict deletes them.
+
+    :raises CommitConflictError: the base is gone, so that the batch is decided on again.
+    """
+    try:
+        yield
+    except LakeProviderError:
+        raise
+    except Exception:
+        refuse_expired_base(table, commit)
+        raise
 
 
 def _refuse_decided_anew(table: IcebergTable, commit: KeyedCommit, branch: str) -> None:

@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import disca
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
     FollowedHead,
     follow_head,
+    reading_base,
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows, resolve_rows
@@ -38,10 +39,10 @@ def upsert_by_position(
     """
     landing = landing or Landing()
     refuse_expired_base(table, commit)
-    with progress.phase("resolve") as facts:
+    with reading_base(table, commit), progress.phase("resolve") as facts:
         resolved = resolve_rows(table, commit)
         facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
-    with progress.phase("stage") as facts:
+    with reading_base(table, commit), progress.phase("stage") as facts:
         staged = stage_rows(table, commit, resolved)
         facts.update(rows=_records(staged), files=len(staged))
     with discarded_on_conflict(table, staged, landing.discard), progress.phase("commit") as facts:
@@ -84,19 +85,22 @@ def _commit(
         nonlocal delta
         refuse_expired_base(table, on_head.commit)
         if delta is None:
-            delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged)
+            with reading_base(table, on_head.commit):
+                delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged)
             marked[:] = delta.deletes
         return landing.land(table, on_head.commit, delta, position), on_head.resolved
 
     def follow(behind: FollowedHead) -> FollowedHead:
         nonlocal delta
-        followed = follow_head(table, behind.commit, behind.resolved)
+        with reading_base(table, behind.commit):
+            followed = follow_head(table, behind.commit, behind.resolved)
         if followed.resolved is not behind.resolved:
             landing.discard(table, marked)
             delta, marked[:] = None, []
         if followed.outdated:
             landing.discard(table, staged)
-            staged[:] = stage_rows(table, followed.commit, followed.resolved)
+            with reading_base(table, followed.commit):
+                staged[:] = stage_rows(table, followed.commit, followed.resolved)
         return followed
 
     with discarded_on_conflict(table, marked, landing.discard):
