@@ -21,6 +21,11 @@ from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
 from airflow_lake_provider.spark_jobs.target_schema import fit_target
 
+_CHANGED_INPUT = (
+    "the input has changed since an earlier try of this task committed it: files came, went or were corrected. Nothing "
+    "was applied twice. Clear the task, or wait for the next run, to apply all of the input again"
+)
+
 
 def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> UpsertReport:
     """Apply a batch, or say why there is nothing to apply.
@@ -80,21 +85,34 @@ def _attempt(
     )
 
 
-def _recognised(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, run_key: str) -> tuple[Outcome, str] | None:
-    """Return why this batch needs no commit, or None."""
-    known = None
+def _recognised(
+    spec: UpsertSpec, memory: TableMemory, listed: BatchInput, run_key: str
+) -> tuple[Outcome, str, str | None] | None:
+    """Return why this batch needs no commit, and a warning if there is one; None where it needs one."""
+    known: tuple[Outcome, str, str | None] | None = None
     if spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
         memory.position.refuse_rolled_back(memory.newest_summary, listed.source_id, spec.table)
     if run_key in memory.run_keys:
-        known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input"
+        known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input", None
+    elif (earlier := _key_of_earlier_try(spec, memory)) is not None:
+        reason = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
+        known = Outcome.ALREADY_APPLIED, reason, _CHANGED_INPUT
     elif spec.on_repeat is not OnRepeat.APPLY:
         memory.run_keys.refuse_forgotten(spec.run, spec.table)
         if not listed.is_empty and listed.beyond(memory.position).is_empty:
-            known = Outcome.NOTHING_NEW, "recognised by position: an earlier run has applied this input"
+            known = Outcome.NOTHING_NEW, "recognised by position: an earlier run has applied this input", None
     if known is not None and spec.on_repeat is OnRepeat.FAIL:
         raise BadInputError(f"{spec.table}: {known[1]}, and on_repeat='fail' was asked for")
     return known
+
+
+def _key_of_earlier_try(spec: UpsertSpec, memory: TableMemory) -> str | None:
+    """Return the run key that an earlier try of this clearing of the task has committed, whatever its input was."""
+    # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
+    if spec.on_repeat is not OnRepeat.APPLY or spec.run.try_number <= 1:
+        return None
+    return memory.run_keys.of_identity(spec.run.who)
 
 
 def _read(
@@ -140,7 +158,13 @@ def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: B
 
 
 def _unchanged(
-    spec: UpsertSpec, target: KeyedTable, run_key: str, progress: Progress, outcome: Outcome, reason: str
+    spec: UpsertSpec,
+    target: KeyedTable,
+    run_key: str,
+    progress: Progress,
+    outcome: Outcome,
+    reason: str,
+    warning: str | None = None,
 ) -> UpsertReport:
     state = target.state(spec.branch) if target.exists() else None
     return UpsertReport(
@@ -150,6 +174,7 @@ def _unchanged(
         run_key=run_key,
         before=state,
         after=state,
+        warnings=(warning,) if warning else (),
         seconds=dict(progress.seconds),
     )
 

@@ -12,8 +12,11 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from tests.spark.merge_model import CASES, FIRST_ROW, SCHEMA, Row, apply_batch, held, new_flow, rows
 from tests.spark.upsert_flow import InterruptedProgress
@@ -87,6 +90,31 @@ def test_a_late_update_does_not_bring_a_deleted_key_back(
         flow.arrive(f"{at}.jsonl", {"id": 1, "at": at, "g": 0, "a": "x", "n": at, "f": True, "op": op})
         flow.apply(f"run {at}", strategy=strategy)
     assert held(flow) == {1: {"at": 3, "g": 0, "a": "x", "n": 1, "f": True, "is_deleted": True}}
+
+
+@pytest.mark.parametrize("branch", [None, "audit"])
+def test_a_retry_that_finds_more_files_than_the_try_that_committed_adds_nothing_twice(
+    spark: SparkSession, tmp_path: Path, branch: str | None
+) -> None:
+    flow = new_flow(spark, tmp_path, CASES["aggregate"], layout("3"))
+    row = {"id": 1, "at": 1, "g": 0, "a": "x", "n": 1, "f": True, "op": "u"}
+    flow.arrive("1.jsonl", row)
+    flow.apply("run 1")
+
+    def attempt(clearing: str, number: int) -> UpsertReport:
+        run = RunIdentity.of("dag", "run 2", "task", "-1", clearing, try_number=number)
+        return flow.apply(identity=run, on_repeat=OnRepeat.APPLY, branch=branch)
+
+    def total() -> int:
+        return int(spark.read.option("branch", branch or "main").table(flow.table).collect()[0]["n"])
+
+    flow.arrive("2.jsonl", {**row, "n": 10})
+    first = attempt("up to try 2", 1)
+    flow.arrive("3.jsonl", {**row, "n": 100})
+    retry = attempt("up to try 2", 2)
+    assert (retry.outcome, total()) == (Outcome.ALREADY_APPLIED, 12)
+    assert (str(first.run_key) in str(retry.reason), "has changed since" in retry.warnings[0]) == (True, True)
+    assert (attempt("up to try 4", 3).outcome, total()) == (Outcome.APPLIED, 123)
 
 
 def test_values_of_a_row_that_changed_meanwhile_are_merged_again(spark: SparkSession, tmp_path: Path) -> None:
