@@ -204,7 +204,7 @@ class Bench:
         batch.selectExpr(*self.kind.selected_keys, "n", "concat('new ', n) AS name").write.parquet(path)
         return path
 
-    def ours(self, table: str, strategy: UpsertStrategy = UpsertStrategy.POSITIONS) -> Callable[[str], object]:
+    def ours(self, table: str, strategy: UpsertStrategy = UpsertStrategy.AUTO) -> Callable[[str], object]:
         """Our upsert, everything included but Spark's start."""
 
         def apply(batch: str) -> object:
