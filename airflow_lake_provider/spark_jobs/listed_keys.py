@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
+from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,35 +38,71 @@ class ListedKeys:
 def list_keys(spark: SparkSession, spec: DeleteRowsSpec, source: Source, target: StructType) -> ListedKeys:
     """Read the keys.
 
-    :raises BadInputError: a column is missing, or a key is NULL or does not fit its column.
+    :raises BadInputError: a column is missing, records cannot be read, or a key is NULL or does not fit its column.
     :raises MissingTableError: the table of keys does not exist.
     """
     try:
-        rows, identity = _read(spark, spec, source)
-        return ListedKeys(keys=None if rows is None else _checked(spec, rows, target), identity=identity)
-    except PySparkException as error:
-        raise BadInputError(
-            f"{spec.table}: the keys cannot be read: {type(error).__name__}; the message is withheld, it may name keys"
-        ) from None
+        batch, identity = _read(spark, spec, source)
+        return ListedKeys(keys=None if batch is None else _of_batch(spec, batch, target), identity=identity)
+    # PySpark leaves a failed task untranslated.
+    except (PySparkException, Py4JJavaError) as error:
+        raise _withheld(spec, error) from None
 
 
-def _read(spark: SparkSession, spec: DeleteRowsSpec, source: Source) -> tuple[DataFrame | None, str]:
+def _withheld(spec: DeleteRowsSpec, error: Exception) -> BadInputError:
+    return BadInputError(
+        f"{spec.table}: the keys cannot be read: {type(error).__name__}; the message is withheld, it may name keys. "
+        "See whether keys_format and keys_options fit the files; the header of CSV has to be the same in all files, "
+        "and to name the columns of keys_schema, in any order"
+    )
+
+
+def _read(spark: SparkSession, spec: DeleteRowsSpec, source: Source) -> tuple[RawBatch | None, str]:
+    """Return the rows as an upsert reads them, None for no files, and the identity of where they come from."""
+    files: tuple[InputFile, ...] = ()
     if source.table is not None:
-        table = keyed_table(spark, spec, TableName.parse(source.table))
-        if not table.exists():
-            raise MissingTableError(f"{source.table}: the table of keys does not exist")
-        head = table.state().snapshot
-        rows, identity = table.rows(head), f"{source.table}@{head}"
+        head = _head(spark, spec, source.table)
+        identity = f"{source.table}@{head}"
     else:
-        files = list_input_files(spark, source.path or "")
-        reader = spark.read.format(str(source.format)).options(**source.options)
-        reader = reader.schema(source.schema) if source.schema else reader
-        rows = reader.load([file.path for file in files]) if files else None
+        head, files = None, list_input_files(spark, source.path or "")
         identity = "\x1f".join(file.identity for file in files)
-    if rows is not None and source.query:
-        rows.createOrReplaceTempView("source")
-        rows = spark.sql(source.query)
-    return rows, identity
+        if not files:
+            return None, identity
+    # As text where no type is declared: a guess could change a key, 007 for one.
+    texts = StructType([StructField(name, StringType()) for name in spec.keys])
+    if source.format == "csv":
+        source = replace(source, options={"inferSchema": "false", **source.options})
+    try:
+        return read_batch(spark, source, files, texts, head), identity
+    except BadInputError as error:
+        # It quotes the header, which may be a key.
+        raise _withheld(spec, error) from None
+
+
+def _head(spark: SparkSession, spec: DeleteRowsSpec, name: str) -> str | None:
+    table = keyed_table(spark, spec, TableName.parse(name))
+    if not table.exists():
+        raise MissingTableError(f"{name}: the table of keys does not exist")
+    return table.state().snapshot
+
+
+def _of_batch(spec: DeleteRowsSpec, batch: RawBatch, target: StructType) -> DataFrame | None:
+    if not batch.may_be_unparsable:
+        return _checked(spec, batch.rows, target)
+    try:
+        _refuse_unparsable(spec, batch)
+        return _checked(spec, batch.rows, target)
+    finally:
+        batch.rows.unpersist()
+
+
+def _refuse_unparsable(spec: DeleteRowsSpec, batch: RawBatch) -> None:
+    wrong = sf.col(UNPARSABLE).isNotNull()
+    if batch.rows.filter(wrong).count():
+        raise BadInputError(
+            f"{spec.table}: records of the keys cannot be read as keys_format, keys_options and keys_schema say: "
+            f"{describe_first(batch.rows, wrong, batch.files)}"
+        )
 
 
 def _checked(spec: DeleteRowsSpec, rows: DataFrame, target: StructType) -> DataFrame | None:
