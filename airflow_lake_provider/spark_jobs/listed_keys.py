@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DateType, DecimalType, StringType, StructField, StructType
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
@@ -18,9 +19,11 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.lossless_cast import lossless_cast
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_batch
+from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +73,26 @@ def _read(spark: SparkSession, spec: DeleteRowsSpec, source: Source) -> tuple[Ra
             return None, identity
     # As text where no type is declared: a guess could change a key, 007 for one.
     texts = StructType([StructField(name, StringType()) for name in spec.keys])
-    if source.format == "csv":
-        source = replace(source, options={"inferSchema": "false", **source.options})
     try:
-        return read_batch(spark, source, files, texts, head), identity
+        return read_batch(spark, _with_texts(source, spec.keys), files, texts, head), identity
     except BadInputError as error:
         # It quotes the header, which may be a key.
         raise _withheld(spec, error) from None
+
+
+def _with_texts(source: Source, keys: Sequence[str]) -> Source:
+    """Leave as text what the readers of CSV and JSON would change: they round decimals and cut times off dates."""
+    if source.format not in ("csv", "json"):
+        return source
+    options = {"inferSchema": "false", **source.options}
+    if not source.schema:
+        return replace(source, options=options)
+    changed = (DecimalType,) if "dateFormat" in source.options else (DecimalType, DateType)
+    declared = parse_ddl(source.schema)
+    for field in declared:
+        if field.name in keys and isinstance(field.dataType, changed):
+            field.dataType = StringType()
+    return replace(source, options=options, schema=declared.toDDL())
 
 
 def _head(spark: SparkSession, spec: DeleteRowsSpec, name: str) -> str | None:
@@ -111,7 +127,7 @@ def _checked(spec: DeleteRowsSpec, rows: DataFrame, target: StructType) -> DataF
     if missing:
         raise BadInputError(f"{spec.table}: key columns {missing} are not in both the table and the keys")
     fitted = rows.select(
-        *(quoted(name).try_cast(types[name]).alias(name) for name in spec.keys),
+        *(lossless_cast(quoted(name), rows.schema[name].dataType, types[name]).alias(name) for name in spec.keys),
         *(quoted(name).isNull().alias(f"_lake_null_{place}") for place, name in enumerate(spec.keys)),
     ).localCheckpoint()
     nulls = [sf.count_if(sf.col(f"_lake_null_{place}")) for place in range(len(spec.keys))]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.spark_jobs.listed_keys import list_keys
+from airflow_lake_provider.spark_jobs.lossless_cast import lossless_cast
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 
 SECRET = "47114711"
@@ -59,3 +64,91 @@ def test_records_of_keys_that_cannot_be_read_are_refused_with_their_place(spark:
     file = tmp_path / "a.csv"
     file.write_text(f"customer_id\n1\n{SECRET}.9\n")
     assert "a.csv, the first is its record 2" in refusal(spark, file, schema="customer_id BIGINT")
+
+
+# SQL of a value, the type of the table's column, and the text of the key it is; None when it is none.
+KEPT_OR_NOT = [
+    ("7.9D", "BIGINT", None),
+    ("7.0D", "BIGINT", "7"),
+    ("9007199254740992D", "BIGINT", None),
+    ("9223372036854775808D", "BIGINT", None),
+    ("16777216F", "INT", None),
+    ("5000000000L", "INT", None),
+    ("7L", "INT", "7"),
+    ("9007199254740993L", "DOUBLE", None),
+    ("0.1D", "FLOAT", None),
+    ("0.5D", "FLOAT", "0.5"),
+    ("0.105D", "DECIMAL(10,2)", None),
+    ("0.1D", "DECIMAL(10,2)", "0.10"),
+    ("CAST(7.995 AS DECIMAL(10,3))", "DECIMAL(10,2)", None),
+    ("CAST(7.990 AS DECIMAL(10,3))", "DECIMAL(10,2)", "7.99"),
+    ("CAST(9.996 AS DECIMAL(4,3))", "DECIMAL(4,2)", None),
+    ("CAST(7.5 AS DECIMAL(10,1))", "BIGINT", None),
+    ("TIMESTAMP '2026-01-02 10:00:00'", "DATE", None),
+    ("TIMESTAMP '2026-01-02 00:00:00'", "DATE", "2026-01-02"),
+    ("TIMESTAMP_NTZ '2026-01-02 00:00:00.000001'", "DATE", None),
+    ("DATE '2026-01-02'", "TIMESTAMP", "2026-01-02 00:00:00"),
+    ("7L", "BOOLEAN", None),
+    ("7L", "STRING", "7"),
+    ("'7.9'", "BIGINT", None),
+    ("' 007 '", "BIGINT", "7"),
+    ("'7.995'", "DECIMAL(38,2)", None),
+    ("'-7.9900'", "DECIMAL(38,2)", "-7.99"),
+    ("'12345678901234567890123456789012345678'", "DECIMAL(38,2)", None),
+    ("'12345678901234567.89'", "DECIMAL(20,2)", "12345678901234567.89"),
+    ("'9007199254740993'", "DOUBLE", None),
+    ("'0.1'", "DOUBLE", "0.1"),
+    ("'0.10'", "FLOAT", "0.1"),
+    ("'0.1234567890123'", "FLOAT", None),
+    ("'2026-01-02 10:00:00'", "DATE", None),
+    ("'2026'", "DATE", None),
+    ("'2026-01-02'", "DATE", "2026-01-02"),
+    ("'2026-01-02 10:00:00.1234567'", "TIMESTAMP", None),
+    ("'2026-01-02 10:00:00.1234560'", "TIMESTAMP", "2026-01-02 10:00:00.123456"),
+    ("'x'", "BIGINT", None),
+]
+
+
+def test_a_value_is_a_key_only_where_the_type_of_its_column_can_hold_it(spark: SparkSession) -> None:
+    given = spark.sql("SELECT " + ", ".join(f"{sql} AS c{place}" for place, (sql, _, _) in enumerate(KEPT_OR_NOT)))
+    fitted = [
+        lossless_cast(sf.col(field.name), field.dataType, parse_ddl(f"c {wanted}")["c"].dataType).cast("string")
+        for field, (_, wanted, _) in zip(given.schema, KEPT_OR_NOT, strict=True)
+    ]
+    found = given.select(*(column.alias(f"c{place}") for place, column in enumerate(fitted))).collect()[0]
+    cases = [(sql, wanted) for sql, wanted, _ in KEPT_OR_NOT]
+    assert dict(zip(cases, found, strict=True)) == {(sql, wanted): kept for sql, wanted, kept in KEPT_OR_NOT}
+
+
+@pytest.mark.parametrize(
+    ("values", "target"),
+    [
+        ([7.0, float(f"{SECRET}.9")], "customer_id BIGINT"),
+        ([None, float(f"{SECRET}.5")], "customer_id DECIMAL(12,0)"),
+    ],
+)
+def test_a_key_that_would_become_another_is_refused(
+    spark: SparkSession, tmp_path: Path, values: list[float | None], target: str
+) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"customer_id": pa.array(values, pa.float64())}), file)
+    told = refusal(spark, file, target=target, format="parquet", options={})
+    assert f"is NULL in {values.count(None)} rows and does not fit" in told
+    assert told.endswith("in 1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("csv", "customer_id\n7.995\n"), ("json", '{"customer_id": 7.995}\n')],
+)
+def test_keys_in_text_are_not_rounded_by_the_reader_either(
+    spark: SparkSession, tmp_path: Path, kind: str, text: str
+) -> None:
+    file = tmp_path / f"a.{kind}"
+    file.write_text(text)
+    for schema in (None, "customer_id DECIMAL(10,2)"):
+        arguments: dict[str, Any] = {"format": kind, "schema": schema}
+        assert keys_in(spark, file, "customer_id DECIMAL(10,3)", **arguments) == [Decimal("7.995")]
+        assert "does not fit decimal(10,2) in 1" in refusal(
+            spark, file, target="customer_id DECIMAL(10,2)", **arguments
+        )

@@ -1,0 +1,55 @@
+"""Casts that give a value only where it stays the same one; Spark's own round, truncate and cut off without a word."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+# Above, a float stands for more than one integer: 2^24 and 2^53 are the widths of the two significands (IEEE 754).
+_EXACT_BELOW: dict[DataType, int] = {FloatType(): 2**24, DoubleType(): 2**53}
+_WIDE = DecimalType(38, 18)
+
+
+def lossless_cast(value: Column, given: DataType, wanted: DataType) -> Column:
+    """Return the value as ``wanted``; NULL where there is no such value, or only another one near it.
+
+    :param given: type of ``value``.
+    """
+    if given == wanted:
+        return value
+    fitted = value.try_cast(wanted)
+    is_same = _is_same_text(value, fitted, wanted) if isinstance(given, StringType) else _is_same(value, fitted, given)
+    if given in _EXACT_BELOW and isinstance(wanted, (IntegralType, DecimalType)):
+        is_same = is_same & (sf.abs(value) < _EXACT_BELOW[given])
+    return sf.when(is_same, fitted)
+
+
+def _is_same(value: Column, fitted: Column, given: DataType) -> Column:
+    return fitted.try_cast(given).eqNullSafe(value)
+
+
+def _is_same_text(text: Column, fitted: Column, wanted: DataType) -> Column:
+    """Tell whether a value is what its text says, in any of the forms that a value has as text."""
+    match wanted:
+        case DecimalType():
+            return text.rlike(rf"^\s*[+-]?\d*(\.\d{{0,{wanted.scale}}}0*)?\s*$")
+        case FloatType() | DoubleType():
+            # By their shortest text: 0.1 is 0.1, though no float is.
+            return fitted.cast("string").try_cast(_WIDE).eqNullSafe(text.try_cast(_WIDE))
+        case DateType():
+            return fitted.cast("string") == sf.trim(text)
+        case TimestampType() | TimestampNTZType():
+            return ~text.rlike(r"\.\d{6}\d*[1-9]")
+    # The others are parsed as a whole or not at all.
+    return sf.lit(True)
