@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE
@@ -20,6 +20,7 @@ AMBIGUOUS = "_lake_ambiguous"
 _RANK = "_lake_rank"
 _CONTENT = "_lake_content"
 NUMBER = "_lake_number"
+_NESTED = (ArrayType, MapType, StructType, VariantType)
 COUNTERS = (_ROWS, _BAD_ROWS, AMBIGUOUS)
 
 
@@ -78,7 +79,8 @@ def numbered_changes(rows: DataFrame, keys: Sequence[str], order_by: Sequence[st
         newest = key.orderBy(*order, sf.col(ARRIVAL).desc())
     else:
         rank = sf.rank().over(key.orderBy(*order)) if order else sf.lit(1)
-        counted = rows.withColumns({_RANK: rank, _CONTENT: _content(rows)})
+        shown = [field for field in rows.schema.fields if not field.name.startswith("_lake_")]
+        counted = rows.withColumns({_RANK: rank, _CONTENT: content_of(shown)})
         top = sf.when(sf.col(_RANK) == 1, sf.col(_CONTENT))
         counted = counted.withColumn(AMBIGUOUS, sf.min(top).over(key) != sf.max(top).over(key))
         newest = key.orderBy(*order, sf.col(_CONTENT).asc())
@@ -127,8 +129,8 @@ def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequen
         )
     if counts.ambiguous and order_by:
         raise BadInputError(
-            f"{counts.ambiguous} keys of {list(keys)} have different rows with the same greatest {list(order_by)}; "
-            "add a column to order_by that tells them apart"
+            f"{counts.ambiguous} keys of {list(keys)} have different rows with the same {list(order_by)}, and which "
+            "of them is the last decides; add a column to order_by that tells them apart"
         )
     if counts.ambiguous:
         raise BadInputError(
@@ -143,10 +145,14 @@ def quoted(name: str) -> Column:
     return sf.col(f"`{escaped}`")
 
 
-def _content(rows: DataFrame) -> Column:
-    columns = [(field.name, field.dataType) for field in rows.schema.fields if not field.name.startswith("_lake_")]
-    # Maps and variants cannot be hashed; as JSON text they can.
-    return sf.xxhash64(*(quoted(n) if _hashable(t) else sf.to_json(sf.struct(quoted(n))) for n, t in columns))
+def content_of(fields: Sequence[StructField]) -> Column:
+    """Return a hash of the columns, the same for rows that have the same values in them."""
+    # A hash passes over NULL, in arrays and structs too: by it alone ('a', NULL) were the same as (NULL, 'a'). Maps and
+    # variants have no hash; as JSON text they can be compared.
+    values = [quoted(field.name) for field in fields if _hashable(field.dataType)]
+    nulls = [quoted(field.name).isNull() for field in fields]
+    texts = [sf.to_json(sf.struct(quoted(field.name))) for field in fields if isinstance(field.dataType, _NESTED)]
+    return sf.xxhash64(sf.lit(0), *values, *nulls, *texts)
 
 
 def _hashable(data_type: DataType) -> bool:
