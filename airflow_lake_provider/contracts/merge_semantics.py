@@ -83,12 +83,12 @@ class MergeSemantics:
         """Whether the table's row has no say: it is replaced or deleted as it stands."""
         return not self.folds and not self.ignore_stale and self.deletes is not Deletes.SOFT
 
-    @property
-    def needs_order(self) -> bool:
-        """Whether the order of a key's rows matters when none of them deletes."""
+    def depends_on_order(self, column: str) -> bool:
+        """Whether the order of a key's rows, none of which deletes, decides what a column that is no key becomes."""
         if self.engine is not MergeEngine.AGGREGATE:
             return True
-        return not self.aggregates or not _ORDERED.isdisjoint(self.aggregates.values())
+        chosen = {name.lower(): function for name, function in self.aggregates.items()}
+        return chosen.get(column.lower(), "last_non_null") in _ORDERED
 
     def refuse_columns(self, table: str, keys: tuple[str, ...]) -> None:
         """Refuse key columns where values are merged.

@@ -25,7 +25,6 @@ from airflow_lake_provider.spark_jobs.change_batch import (
 )
 from airflow_lake_provider.spark_jobs.folded_changes import folded_changes
 from airflow_lake_provider.spark_jobs.latest_changes import (
-    AMBIGUOUS,
     COUNTERS,
     NUMBER,
     ChangeCounts,
@@ -37,6 +36,7 @@ from airflow_lake_provider.spark_jobs.latest_changes import (
     resolve_columns,
 )
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.tied_rows import with_ambiguous_ties
 
 # Bytes of files. One task reads and sorts these quicker than several with a shuffle between them; in memory they may be
 # ten times as many.
@@ -102,10 +102,10 @@ def _reduced(
         return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys)
     if not semantics.folds:
         return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
-    numbered = numbered_changes(rows, keys, order_by, arrival)
-    if not semantics.needs_order and spec.delete_when is None:
-        numbered = numbered.withColumn(AMBIGUOUS, sf.lit(False))
-    return folded_changes(_with_deleted(numbered, spec.delete_when), keys, order_by, semantics, kept)
+    numbered = _with_deleted(numbered_changes(rows, keys, order_by, arrival), spec.delete_when)
+    if not arrival:
+        numbered = with_ambiguous_ties(numbered, keys, order_by, semantics, spec.exclude_columns)
+    return folded_changes(numbered, keys, order_by, semantics, kept)
 
 
 def _latest_with_reset(numbered: DataFrame, keys: Sequence[str]) -> DataFrame:

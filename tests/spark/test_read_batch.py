@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
@@ -217,3 +218,24 @@ def test_sources_that_cannot_be_resolved_are_refused(spark: SparkSession, tmp_pa
         changes(spark, Source(path=path, format="json", schema="id WHAT"))
     with pytest.raises(BadInputError, match="keeps for itself"):
         changes(spark, Source(path=path, format="json", query="SELECT 1 AS id, 2 AS _lake_x FROM source"))
+
+
+def test_rows_of_a_query_with_one_order_are_refused_below_the_last_too_where_more_than_the_last_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = files_in(tmp_path, a_json='{"id": 1}\n')
+    summed = MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"total": "sum"})
+    named = "SELECT * FROM VALUES (1, 5, 'a'), (1, 7, 'b') AS t(id, total, name)"
+    with pytest.raises(BadInputError, match=r"1 keys of .* give order_by"):
+        changes(spark, Source(path=path, format="json", query=named), semantics=summed)
+    plain = Source(path=path, format="json", query=f"SELECT id, total FROM ({named})")
+    assert [row["total"] for row in rows_of(changes(spark, plain, semantics=summed))] == [12]
+    tied = "SELECT * FROM VALUES (1, 1, 'a'), (1, 1, 'b'), (1, 2, 'c') AS t(id, at, name)"
+    below = Source(path=path, format="json", query=tied)
+    assert [row["name"] for row in rows_of(changes(spark, below, order_by=("at",)))] == ["c"]
+    for semantics in (
+        MergeSemantics(engine=MergeEngine.FIRST),
+        MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"name": "listagg"}),
+    ):
+        with pytest.raises(BadInputError, match=r"1 keys of .* the same \['at'\]"):
+            changes(spark, below, order_by=("at",), semantics=semantics)
