@@ -108,12 +108,13 @@ def _found(held: HeldRows) -> str:
 def still_to_do(held: HeldRows) -> list[str]:
     """Return, in order, what removes the rows from where they still are."""
     sentences = []
-    if "branch main" in held.snapshots or held.equality_deletes:
-        sentences.append(
-            "compact the table with level='major' and delete_file_threshold=1: data files of main hold the rows under "
-            "a delete" + (", and equality deletes hold keys as values" if held.equality_deletes else "")
-        )
-    for name in held.snapshots:
+    main = "branch main"
+    keepers = {**held.snapshots, **held.equality_deletes}
+    if main in keepers:
+        what = ["data files of main hold the rows under a delete"] if main in held.snapshots else []
+        what += ["equality deletes of main hold keys as values"] if main in held.equality_deletes else []
+        sentences.append(f"compact the table with level='major' and delete_file_threshold=1: {', and '.join(what)}")
+    for name in keepers:
         kind, _, ref = name.rpartition(" ")
         if kind == "branch" and ref != "main":
             sentences.append(f"branch {ref} is not changed by a deletion on main: publish it, or drop it")
@@ -121,9 +122,13 @@ def still_to_do(held: HeldRows) -> list[str]:
             sentences.append(f"drop the tag {ref}, or move it to a snapshot after the compaction")
         elif kind == "consumer tag":
             sentences.append(f"let the consumer of {ref} read on, which moves its tag, or drop the tag if it is gone")
+    if held.equality_deletes.keys() - {main}:
+        sentences.append(
+            f"equality deletes that {', '.join(held.equality_deletes)} keep hold keys as values: they go with it"
+        )
     if held.bounds_in:
         sentences.append("rewrite the manifests after the compaction: some list column bounds of removed files")
-    if held.snapshots or held.bounds_in:
+    if keepers or held.bounds_in:
         sentences.append(
             "then expire the snapshots until now with keep_last=1, and run this deletion once more: its report shows "
             "what is left"

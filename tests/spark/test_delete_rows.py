@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.job_report import Outcome, answer_to_json
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
 from tests.spark.row_change_flow import delete, ids_in_any_file, rows_outside, summary
 
@@ -179,6 +180,31 @@ def test_rows_are_matched_by_the_names_that_columns_have_now(spark: SparkSession
     assert report.rows_deleted == 2
     assert report.still_held_by is not None
     assert [row["id"] for row in table.outside().scan().to_arrow().to_pylist()] == [0, 1, 2]
+
+
+def test_equality_deletes_that_only_a_tag_or_the_history_reaches_are_named(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    first = table.handle.head()
+    delete_by_equality(spark, table.handle.java, [SECRET])
+    spark.sql(f"ALTER TABLE {table.name} CREATE TAG audit")
+    spark.sql(f"CALL system.rollback_to_snapshot('{table.name}', {first})")
+    tagged = delete(table, where=f"id = {SECRET}")
+    assert tagged.still_held_by == {}
+    assert "may name them" in tagged.reason
+    assert [said[:36] for said in tagged.still_to_do] == [
+        "drop the tag audit, or move it to a ",
+        "equality deletes that tag audit keep",
+        "then expire the snapshots until now ",
+    ]
+    spark.sql(f"ALTER TABLE {table.name} DROP TAG audit")
+    kept = delete(table, "run 2", where=f"id = {SECRET}")
+    assert [said[:34] for said in kept.still_to_do] == [
+        "equality deletes that history keep",
+        "then expire the snapshots until no",
+    ]
+    expire(table)
+    assert delete(table, "run 3", where=f"id = {SECRET}").still_to_do == ()
 
 
 def test_what_cannot_be_done_is_refused_without_a_word_of_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -119,12 +119,12 @@ class HeldRows:
 
     :param snapshots: by the name of what keeps them, the ids of the snapshots that reach a file with such rows.
     :param bounds_in: snapshots whose manifests list column bounds of files that had, or may have had, such rows.
-    :param equality_deletes: whether delete files of main hold keys as values.
+    :param equality_deletes: likewise, the snapshots that reach delete files that hold keys as values, whosever.
     """
 
     snapshots: dict[str, tuple[str, ...]] = field(default_factory=dict)
     bounds_in: tuple[str, ...] = ()
-    equality_deletes: bool = False
+    equality_deletes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,6 +147,11 @@ class IcebergTable:
             yield SnapshotEntry(str(current["snapshot-id"]), current.get("summary", {}))
             current = known.get(current.get("parent-snapshot-id"))
 
+    def snapshots(self) -> Iterator[SnapshotEntry]:
+        """Yield every snapshot that is not expired, of whichever branch or of none."""
+        for snapshot in self._metadata().get("snapshots", ()):
+            yield SnapshotEntry(str(snapshot["snapshot-id"]), snapshot.get("summary", {}))
+
     def summaries(self, branch: str = MAIN) -> Iterator[dict[str, str]]:
         """Yield the summaries of a branch, newest first."""
         return (snapshot.summary for snapshot in self.ancestors(branch))

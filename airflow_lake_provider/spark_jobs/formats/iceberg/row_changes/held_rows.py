@@ -48,7 +48,7 @@ def held_rows(table: IcebergTable, match: RowMatch) -> HeldRows:
     return HeldRows(
         snapshots=_by_keeper(table, holding),
         bounds_in=_bounds_of_removed(table, paths),
-        equality_deletes=int(table.summary(table.head()).get("total-equality-deletes", 0)) > 0,
+        equality_deletes=_by_keeper(table, _with_equality_deletes(table)),
     )
 
 
@@ -106,6 +106,11 @@ def _by_keeper(table: IcebergTable, holding: set[str]) -> dict[str, tuple[str, .
             kept[f"{'branch' if reference.isBranch() else tag} {name}"] = (snapshot,)
     history = tuple(str(s.snapshotId()) for s in table.java.snapshots() if str(s.snapshotId()) in holding - named)
     return {**kept, "history": history} if history else kept
+
+
+def _with_equality_deletes(table: IcebergTable) -> set[str]:
+    key = "total-equality-deletes"
+    return {snapshot.snapshot_id for snapshot in table.snapshots() if int(snapshot.summary.get(key, 0)) > 0}
 
 
 def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str, ...]:
