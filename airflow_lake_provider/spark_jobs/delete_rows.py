@@ -17,6 +17,9 @@ from airflow_lake_provider.spark_jobs.formats.choose import matched_table
 from airflow_lake_provider.spark_jobs.listed_keys import list_keys
 from airflow_lake_provider.spark_jobs.progress import Progress
 
+# As ``HeldRows`` names it.
+_MAIN = "branch main"
+
 
 def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -> DeleteRowsReport:
     """Delete the rows, or say why there is nothing to delete.
@@ -47,6 +50,8 @@ def _attempt(
     salt = secrets.token_hex(16)
     digest = hashlib.sha256(f"{salt}\x1f{identity}".encode()).hexdigest()
     report = replace(unchanged, outcome=Outcome.ALREADY_APPLIED, reason=f"recognised by run key {run_key}")
+    # Where no row matches, as far as is known; a retry does not look at main before its proof.
+    without = None
     if run_key not in memory.run_keys:
         commit = MatchedCommit(
             action=spec.action,
@@ -56,6 +61,7 @@ def _attempt(
             match=match,
         )
         applied = target.change(commit, progress)
+        without = memory.base if applied is None else applied.snapshot
         report = replace(unchanged, outcome=Outcome.NOTHING_NEW, reason="no row of main matches")
         if applied is not None:
             report = replace(
@@ -67,7 +73,7 @@ def _attempt(
                 erased_digest=digest,
                 digest_salt=salt,
             )
-    report = _with_proof(spec, target, match, report, progress)
+    report = _with_proof(spec, target, match, without, report, progress)
     return replace(report, after=target.state(), seconds=dict(progress.seconds), attempts=attempt)
 
 
@@ -80,13 +86,18 @@ def _match(spark: SparkSession, spec: DeleteRowsSpec, target: MatchedTable) -> t
 
 
 def _with_proof(
-    spec: DeleteRowsSpec, target: MatchedTable, match: RowMatch, report: DeleteRowsReport, progress: Progress
+    spec: DeleteRowsSpec,
+    target: MatchedTable,
+    match: RowMatch,
+    without: str | None,
+    report: DeleteRowsReport,
+    progress: Progress,
 ) -> DeleteRowsReport:
     if not spec.proof:
         return report
     try:
         with progress.phase("proof") as facts:
-            held = target.held(match)
+            held = target.held(match, without)
             facts["snapshots"] = len({id_ for ids in held.snapshots.values() for id_ in ids})
     # What is deleted stays deleted: a task that failed here would be told by its retry that it is done.
     except Exception as error:  # noqa: BLE001
@@ -94,9 +105,28 @@ def _with_proof(
         return replace(report, warnings=(*report.warnings, f"{looked}; run it again in a new run to look again"))
     to_do = still_to_do(held)
     told = f"{report.reason}; {_found(held)}"
+    warnings = (*report.warnings, *to_do[:1]) if held.live else report.warnings
     return replace(
-        report, reason=told, still_held_by=held.snapshots, bounds_in=held.bounds_in, still_to_do=tuple(to_do)
+        report,
+        reason=told,
+        warnings=warnings,
+        still_held_by=held.snapshots,
+        bounds_in=held.bounds_in,
+        still_to_do=tuple(to_do),
     )
+
+
+def _about_main(held: HeldRows) -> list[str]:
+    sentences, what = [], []
+    if held.live:
+        sentences.append("rows of main match and are not deleted: clear the task, or delete them in a new run, first")
+    if _MAIN in held.snapshots:
+        what.append("data files of main hold the rows" + ("" if held.live else " under a delete"))
+    if _MAIN in held.equality_deletes:
+        what.append("equality deletes of main hold keys as values")
+    if what:
+        sentences.append(f"compact the table with level='major' and delete_file_threshold=1: {', and '.join(what)}")
+    return sentences
 
 
 def _found(held: HeldRows) -> str:
@@ -107,13 +137,8 @@ def _found(held: HeldRows) -> str:
 
 def still_to_do(held: HeldRows) -> list[str]:
     """Return, in order, what removes the rows from where they still are."""
-    sentences = []
-    main = "branch main"
     keepers = {**held.snapshots, **held.equality_deletes}
-    if main in keepers:
-        what = ["data files of main hold the rows under a delete"] if main in held.snapshots else []
-        what += ["equality deletes of main hold keys as values"] if main in held.equality_deletes else []
-        sentences.append(f"compact the table with level='major' and delete_file_threshold=1: {', and '.join(what)}")
+    sentences = _about_main(held)
     for name in keepers:
         kind, _, ref = name.rpartition(" ")
         if kind == "branch" and ref != "main":
@@ -122,7 +147,7 @@ def still_to_do(held: HeldRows) -> list[str]:
             sentences.append(f"drop the tag {ref}, or move it to a snapshot after the compaction")
         elif kind == "consumer tag":
             sentences.append(f"let the consumer of {ref} read on, which moves its tag, or drop the tag if it is gone")
-    if held.equality_deletes.keys() - {main}:
+    if held.equality_deletes.keys() - {_MAIN}:
         sentences.append(
             f"equality deletes that {', '.join(held.equality_deletes)} keep hold keys as values: they go with it"
         )

@@ -130,6 +130,26 @@ def test_a_retry_is_recognised_and_still_says_who_holds_the_rows(spark: SparkSes
     assert set(rows_outside(table)) == set(range(3, 10)) | {0}
 
 
+def test_a_retry_with_corrected_keys_says_that_their_rows_live_on_and_how_to_delete_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 5)
+    keys = tmp_path / "keys.csv"
+    keys.write_text("id\n1\n")
+    source = Source(path=str(keys), format="csv", options={"header": "true"})
+    first = delete(table, keys_from=source, keys=("id",))
+    assert not any("not deleted" in said for said in (*first.still_to_do, *first.warnings))
+    retry = delete(table, keys_from=source, keys=("id",))
+    assert not any("not deleted" in said for said in (*retry.still_to_do, *retry.warnings))
+    keys.write_text("id\n2\n")
+    corrected = delete(table, keys_from=source, keys=("id",))
+    assert corrected.outcome is Outcome.ALREADY_APPLIED
+    assert corrected.still_to_do[0].startswith("rows of main match and are not deleted: clear the task")
+    assert corrected.still_to_do[0] in corrected.warnings
+    assert set(rows_outside(table)) == {0, 2, 3, 4}
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_what_lands_in_between_is_matched_too(spark: SparkSession, version: int) -> None:
     table = MaintainedTable(spark, version=version)

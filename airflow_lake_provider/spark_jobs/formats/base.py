@@ -118,11 +118,13 @@ class HeldRows:
     """Where the rows that match still are, whether deleted or not.
 
     :param snapshots: by the name of what keeps them, the ids of the snapshots that reach a file with such rows.
+    :param live: whether rows of main match that no delete hides.
     :param bounds_in: snapshots whose manifests list column bounds of files that had, or may have had, such rows.
     :param equality_deletes: likewise, the snapshots that reach delete files that hold keys as values, whosever.
     """
 
     snapshots: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    live: bool = False
     bounds_in: tuple[str, ...] = ()
     equality_deletes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -215,8 +217,11 @@ class MatchedTable(Protocol):
         :raises InvalidSpecError: the predicate cannot be taken.
         """
 
-    def held(self, match: RowMatch) -> HeldRows:
-        """Look for the rows in every file that a snapshot of the table reaches."""
+    def held(self, match: RowMatch, without: str | None) -> HeldRows:
+        """Look for the rows in every file that a snapshot of the table reaches.
+
+        :param without: a snapshot in which no row matches; None where none is known.
+        """
 
 
 class SourceTable(Protocol):

@@ -17,7 +17,12 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import HeldRows, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan, Internal, closing, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import expression_of, matching, withheld
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import (
+    expression_of,
+    matching,
+    rows_now_named,
+    withheld,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 _FILE = "_lake_file"
@@ -35,21 +40,31 @@ class _Candidates:
     snapshots: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-def held_rows(table: IcebergTable, match: RowMatch) -> HeldRows:
+def held_rows(table: IcebergTable, match: RowMatch, without: str | None) -> HeldRows:
     """Look through everything that the table's metadata reaches now.
 
-    Costs a read of every manifest, and of the columns that ``match`` names in every candidate.
+    Costs a read of every manifest, and of the columns that ``match`` names in every candidate; those of main are read
+    once more, with their deletes, where a file of main holds such rows and its head is not ``without``.
+
+    :param without: a snapshot in which no row matches; None where none is known.
     """
     table.refresh()
     with withheld(table, match):
         candidates = _candidates(table, expression_of(table, match))
         paths = _with_rows(table, candidates.files, match)
-    holding = {snapshot for path in paths for snapshot in candidates.snapshots[path]}
+        holding = {snapshot for path in paths for snapshot in candidates.snapshots[path]}
+        head = table.head()
+        live = str(head) in holding - {without} and _matches(table, head, match)
     return HeldRows(
         snapshots=_by_keeper(table, holding),
+        live=live,
         bounds_in=_bounds_of_removed(table, paths),
         equality_deletes=_by_keeper(table, _with_equality_deletes(table)),
     )
+
+
+def _matches(table: IcebergTable, head: int | None, match: RowMatch) -> bool:
+    return head is not None and not matching(rows_now_named(table, head), match).isEmpty()
 
 
 def _candidates(table: IcebergTable, expression: Any) -> _Candidates:

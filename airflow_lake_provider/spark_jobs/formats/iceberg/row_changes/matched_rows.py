@@ -32,7 +32,7 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
         return ResolvedRows()
     with withheld(table, commit.match):
         expression_of(table, commit.match)
-        held = _rows_at(table, int(commit.base))
+        held = rows_now_named(table, int(commit.base))
         updates = commit.assignments is not None
         lineage = [ROW_ID] if updates and table.format_version >= 3 else []
         kept = [*(held.columns if updates else ()), *lineage]
@@ -87,7 +87,11 @@ def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
         ) from None
 
 
-def _rows_at(table: IcebergTable, base: int) -> DataFrame:
+def rows_now_named(table: IcebergTable, base: int) -> DataFrame:
+    """Return the live rows of a snapshot of main, by the names that its columns have now.
+
+    :raises CommitConflictError: it was expired meanwhile.
+    """
     snapshot = table.refresh().java.snapshot(base)
     if snapshot is None:
         raise CommitConflictError(f"{table.name}: snapshot {base} was expired meanwhile")

@@ -47,9 +47,9 @@ class IcebergMatchedTable:
         """Commit once; None when no row matches."""
         return change_rows(self.table, commit, progress)
 
-    def held(self, match: RowMatch) -> HeldRows:
+    def held(self, match: RowMatch, without: str | None) -> HeldRows:
         """Look for the rows in every file that a snapshot of the table reaches."""
-        return held_rows(self.table, match)
+        return held_rows(self.table, match, without)
 
 
 def _refuse(table: IcebergTable) -> None:
