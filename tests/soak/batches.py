@@ -41,8 +41,8 @@ class Batch:
     keeps: bool = False
 
     def apply_to(self, model: Model) -> None:
-        """Do to a dict what the upsert does to the table: the last change of every key."""
-        for change in {change.key: change for change in self.changes}.values():
+        """Do to a dict what the upsert does to the table: the changes one by one."""
+        for change in self.changes:
             if change.gone:
                 model.pop(change.key, None)
             elif self.keeps:
