@@ -308,14 +308,16 @@ def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict
     size, batch, warm_up = options.kinds, options.batch, options.warm_up
     benches = {kind.name: Bench(spark, home, size, batch, warm_up, kind) for kind in KINDS}
     benches |= {f"share_{share:.2%}": Bench(spark, home, size, int(size * share), warm_up) for share in SHARES}
+    benches["clustered"] = Bench(spark, home, size, batch, warm_up)
     found: dict[str, float] = {}
     for name, bench in benches.items():
         sides = _ours_and_merge(bench)
         by_merge = bench.iceberg_table("ours_by_merge", "merge-on-read")
         sides.append(Side("ours_by_merge", by_merge, bench.ours(by_merge, UpsertStrategy.MERGE)))
-        bench.play(sides, options.rounds, clustered=False)
+        bench.play(sides, options.rounds, clustered=name == "clustered")
         ours, on_read, merged = (side.median() for side in sides)
-        found |= {f"{name}_vs_merge_on_read": on_read / ours, f"{name}_vs_ours_by_merge": merged / ours}
+        of_kind = f"kind_{name}"
+        found |= {f"{of_kind}_vs_merge_on_read": on_read / ours, f"{of_kind}_vs_ours_by_merge": merged / ours}
         for side in sides:
             spark.sql(f"DROP TABLE {side.table} PURGE")
     return found
