@@ -72,8 +72,13 @@ class IcebergTable:
             raise
 
     def refresh(self) -> IcebergTable:
-        """Read the newest metadata from the catalog."""
-        self.java.refresh()
+        """Read the newest metadata from the catalog, for this handle and for what Spark reads from now on.
+
+        Spark's catalog forgets a table that was not asked for in 30 seconds (Iceberg's
+        ``cache.expiration-interval-ms``) and takes another handle, which does not see what is committed by this one.
+        """
+        self._java = self._load()
+        self._java.refresh()
         return self
 
     def properties(self) -> dict[str, str]:
