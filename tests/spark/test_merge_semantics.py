@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from tests.spark.merge_model import CASES, FIRST_ROW, SCHEMA, Row, apply_batch, held, new_flow, rows
 from tests.spark.upsert_flow import InterruptedProgress
 
+STRATEGIES = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE]
 EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "2"))
 histories = st.lists(st.lists(rows, min_size=1, max_size=8), min_size=2, max_size=3)
 
@@ -33,7 +34,7 @@ def layout(version: str) -> TableLayout:
 @given(
     history=histories,
     version=st.sampled_from(["2", "3"]),
-    strategy=st.sampled_from([UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE]),
+    strategy=st.sampled_from(STRATEGIES),
 )
 # Without shrinking: a failing example takes seconds, and its shrinking minutes.
 @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -81,7 +82,7 @@ def test_a_group_without_an_order_is_left_alone_also_by_the_first_row_of_its_key
     assert model == {1: {**left, "g": None, "a": None}, 2: {**left, "g": 0, "a": "x"}}
 
 
-@pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_late_update_does_not_bring_a_deleted_key_back(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
 ) -> None:
@@ -134,7 +135,6 @@ def test_values_of_a_row_that_changed_meanwhile_are_merged_again(spark: SparkSes
     assert {key: found["n"] for key, found in held(flow).items()} == {1: 110, 2: 1005}
 
 
-STRATEGIES = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE]
 UPDATE: Row = {"id": 1, "at": 1, "g": 0, "a": "x", "n": 1, "f": True, "op": "u"}
 
 
