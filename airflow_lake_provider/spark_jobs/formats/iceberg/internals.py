@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import Enum
+from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 
-class Internal(str, Enum):
+class Internal(StrEnum):
     """Classes by full name."""
 
     TABLE_CACHE = "org.apache.iceberg.spark.SparkTableCache"
@@ -46,14 +46,13 @@ def missing_internals(spark: SparkSession, names: Iterable[str] = FILE_SCAN) -> 
 
     :param names: full class names.
     """
-    asked = (name.value if isinstance(name, Internal) else name for name in names)
-    return [name for name in asked if not _has_class(spark, name)]
+    return [name for name in names if not _has_class(spark, name)]
 
 
 def internal(spark: SparkSession, name: Internal) -> Any:
     """Return a class as py4j has it, to be called for an object or asked for static methods."""
     jvm: Any = spark._jvm
-    return attrgetter(name.value)(jvm)
+    return attrgetter(name)(jvm)
 
 
 @cache
@@ -82,7 +81,7 @@ def spark_table_cache(spark: SparkSession) -> Any:
     """
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
-    cache_class = load_class(spark, Internal.TABLE_CACHE.value)
+    cache_class = load_class(spark, Internal.TABLE_CACHE)
     no_types = gateway.new_array(jvm.java.lang.Class, 0)
     no_values = gateway.new_array(jvm.java.lang.Object, 0)
     return cache_class.getMethod("get", no_types).invoke(None, no_values)

@@ -163,8 +163,7 @@ class IcebergTable:
 
     def summary(self, snapshot_id: int | str | None) -> dict[str, str]:
         """Return the summary of a snapshot; empty for None and for one that is not there."""
-        known = self._metadata().get("snapshots", ()) if snapshot_id is not None else ()
-        return next((found.get("summary", {}) for found in known if str(found["snapshot-id"]) == str(snapshot_id)), {})
+        return next((found.summary for found in self.snapshots() if found.snapshot_id == str(snapshot_id)), {})
 
     def state(self, branch: str = MAIN) -> TableState:
         """Read counts from the head's summary and the metadata.
