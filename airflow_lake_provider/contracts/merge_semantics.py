@@ -85,17 +85,25 @@ class MergeSemantics:
 
     def depends_on_order(self, column: str) -> bool:
         """Whether the order of a key's rows, none of which deletes, decides what a column that is no key becomes."""
-        if self.engine is not MergeEngine.AGGREGATE:
-            return True
+        return self.engine is not MergeEngine.AGGREGATE or self.function_of(column) in _ORDERED
+
+    def function_of(self, column: str) -> str:
+        """Return the function of :data:`AGGREGATES` by which a column's values are merged, where no group has it."""
         chosen = {name.lower(): function for name, function in self.aggregates.items()}
-        return chosen.get(column.lower(), "last_non_null") in _ORDERED
+        return chosen.get(column.lower(), "last_non_null")
+
+    @property
+    def named_columns(self) -> list[str]:
+        """Columns that the semantics name, but for the one that flags deletes; as the author spells them."""
+        groups = self.sequence_groups.items()
+        return [*self.aggregates, *(name for order, group in groups for name in (order, *group))]
 
     def refuse_columns(self, table: str, keys: tuple[str, ...]) -> None:
         """Refuse key columns where values are merged.
 
         :raises InvalidSpecError: naming them.
         """
-        merged = {*self.aggregates, *self.sequence_groups, *(n for g in self.sequence_groups.values() for n in g)}
+        merged = set(self.named_columns)
         if self.deletes is Deletes.SOFT:
             merged.add(self.deleted_column)
         wrong = sorted({name.lower() for name in merged} & {key.lower() for key in keys})
@@ -112,8 +120,7 @@ class MergeSemantics:
         fitting = {name.lower() for name, function in self.aggregates.items() if function == "max"}
         fitting |= {name.lower() for name in self.sequence_groups}
         always = {name.lower() for name, function in self.aggregates.items() if function == "last"}
-        merged = {name.lower() for name in (*self.aggregates, *self.sequence_groups)}
-        merged |= {name.lower() for group in self.sequence_groups.values() for name in group}
+        merged = {name.lower() for name in self.named_columns}
         wrong = sorted((merged & set(ordering)) - (fitting & set(ordering[:1])) - always)
         if wrong:
             raise InvalidSpecError(

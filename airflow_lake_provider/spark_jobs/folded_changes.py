@@ -48,10 +48,8 @@ def folded_changes(
 
 
 def _refuse_unknown(rows: DataFrame, semantics: MergeSemantics, kept: Sequence[str]) -> None:
-    named = [*semantics.aggregates, *(n for order, group in semantics.sequence_groups.items() for n in (order, *group))]
-    known = {name.lower() for name in kept}
-    given = {name.lower() for name in rows.columns}
-    resolve_columns(rows, [name for name in named if name.lower() in given or name.lower() not in known], "semantics")
+    absent = {name.lower() for name in kept} - {name.lower() for name in rows.columns}
+    resolve_columns(rows, [name for name in semantics.named_columns if name.lower() not in absent], "semantics")
 
 
 class _Fold:
@@ -64,7 +62,7 @@ class _Fold:
         self._given = given
         self._first = semantics.engine is MergeEngine.FIRST
         self._partial = semantics.engine is MergeEngine.PARTIAL
-        self._aggregates = {name.lower(): function for name, function in semantics.aggregates.items()}
+        self._function_of = semantics.function_of
         self._order_of = dict(_order_columns(semantics))
         self._live = ~sf.col(DELETED)
 
@@ -84,7 +82,7 @@ class _Fold:
             order = self._order_of[name.lower()]
             # No row has an order then, which leaves the group as it is.
             return self._of_group(value, quoted(order) if order.lower() in self._given else sf.lit(None))
-        return self._aggregated(self._aggregates.get(name.lower(), "last_non_null"), value, kind)
+        return self._aggregated(self._function_of(name), value, kind)
 
     def _first_live(self, value: Column) -> Column:
         # A struct: max_by would give the value of another row for one that is NULL.

@@ -124,12 +124,8 @@ class RowMerge:
         if engine in (MergeEngine.REPLACE, MergeEngine.FIRST) or is_flag:
             return new
         old = self.old(column)
-        together = self._in_group(column, new, old) or _combined(self._function(column), new, old)
+        together = self._in_group(column, new, old) or _combined(self.semantics.function_of(column), new, old)
         return f"CASE WHEN {self._counts} THEN {together} ELSE {new} END"
-
-    def _function(self, column: str) -> str:
-        chosen = {name.lower(): function for name, function in self.semantics.aggregates.items()}
-        return chosen.get(column.lower(), "last_non_null")
 
     def _in_group(self, column: str, new: str, old: str) -> str | None:
         for order, group in self.semantics.sequence_groups.items():
