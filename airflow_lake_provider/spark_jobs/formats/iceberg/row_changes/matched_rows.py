@@ -17,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatc
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS, collect_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
@@ -32,6 +33,8 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
         return ResolvedRows()
     with withheld(table, commit.match):
         expression_of(table, commit.match)
+        if commit.match.keys is not None:
+            refuse_other_spellings(table, commit.match.keys, commit.match.keys.columns)
         held = rows_now_named(table, int(commit.base))
         updates = commit.assignments is not None
         lineage = [ROW_ID] if updates and table.format_version >= 3 else []

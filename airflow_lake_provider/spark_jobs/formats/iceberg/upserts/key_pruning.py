@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, Str
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import is_uuid
 from airflow_lake_provider.spark_jobs.key_ranges import (
     KeyRange,
     KeyRanges,
@@ -35,7 +36,8 @@ def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[l
     :param alias: of the table in the statement.
     """
     ranges = known_ranges(commit)
-    types = {name: kind for name, kind in _key_types(commit).items() if not _is_uuid(table, name)}
+    # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
+    types = {name.lower(): kind for name, kind in _key_types(commit).items() if not is_uuid(table, name)}
     if types and _are_listed(commit, ranges):
         listed = _listed(commit, commit.keys[0], *types.values())
         if listed:
@@ -43,7 +45,7 @@ def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[l
     partitioning = _partitioning(table) if len(commit.keys) > 1 else set()
     predicates, words = [], []
     for found in ranges.columns:
-        kind = types.get(found.column)
+        kind = types.get(found.column.lower())
         listed = _listed(commit, found.column, kind) if kind and found.column.lower() in partitioning else []
         between = _between(alias, found, kind)
         if listed:
@@ -77,12 +79,6 @@ def _partitioning(table: IcebergTable) -> set[str]:
 
 def _key_types(commit: KeyedCommit) -> dict[str, DataType]:
     return {key: commit.rows.select(quoted(key)).schema[0].dataType for key in commit.keys}
-
-
-def _is_uuid(table: IcebergTable, name: str) -> bool:
-    """Tell a UUID, which is text to Spark: Iceberg compares it with the bounds of files as signed numbers (#14216)."""
-    field = table.java.schema().caseInsensitiveFindField(name)
-    return field is not None and str(field.type()) == "uuid"
 
 
 def _listed(commit: KeyedCommit, column: str, kind: DataType) -> list[str]:

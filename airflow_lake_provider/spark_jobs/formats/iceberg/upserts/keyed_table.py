@@ -25,6 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_branch import merge_and_publish
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.upsert_strategy import choose_strategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _UPSERTS: Mapping[UpsertStrategy, Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]] = {
@@ -96,6 +97,7 @@ class IcebergKeyedTable:
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         """Commit once."""
+        refuse_other_spellings(self.table, commit.rows, commit.keys)
         commit = replace(commit, key_ranges=known_ranges(commit))
         chosen = choose_strategy(self.table, commit)
         upsert = _UPSERTS[chosen.strategy]

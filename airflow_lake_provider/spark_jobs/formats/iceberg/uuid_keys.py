@@ -1,0 +1,38 @@
+"""Keys of the type UUID, which are text to Spark: one UUID has many spellings, and a join finds only one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+
+# As ``java.util.UUID`` writes it, and so Iceberg's readers.
+_CANONICAL = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+
+
+def is_uuid(table: IcebergTable, name: str) -> bool:
+    """Whether a column of the table is a UUID."""
+    field = table.java.schema().caseInsensitiveFindField(name)
+    return field is not None and str(field.type()) == "uuid"
+
+
+def refuse_other_spellings(table: IcebergTable, rows: DataFrame, keys: Sequence[str]) -> None:
+    """Refuse keys that a join would not find, though the table may have them; a job where a key is a UUID.
+
+    :raises BadInputError: it names the column and how many, and no value.
+    """
+    columns = [key for key in keys if is_uuid(table, key)]
+    if not columns:
+        return
+    others = (sf.count_if(~quoted(name).cast("string").rlike(_CANONICAL)) for name in columns)
+    for name, count in zip(columns, rows.agg(*others).collect()[0], strict=True):
+        if count:
+            raise BadInputError(
+                f"{table.name}: {count} keys are no UUIDs in lower case with hyphens, the form in which column {name} "
+                f"is compared; write lower({name}) in a query over the source"
+            )

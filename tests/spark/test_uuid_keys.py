@@ -1,0 +1,74 @@
+"""Tables whose key is a UUID, which Spark takes for text: one spelling of each is a key, others are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, NestedField, UUIDType
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.upsert_flow import Flow
+
+FIRST, SECOND = UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"), UUID("00000000-0000-4000-8000-0000000000ff")
+STRATEGIES = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE]
+
+
+@pytest.fixture
+def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
+    arguments: dict[str, Any] = {
+        "source": Source(path=f"{tmp_path}/*.jsonl", format="json", schema="id STRING, n INT"),
+        "delete_when": None,
+    }
+    made = Flow(spark, f"upserts.u{abs(hash(request.node.name)) % 10**9}", tmp_path, arguments)
+    schema = Schema(NestedField(1, "id", UUIDType(), required=True), NestedField(2, "n", IntegerType()))
+    made.catalog().create_table(made.table, schema)
+    return made
+
+
+def held(flow: Flow) -> list[tuple[UUID, int]]:
+    found = flow.loaded().scan().to_arrow().to_pylist()
+    return sorted((UUID(bytes=row["id"]) if isinstance(row["id"], bytes) else row["id"], row["n"]) for row in found)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_uuid_is_a_key_in_the_spelling_of_iceberg_and_refused_in_any_other(
+    flow: Flow, strategy: UpsertStrategy
+) -> None:
+    for number in (1, 2):
+        flow.arrive(f"{number}.jsonl", {"id": str(FIRST), "n": number}, {"id": str(SECOND), "n": number})
+        flow.apply(f"run {number}", strategy=strategy)
+    assert held(flow) == [(SECOND, 2), (FIRST, 2)]
+    flow.arrive("3.jsonl", {"id": str(FIRST).upper(), "n": 3}, {"id": str(SECOND), "n": 3})
+    with pytest.raises(BadInputError, match=r"1 keys are no UUIDs in lower case .* lower\(id\)"):
+        flow.apply("run 3", strategy=strategy)
+    assert held(flow) == [(SECOND, 2), (FIRST, 2)]
+
+
+def test_an_erasure_is_not_told_that_a_uuid_in_capitals_is_held_nowhere(flow: Flow, tmp_path: Path) -> None:
+    flow.arrive("1.jsonl", {"id": str(FIRST), "n": 1}, {"id": str(SECOND), "n": 1})
+    flow.apply("run 1")
+
+    def erase(text: str) -> int | None:
+        keys = tmp_path / f"{text}.csv"
+        keys.write_text(f"id\n{text}\n")
+        source = Source(path=str(keys), format="csv", options={"header": "true"})
+        run = RunIdentity.of("dag", text, "task", "-1")
+        spec = DeleteRowsSpec(catalog="lake_default", table=flow.table, run=run, keys_from=source, keys=("id",))
+        return delete_rows(flow.spark, spec, Progress()).rows_deleted
+
+    with pytest.raises(BadInputError, match="1 keys are no UUIDs") as refused:
+        erase(str(FIRST).upper())
+    assert str(FIRST).upper() not in str(refused.value)
+    assert erase(str(FIRST)) == 1
+    assert held(flow) == [(SECOND, 1)]
