@@ -49,7 +49,12 @@ def _attempt(
         return replace(unchanged, after=before, seconds=dict(progress.seconds), attempts=attempt)
     salt = secrets.token_hex(16)
     digest = hashlib.sha256(f"{salt}\x1f{identity}".encode()).hexdigest()
-    report = replace(unchanged, outcome=Outcome.ALREADY_APPLIED, reason=f"recognised by run key {run_key}")
+    report = replace(
+        unchanged,
+        outcome=Outcome.ALREADY_APPLIED,
+        reason=f"recognised by run key {run_key}",
+        warnings=("digest and salt are in the report, and in the log, of the try that committed",),
+    )
     # Where no row matches, as far as is known; a retry does not look at main before its proof.
     without = None
     if run_key not in memory.run_keys:
@@ -60,6 +65,8 @@ def _attempt(
             summary={ERASED_DIGEST: digest, BASE_SNAPSHOT: str(memory.base)},
             match=match,
         )
+        # Before the commit: a driver that is killed after it writes no report.
+        progress.say(f"digest {digest}, salt {salt}")
         applied = target.change(commit, progress)
         without = memory.base if applied is None else applied.snapshot
         report = replace(unchanged, outcome=Outcome.NOTHING_NEW, reason="no row of main matches")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import traceback
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
-from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome, answer_to_json
 from airflow_lake_provider.spark_jobs.compact_table import compact_table
@@ -112,6 +113,9 @@ def test_keys_of_a_file_are_deleted_and_no_value_of_them_is_left_in_words(
     assert report.digest_salt is not None
     assert report.digest_salt not in str(table.outside().metadata)
     printed = capfd.readouterr()
+    # For a driver that is killed before its report.
+    told = printed.out.index(f"digest {report.erased_digest}, salt {report.digest_salt}")
+    assert told < printed.out.index("[lake] commit ...")
     for text in (answer_to_json(report), str(written), str(table.outside().properties), printed.out, printed.err):
         assert str(SECRET) not in text
     where = delete(table, "run 2", where="id = 8005")
@@ -225,6 +229,20 @@ def test_equality_deletes_that_only_a_tag_or_the_history_reaches_are_named(spark
     ]
     expire(table)
     assert delete(table, "run 3", where=f"id = {SECRET}").still_to_do == ()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_store_that_takes_no_delete_file_fails_it_without_a_word_of_its_partition(
+    spark: SparkSession, version: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = MaintainedTable(spark, version=version, partitioned=True)
+    table.append(0, 3, str(SECRET))
+    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.data.path' = 'file:/proc/none')")
+    with pytest.raises(JobFailedError, match="withheld") as failed:
+        delete(table, where=f"region = '{SECRET}'")
+    text = "".join(traceback.format_exception(failed.value))
+    assert str(SECRET) not in text + capfd.readouterr().out
+    assert rows_outside(table) == table.rows
 
 
 def test_what_cannot_be_done_is_refused_without_a_word_of_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import CommitConflictError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
@@ -51,14 +51,22 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
 def _commit_or_withhold(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
     try:
         return _commit(table, commit, matched, staged)
-    except CommitConflictError:
+    except Exception as error:
         if not commit.match.is_secret:
             raise
-        # The message may have paths of files, and those the values of partitions.
-        raise CommitConflictError(
-            f"{table.name}: commit on snapshot {commit.base} refused, another one landed. No data changed; the task "
-            "can be retried."
-        ) from None
+        # A message may have paths of files, and those the values of partitions.
+        raise _withheld(table, commit, error) from None
+
+
+def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> LakeProviderError:
+    tried = f"{table.name}: the commit on snapshot {commit.base}"
+    if isinstance(error, CommitConflictError):
+        return CommitConflictError(f"{tried} was refused, another one landed. No data changed; a retry is safe.")
+    if isinstance(error, LakeProviderError):
+        # Ours name no path; their cause may, and is left behind.
+        return type(error)(str(error))
+    withheld = "the message is withheld, it may name what is erased"
+    return JobFailedError(f"{tried} failed with {type(error).__name__}; {withheld}. A retry is safe.")
 
 
 def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
