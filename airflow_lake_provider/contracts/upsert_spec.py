@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
@@ -63,9 +64,8 @@ class UpsertSpec(JobSpec):
         super().__post_init__()
         if not self.keys or len(set(self.keys)) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys must be one or more different columns, got {list(self.keys)}")
-        lost = sorted(set(self.keys) & set(self.exclude_columns))
-        if lost:
-            raise InvalidSpecError(f"{self.table}: key columns {lost} cannot be excluded")
+        self._refuse_excluded("key columns", self.keys)
+        self._refuse_excluded("columns that semantics name", self.semantics.named_columns)
         if self.source.envelope and (self.order_by or self.delete_when):
             raise InvalidSpecError(
                 f"{self.table}: a debezium envelope brings its own order and deletes; leave out order_by, delete_when"
@@ -77,6 +77,11 @@ class UpsertSpec(JobSpec):
         self._refuse_audits()
         if self.max_attempts < 1:
             raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
+
+    def _refuse_excluded(self, what: str, names: Sequence[str]) -> None:
+        lost = sorted({name.lower() for name in names} & {name.lower() for name in self.exclude_columns})
+        if lost:
+            raise InvalidSpecError(f"{self.table}: {what} cannot be excluded from what is written, got {lost}")
 
     def _refuse_audits(self) -> None:
         if self.audits is None:
@@ -106,12 +111,11 @@ class UpsertSpec(JobSpec):
             )
         if not semantics.ignore_stale:
             return
-        lost = sorted(set(self.order_by) & set(self.exclude_columns))
-        if not self.order_by or lost:
+        if not self.order_by:
             raise InvalidSpecError(
-                f"{self.table}: ignore_stale compares order_by with what the table holds; give order_by, and do not "
-                f"exclude its columns, got order_by={list(self.order_by)}, excluded {lost}"
+                f"{self.table}: ignore_stale compares order_by with what the table holds; give order_by"
             )
+        self._refuse_excluded("columns of order_by, which ignore_stale compares,", self.order_by)
         if self.delete_when and semantics.deletes is Deletes.HARD:
             raise InvalidSpecError(
                 f"{self.table}: ignore_stale cannot tell a late row of a key whose row, and its order, is gone; "

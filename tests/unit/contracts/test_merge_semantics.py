@@ -46,7 +46,10 @@ def grouped(order: str, *columns: str) -> MergeSemantics:
     ("semantics", "changes", "told"),
     [
         (STALE, {}, "give order_by"),
-        (STALE, {"order_by": ("at",), "exclude_columns": ("at",)}, r"excluded \['at'\]"),
+        (STALE, {"order_by": ("at",), "exclude_columns": ("at",)}, r"ignore_stale .* \['at'\]"),
+        (grouped("g", "price"), {"exclude_columns": ("G",)}, r"semantics name .* \['g'\]"),
+        (aggregating(n="sum"), {"exclude_columns": ("n",)}, r"semantics name .* \['n'\]"),
+        (MergeSemantics(), {"exclude_columns": ("ID",)}, r"key columns .* \['id'\]"),
         (STALE, {"order_by": ("at",), "delete_when": "op = 'd'"}, "use deletes='soft'"),
         (STALE, {"source": EVENTS}, "carry whole rows"),
         (MergeSemantics(engine=MergeEngine.FIRST), {"source": EVENTS}, "carry whole rows"),
