@@ -11,7 +11,7 @@ from tests.spark.upsert_flow import InterruptedProgress
 
 KILL_AT = "LAKE_TEST_KILL_AT"
 # The phase that begins at that moment; the other two moments are within the last phase, and after it.
-PHASES = {"before stage": "stage", "after stage": "commit"}
+PHASES = {"before stage": "stage", "after stage": "commit", "after copying": "commit", "before publish": "publish"}
 AFTER_VECTORS, AFTER_COMMIT = "after vectors", "after commit, before the report"
 
 

@@ -22,6 +22,7 @@ FIRST = tuple(Change(key, "first", key, False) for key in range(20))
 SECOND = tuple(Change(key, "second", 100 + key, key < 8) for key in range(5, 25))
 # Vectors are of format version 3; what a kill leaves on version 2 are files of position deletes.
 MOMENTS = {**dict.fromkeys(PHASES, "3"), AFTER_VECTORS: "3", AFTER_COMMIT: "2"}
+OTHERS = {"after copying": UpsertStrategy.COPY_ON_WRITE, "before publish": UpsertStrategy.MERGE}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def spec(lake: Lake, moment: str, run: str, try_number: int = 1) -> UpsertSpec:
         delete_when="op = 'd'",
         exclude_columns=("op",),
         create=TableLayout(properties={"format-version": MOMENTS[moment]}),
-        strategy=UpsertStrategy.POSITIONS,
+        strategy=OTHERS.get(moment, UpsertStrategy.POSITIONS),
     )
 
 
