@@ -268,15 +268,10 @@ class Bench:
 
 def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
     """Measure what the options ask for."""
-    bench = Bench(spark, home, options.rows, options.batch, options.warm_up)
-    sides = _ours_and_merge(bench)
-    ours, on_read = sides
-    if not options.quick:
-        on_write = bench.iceberg_table("on_write", "copy-on-write")
-        sides.append(Side("copy_on_write", on_write, bench.merge(on_write)))
-    if os.environ.get("LAKE_DELTA_JARS"):
-        delta = bench.delta_table()
-        sides.append(Side("delta", delta, bench.merge(delta)))
+    _warm(spark, home, options)
+    bench = Bench(spark, home, options.rows, options.batch, 1)
+    sides = _all_sides(bench, options)
+    ours, on_read, *_ = sides
     bench.play(sides, options.rounds, clustered=False)
     found = {f"random_vs_{side.name}": side.median() / ours.median() for side in sides[1:]}
     clustered = [Side(side.name, side.table, side.apply) for side in (ours, on_read)]
@@ -296,6 +291,26 @@ def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> d
     if options.large:
         found |= _larger(spark, home, options)
     return found
+
+
+def _warm(spark: SparkSession, home: Path, options: argparse.Namespace) -> None:
+    """Let every side run on tables of a tenth, until the JVM has compiled what each runs; none of it is counted."""
+    bench = Bench(spark, home, options.rows // 10, options.batch, options.warm_up)
+    sides = _all_sides(bench, options)
+    bench.play(sides, 0, clustered=False)
+    for side in sides:
+        spark.sql(f"DROP TABLE {side.table} PURGE" if side.name != "delta" else f"DROP TABLE {side.table}")
+
+
+def _all_sides(bench: Bench, options: argparse.Namespace) -> list[Side]:
+    sides = _ours_and_merge(bench)
+    if not options.quick:
+        on_write = bench.iceberg_table("on_write", "copy-on-write")
+        sides.append(Side("copy_on_write", on_write, bench.merge(on_write)))
+    if os.environ.get("LAKE_DELTA_JARS"):
+        delta = bench.delta_table()
+        sides.append(Side("delta", delta, bench.merge(delta)))
+    return sides
 
 
 def _ours_and_merge(bench: Bench) -> list[Side]:
@@ -335,12 +350,12 @@ def _read_after_ten(bench: Bench, ours: Side) -> float:
 
 
 def _larger(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
-    bench = Bench(spark, home, options.large, options.batch, options.warm_up)
+    bench = Bench(spark, home, options.large, options.batch, 1)
     sides = _ours_and_merge(bench)
     bench.play(sides, options.rounds, clustered=False)
     spark.sql(f"DROP TABLE {sides[1].table} PURGE")
     grown = sides[0].table
-    tenth = Bench(spark, home, options.large // 10, options.batch, options.warm_up)
+    tenth = Bench(spark, home, options.large // 10, options.batch, 1)
     base = tenth.iceberg_table("ours", "merge-on-read")
     floor = _growth_seconds(tenth, base, options.rounds, 1)
     small = _growth_seconds(tenth, base, options.rounds, options.batch * GROWTH_BATCH)
@@ -367,7 +382,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=30_000_000)
     parser.add_argument("--batch", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=2)
+    parser.add_argument("--warm-up", type=int, default=6, help="rounds before the first table")
     parser.add_argument("--large", type=int, default=100_000_000)
     parser.add_argument("--kinds", type=int, default=5_000_000)
     parser.add_argument("--quick", action="store_true", help="leave copy-on-write out")

@@ -20,10 +20,11 @@ def lake(spark: SparkSession, tmp_path: Path) -> SparkSession:
 
 
 def test_the_benchmark_of_upserts_gives_its_ratios(lake: SparkSession, tmp_path: Path) -> None:
-    options = Namespace(rows=2000, batch=50, rounds=1, warm_up=1, large=20_000, kinds=0, quick=True)
+    options = Namespace(rows=2000, batch=50, rounds=1, warm_up=1, large=20_000, kinds=0, quick=False)
     ratios = upsert.ratios_of(lake, tmp_path, options)
     expected = {
         "random_vs_merge_on_read",
+        "random_vs_copy_on_write",
         "clustered_vs_merge_on_read",
         "clustered_vs_pruned_merge",
         "read_after_10",
