@@ -17,7 +17,8 @@ ARRIVAL = "_lake_arrival"
 UNPARSABLE = "_lake_unparsable"
 DELETED = "_lake_deleted"
 RESET = "_lake_reset"
-MARKERS = (DELETED, RESET)
+RESET_ORDER = "_lake_reset_order"
+MARKERS = (DELETED, RESET, RESET_ORDER)
 
 
 @contextmanager
@@ -38,7 +39,8 @@ class ChangeBatch:
 
     :param changes: one row per key: the columns of the batch and the boolean ``_lake_deleted``; cached. In a row
         that deletes, columns other than the keys mean nothing. ``_lake_reset``, where it is there, tells keys that
-        were deleted in the batch before their row: nothing of the table's row counts.
+        were deleted in the batch before their row: nothing of the table's row counts. ``_lake_reset_order``, where that
+        is compared with the table's, has the order of that delete.
     :param rows: rows or change events that were read.
     :param keys: different keys among them; ``upserts + deletes``.
     :param key_ranges: of ``changes``.

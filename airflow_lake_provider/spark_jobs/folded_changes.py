@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, DecimalType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, StructField, StructType
 
 from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
 from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET
@@ -45,6 +45,22 @@ def folded_changes(
         sf.max(_LAST_DELETE).isNotNull().alias(RESET),
     )
     return folded.withColumn(RESET, sf.col(RESET) & ~sf.col(DELETED))
+
+
+def before_folding(table: StructType, semantics: MergeSemantics) -> StructType:
+    """Return the table's schema with the types that its columns have in rows not folded yet.
+
+    A column that counts takes values of any type, so it is left out; one that collects takes elements.
+    """
+    folded = {name.lower(): function for name, function in semantics.aggregates.items()}
+    fields = []
+    for field in table.fields:
+        function = folded.get(field.name.lower())
+        if function == "collect" and isinstance(field.dataType, ArrayType):
+            fields.append(StructField(field.name, field.dataType.elementType))
+        elif function != "count":
+            fields.append(field)
+    return StructType(fields)
 
 
 def _refuse_unknown(rows: DataFrame, semantics: MergeSemantics, kept: Sequence[str]) -> None:

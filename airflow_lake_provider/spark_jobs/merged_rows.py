@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.table_layout import MissingColumns
-from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET, RESET_ORDER
 
 Name = Callable[[str], str]
 _LIVE = "true"
@@ -93,7 +93,7 @@ class RowMerge:
             return merged
         kept = self.old(column)
         if given is not None and column.lower() in (name.lower() for name in self.order_by):
-            kept = f"coalesce({self.new(given)}, {kept})"
+            kept = f"CASE WHEN {self._has_order} THEN {self.new(given)} ELSE {kept} END"
         return f"CASE WHEN {self.new(DELETED)} THEN {kept} ELSE {merged} END"
 
     @property
@@ -101,10 +101,24 @@ class RowMerge:
         """Whether values of the table's row still count: its key was not deleted."""
         conditions = []
         if self.resets:
-            conditions.append(f"NOT {self.new(RESET)}")
+            conditions.append(f"NOT {self._reset}")
         if self.semantics.deletes is Deletes.SOFT:
             conditions.append(f"NOT coalesce({self.old(self.semantics.deleted_column)}, false)")
         return f"({' AND '.join(conditions) or _LIVE})"
+
+    @property
+    def _reset(self) -> str:
+        """Whether the batch deleted the key before its row; a delete older than the table's row is none."""
+        if not self.semantics.ignore_stale:
+            return self.new(RESET)
+        return f"({self.new(RESET)} AND {self.new(RESET_ORDER)} >= {self._ordered(self.old)})"
+
+    @property
+    def _has_order(self) -> str:
+        """Whether the batch's row has an order; its columns are taken together, as they are compared."""
+        given = {name.lower() for name in self.given}
+        present = (f"{self.new(name)} IS NOT NULL" for name in self.order_by if name.lower() in given)
+        return f"({' OR '.join(present)})"
 
     def _ordered(self, side: Name) -> str:
         # In a struct NULL is the least, as it is in the order of a batch. Fields named alike, else types do not widen.

@@ -19,11 +19,12 @@ from airflow_lake_provider.spark_jobs.change_batch import (
     ARRIVAL,
     DELETED,
     RESET,
+    RESET_ORDER,
     UNPARSABLE,
     ChangeBatch,
     released_on_failure,
 )
-from airflow_lake_provider.spark_jobs.folded_changes import folded_changes
+from airflow_lake_provider.spark_jobs.folded_changes import before_folding, folded_changes
 from airflow_lake_provider.spark_jobs.latest_changes import (
     COUNTERS,
     NUMBER,
@@ -62,7 +63,8 @@ def read_row_changes(
     :raises BadInputError: missing columns, records that cannot be read, NULL keys, keys without a last change.
     """
     with released_on_failure() as cached:
-        batch = read_batch(spark, spec.source, files, table_schema, table_snapshot)
+        schema = before_folding(table_schema, spec.semantics) if table_schema else None
+        batch = read_batch(spark, spec.source, files, schema, table_snapshot)
         if batch.may_be_unparsable:
             cached.append(batch.rows)
         _refuse_reserved(batch.rows)
@@ -82,6 +84,7 @@ def read_row_changes(
         upserts=counts.keys - counts.deletes,
         deletes=counts.deletes,
         key_ranges=counts.key_ranges,
+        reads_table=batch.reads_more or _is_target(spec),
         cached=tuple(cached),
     )
 
@@ -96,10 +99,13 @@ def _reduced(
 ) -> DataFrame:
     semantics = spec.semantics
     if semantics.deletes is Deletes.IGNORE:
-        rows = _with_deleted(rows, spec.delete_when).filter(~sf.col(DELETED)).drop(DELETED)
+        # A record that cannot be read has NULL in every column, which delete_when may take for a delete.
+        is_read = sf.col(UNPARSABLE).isNull() if UNPARSABLE in rows.columns else sf.lit(True)
+        rows = _with_deleted(rows, spec.delete_when).filter(~(sf.col(DELETED) & is_read)).drop(DELETED)
     if not semantics.folds and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
         numbered = numbered_changes(rows, keys, order_by, arrival)
-        return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys)
+        compared = order_by if semantics.ignore_stale else ()
+        return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys, compared)
     if not semantics.folds:
         return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
     numbered = _with_deleted(numbered_changes(rows, keys, order_by, arrival), spec.delete_when)
@@ -108,16 +114,26 @@ def _reduced(
     return folded_changes(numbered, keys, order_by, semantics, kept)
 
 
-def _latest_with_reset(numbered: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Keep the last row of each key, and tell whether one before it deleted: then no old value may be kept."""
+def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Sequence[str]) -> DataFrame:
+    """Keep the last row of each key, and tell whether one before it deleted: then no old value may be kept.
+
+    :param compared: order columns, where a delete counts only if it is not older than the table's row.
+    """
     key = Window.partitionBy(*(quoted(name) for name in keys))
     marked = numbered.withColumn(RESET, sf.max(DELETED).over(key) & ~sf.col(DELETED))
+    if compared:
+        order = sf.struct(*(quoted(name).alias(f"o{place}") for place, name in enumerate(compared)))
+        marked = marked.withColumn(RESET_ORDER, sf.max(sf.when(sf.col(DELETED), order)).over(key))
     return marked.filter(sf.col(NUMBER) == 1).drop(NUMBER)
 
 
 def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:
     excluded = {name.lower() for name in spec.exclude_columns}
     return [name for name in latest.columns if name.lower() in excluded]
+
+
+def _is_target(spec: UpsertSpec) -> bool:
+    return (spec.source.table or "").lower() == spec.table.lower()
 
 
 def _refuse_reserved(rows: DataFrame) -> None:

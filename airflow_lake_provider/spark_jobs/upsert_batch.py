@@ -150,8 +150,7 @@ def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: B
         missing_columns=spec.missing_columns,
         order_by=spec.order_by,
         semantics=spec.semantics,
-        # A query, or a source table, may be or read the target.
-        reads_table=batch.reads_table or bool(spec.source.query or spec.source.table),
+        reads_table=batch.reads_table,
         strategy=spec.strategy,
         audits=spec.audits,
     )

@@ -158,6 +158,42 @@ def test_a_key_that_a_batch_deletes_and_inserts_keeps_no_old_value(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_delete_that_is_older_than_the_tables_row_takes_none_of_its_values(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
+) -> None:
+    flow = new_flow(spark, tmp_path, CASES["replace, soft, stale ignored"], layout("3"))
+    flow.arrive("1.jsonl", {**UPDATE, "at": 3}, {**UPDATE, "id": 2, "at": 1})
+    flow.apply("run 1")
+    changes = [{**UPDATE, "id": id_, "at": at, "op": op} for id_ in (1, 2) for at, op in ((2, "d"), (5, "u"))]
+    flow.arrive("2.jsonl", *(without("a", row) for row in changes))
+    source = Source(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(" a STRING,", ""))
+    flow.apply("run 2", strategy=strategy, source=source, missing_columns=MissingColumns.KEEP)
+    assert {key: (row["at"], row["a"]) for key, row in held(flow).items()} == {1: (5, "x"), 2: (5, None)}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_soft_delete_leaves_the_order_that_it_was_compared_by(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
+) -> None:
+    flow = new_flow(spark, tmp_path, CASES["replace, soft, stale ignored"], layout("3"))
+    orders = [(1, 9, "u"), (2, None, "d"), (2, 5, "u")]
+    for number, (at, g, op) in enumerate(orders):
+        flow.arrive(f"{number}.jsonl", {**UPDATE, "at": at, "g": g, "n": number, "op": op})
+        flow.apply(f"run {number}", strategy=strategy, order_by=("at", "g"))
+    assert held(flow) == {1: {"at": 2, "g": 5, "a": "x", "n": 2, "f": True, "is_deleted": False}}
+
+
+def test_columns_that_collect_and_count_are_read_in_their_own_types(spark: SparkSession, tmp_path: Path) -> None:
+    functions = {"a": "collect", "g": "count", "n": "listagg"}
+    flow = new_flow(spark, tmp_path, MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates=functions), layout("3"))
+    source = Source(path=f"{tmp_path}/*.jsonl", format="json")
+    for at in (1, 2):
+        flow.arrive(f"{at}.jsonl", {"id": 1, "at": at, "a": f"a{at}", "g": "red", "n": str(at), "op": "u"})
+        flow.apply(f"run {at}", source=source)
+    assert held(flow) == {1: {"at": 2, "a": ["a1", "a2"], "g": 2, "n": "1,2"}}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_narrower_order_than_the_tables_is_compared_with_it(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
 ) -> None:

@@ -341,6 +341,27 @@ def test_a_batch_made_by_a_query_over_the_target_is_made_again_when_the_target_h
     assert flow.rows() == {1: ("b", 25)}
 
 
+def test_a_batch_made_by_a_query_over_its_files_alone_is_kept_when_the_target_has_changed(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 10))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 5))
+    query = "WITH named AS (SELECT id, upper(name) AS name, n, op FROM source) SELECT * FROM named"
+    source = Source(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA, query=query)
+    insert = f"INSERT INTO {flow.table} VALUES (2, 'z', 0)"
+    writer = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(insert))
+    assert flow.apply("run 2", progress=writer, source=source).attempts == 1
+    assert flow.rows() == {1: ("B", 5), 2: ("z", 0)}
+
+
+def test_a_batch_that_spells_its_key_otherwise_is_pruned_as_well(flow: Flow, tmp_path: Path) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    flow.spark.range(1, 301).selectExpr("id AS ID", "'b' AS NAME", "0 AS n", "'u' AS op").write.parquet(f"{tmp_path}/2")
+    report = flow.apply("run 2", source=Source(path=f"{tmp_path}/2", format="parquet"))
+    assert "pruned by the range of" in str(report.strategy_reason)
+    assert len(flow.rows()) == 300
+
+
 def test_files_of_a_commit_that_landed_and_was_rolled_back_before_it_was_refused_are_kept(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
@@ -168,6 +168,14 @@ def test_records_that_cannot_be_read_are_refused_with_their_place(
     query = Source(path=path, format=kind, schema="id INT, n INT", query="SELECT * FROM source")
     with pytest.raises(BadInputError, match="1 records cannot be read"):
         changes(spark, query)
+
+
+def test_ignored_deletes_hide_no_record_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = files_in(tmp_path, a_json='{"id": 1, "op": "u"}\n{"id": 2, "op": \n')
+    source = Source(path=path, format="json", schema="id INT, op STRING")
+    ignored = MergeSemantics(deletes=Deletes.IGNORE)
+    with pytest.raises(BadInputError, match="1 records cannot be read"):
+        changes(spark, source, semantics=ignored, delete_when="op IS NULL")
 
 
 def test_avro_without_its_package_says_which_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,9 +14,12 @@ from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedErr
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.plan_sources import sources_of
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema
 
+# The view that a query has its rows from.
+_SOURCE = "source"
 AVRO_PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
 
 
@@ -26,12 +29,14 @@ class RawBatch:
 
     :param rows: the columns of the batch; ``_lake_arrival`` when ``has_arrival``; ``_lake_unparsable`` (text of a
         record that its schema does not fit, else NULL) when ``may_be_unparsable``, and then the rows are cached.
+    :param reads_more: whether a query reads more than the source: the target, for all that is known.
     """
 
     rows: DataFrame
     files: tuple[InputFile, ...] = ()
     has_arrival: bool = False
     may_be_unparsable: bool = False
+    reads_more: bool = False
 
     def refuse_unparsable(self, count: int) -> None:
         """Refuse records that cannot be read as their schema says.
@@ -129,13 +134,14 @@ def _query(spark: SparkSession, query: str, batch: RawBatch) -> RawBatch:
     if batch.may_be_unparsable:
         batch.refuse_unparsable(batch.rows.filter(sf.col(UNPARSABLE).isNotNull()).count())
     hidden = [name for name in batch.rows.columns if name.startswith("_lake_")]
-    batch.rows.drop(*hidden).createOrReplaceTempView("source")
+    batch.rows.drop(*hidden).createOrReplaceTempView(_SOURCE)
     try:
-        return RawBatch(rows=spark.sql(query))
+        rows = spark.sql(query)
+        return RawBatch(rows=rows, reads_more=sources_of(rows) != ({_SOURCE}, set()))
     except AnalysisException as error:
         raise BadInputError(f"the query over the view source cannot be resolved: {error.getMessage()}") from error
     finally:
-        spark.catalog.dropTempView("source")
+        spark.catalog.dropTempView(_SOURCE)
 
 
 def _columns(rows: DataFrame) -> str:
