@@ -1,9 +1,9 @@
 """What an upsert by position costs against Spark's MERGE, merge-on-read and copy-on-write, and against Delta's.
 
 One session; every side has its own table with the same rows and starts from the same Parquet batch, dedupe included.
-Sides take turns, and their contents are compared after each round. The first rounds of a table, ``--warm-up``, warm the
-JVM and are not counted. For each round it prints seconds, seconds of CPU (of which a busy machine takes none away), and
-megabytes read and shuffled.
+Sides take turns, and their contents are compared after each round. To warm the JVM, ``--warm-up`` rounds are played on
+tables of a tenth first, and the first round of each table is not counted. For each round it prints seconds, seconds of
+CPU (of which a busy machine takes none away), and megabytes read and shuffled.
 
 ``--rows`` and ``--batch`` size it; ``--large`` is the size of the table of the 100 M row ratio and of ``growth_10x``,
 which compares it with one of a tenth, 0 to leave both out. ``--kinds`` is the size of tables of other kinds (format
@@ -20,6 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,8 @@ from tests.benchmarks.spark_meter import SparkMeter
 
 MODES = ("merge", "update", "delete")
 # Times the batch: so many clustered keys that a run of growth_10x costs several times what an empty one costs.
+# Uncounted rounds of each table of another kind.
+KIND_WARM_UP = 2
 GROWTH_BATCH = 20
 SHARES = (0.0001, 0.001, 0.01, 0.05, 0.2)
 MERGE = """
@@ -196,7 +199,7 @@ class Bench:
     def arrive(self, *, clustered: bool) -> str:
         """Write a batch of keys all over the table, or of its newest; some are new, one in a hundred comes twice."""
         self.number += 1
-        path = f"{self.home}/batches/{self.kind.name}-{self.rows}-{self.batch}-{self.number}"
+        path = f"{self.home}/batches/{uuid.uuid4().hex}"
         near = self.rows - self.batch + self.batch // 10 * (self.number % 5)
         key = f"{near} + id" if clustered else f"pmod(xxhash64(id, {self.number}), {self.rows + self.rows // 10})"
         batch = self.spark.range(0, self.batch, 1, 2).selectExpr(f"{key} AS k", f"id + {self.number} AS n")
@@ -294,8 +297,10 @@ def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> d
 
 
 def _warm(spark: SparkSession, home: Path, options: argparse.Namespace) -> None:
-    """Let every side run on tables of a tenth, until the JVM has compiled what each runs; none of it is counted."""
-    bench = Bench(spark, home, options.rows // 10, options.batch, options.warm_up)
+    """Let every side run on tables of a tenth, until the JVM has compiled most of it; nothing is counted."""
+    # Not so small that ours would write the table anew.
+    rows = max(options.rows // 10, options.batch * 20)
+    bench = Bench(spark, home, rows, options.batch, options.warm_up)
     sides = _all_sides(bench, options)
     bench.play(sides, 0, clustered=False)
     for side in sides:
@@ -320,7 +325,7 @@ def _ours_and_merge(bench: Bench) -> list[Side]:
 
 
 def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
-    size, batch, warm_up = options.kinds, options.batch, options.warm_up
+    size, batch, warm_up = options.kinds, options.batch, KIND_WARM_UP
     benches = {kind.name: Bench(spark, home, size, batch, warm_up, kind) for kind in KINDS}
     benches |= {f"share_{share:.2%}": Bench(spark, home, size, int(size * share), warm_up) for share in SHARES}
     benches["clustered"] = Bench(spark, home, size, batch, warm_up)
