@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatc
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS, collect_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import refuse_other_spellings
+from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import refuse_capitals, refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
@@ -31,6 +31,8 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
     """
     if commit.base is None:
         return ResolvedRows()
+    if commit.match.where is not None and not commit.match.allow_sql:
+        refuse_capitals(table, commit.match.where)
     with withheld(table, commit.match):
         expression_of(table, commit.match)
         if commit.match.keys is not None:
