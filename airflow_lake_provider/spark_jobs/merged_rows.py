@@ -93,7 +93,7 @@ class RowMerge:
             return merged
         kept = self.old(column)
         if given is not None and column.lower() in (name.lower() for name in self.order_by):
-            kept = f"CASE WHEN {self._has_order} THEN {self.new(given)} ELSE {kept} END"
+            kept = self._order_left(given, kept)
         return f"CASE WHEN {self.new(DELETED)} THEN {kept} ELSE {merged} END"
 
     @property
@@ -113,12 +113,13 @@ class RowMerge:
             return self.new(RESET)
         return f"({self.new(RESET)} AND {self.new(RESET_ORDER)} >= {self._ordered(self.old)})"
 
-    @property
-    def _has_order(self) -> str:
-        """Whether the batch's row has an order; its columns are taken together, as they are compared."""
-        given = {name.lower() for name in self.given}
-        present = (f"{self.new(name)} IS NOT NULL" for name in self.order_by if name.lower() in given)
-        return f"({' OR '.join(present)})"
+    def _order_left(self, given: str, kept: str) -> str:
+        """Return what a column of the order becomes in a row that is flagged as deleted."""
+        if not self.semantics.ignore_stale:
+            return f"coalesce({self.new(given)}, {kept})"
+        # All of them or none: the order was compared as a whole, and the next row will be, too.
+        has_order = " OR ".join(f"{self.new(name)} IS NOT NULL" for name in self.order_by)
+        return f"CASE WHEN {has_order} THEN {self.new(given)} ELSE {kept} END"
 
     def _ordered(self, side: Name) -> str:
         # In a struct NULL is the least, as it is in the order of a batch. Fields named alike, else types do not widen.

@@ -63,8 +63,7 @@ def read_row_changes(
     :raises BadInputError: missing columns, records that cannot be read, NULL keys, keys without a last change.
     """
     with released_on_failure() as cached:
-        schema = before_folding(table_schema, spec.semantics) if table_schema else None
-        batch = read_batch(spark, spec.source, files, schema, table_snapshot)
+        batch = read_batch(spark, spec.source, files, _types_of_files(spec, table_schema), table_snapshot)
         if batch.may_be_unparsable:
             cached.append(batch.rows)
         _refuse_reserved(batch.rows)
@@ -87,6 +86,13 @@ def read_row_changes(
         reads_table=batch.reads_more or _is_target(spec),
         cached=tuple(cached),
     )
+
+
+def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> StructType | None:
+    # What a query makes of a column before it is folded is not known.
+    if table_schema is None or spec.source.query:
+        return table_schema
+    return before_folding(table_schema, spec.semantics)
 
 
 def _reduced(

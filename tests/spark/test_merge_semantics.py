@@ -171,6 +171,14 @@ def test_a_delete_that_is_older_than_the_tables_row_takes_none_of_its_values(
     assert {key: (row["at"], row["a"]) for key, row in held(flow).items()} == {1: (5, "x"), 2: (5, None)}
 
 
+def test_a_soft_delete_without_a_part_of_its_order_keeps_that_of_the_row(spark: SparkSession, tmp_path: Path) -> None:
+    flow = new_flow(spark, tmp_path, MergeSemantics(deletes=Deletes.SOFT), layout("3"))
+    for number, change in enumerate(({}, {"at": 2, "g": None, "op": "d"})):
+        flow.arrive(f"{number}.jsonl", {**UPDATE, "g": 7, **change})
+        flow.apply(f"run {number}", order_by=("at", "g"))
+    assert [(row["at"], row["g"], row["is_deleted"]) for row in held(flow).values()] == [(2, 7, True)]
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_soft_delete_leaves_the_order_that_it_was_compared_by(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
@@ -191,6 +199,10 @@ def test_columns_that_collect_and_count_are_read_in_their_own_types(spark: Spark
         flow.arrive(f"{at}.jsonl", {"id": 1, "at": at, "a": f"a{at}", "g": "red", "n": str(at), "op": "u"})
         flow.apply(f"run {at}", source=source)
     assert held(flow) == {1: {"at": 2, "a": ["a1", "a2"], "g": 2, "n": "1,2"}}
+    flow.arrive("3.jsonl", {"id": 1, "at": 3, "a": ["a3", "a4"], "g": 5, "n": "3", "op": "u"})
+    query = "SELECT id, at + place AS at, tag AS a, g, n, op FROM source LATERAL VIEW posexplode(a) AS place, tag"
+    flow.apply("run 3", source=Source(path=f"{tmp_path}/3.jsonl", format="json", query=query))
+    assert held(flow) == {1: {"at": 4, "a": ["a1", "a2", "a3", "a4"], "g": 4, "n": "1,2,3,3"}}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
