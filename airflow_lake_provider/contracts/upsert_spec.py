@@ -65,7 +65,6 @@ class UpsertSpec(JobSpec):
         if not self.keys or len(set(self.keys)) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys must be one or more different columns, got {list(self.keys)}")
         self._refuse_excluded("key columns", self.keys)
-        self._refuse_excluded("columns that semantics name", self.semantics.named_columns)
         if self.source.envelope and (self.order_by or self.delete_when):
             raise InvalidSpecError(
                 f"{self.table}: a debezium envelope brings its own order and deletes; leave out order_by, delete_when"
@@ -104,6 +103,10 @@ class UpsertSpec(JobSpec):
         semantics = self.semantics
         semantics.refuse_columns(self.table, self.keys)
         semantics.refuse_order(self.table, self.order_by)
+        for order, group in semantics.sequence_groups.items():
+            # Without its order a group keeps the table's values for ever.
+            if not {name.lower() for name in group} <= {name.lower() for name in self.exclude_columns}:
+                self._refuse_excluded("the order of a sequence group", (order,))
         if self.source.envelope and (semantics.engine is not MergeEngine.REPLACE or semantics.ignore_stale):
             raise InvalidSpecError(
                 f"{self.table}: events of an envelope carry whole rows and their own order; "

@@ -47,8 +47,7 @@ def grouped(order: str, *columns: str) -> MergeSemantics:
     [
         (STALE, {}, "give order_by"),
         (STALE, {"order_by": ("at",), "exclude_columns": ("at",)}, r"ignore_stale .* \['at'\]"),
-        (grouped("g", "price"), {"exclude_columns": ("G",)}, r"semantics name .* \['g'\]"),
-        (aggregating(n="sum"), {"exclude_columns": ("n",)}, r"semantics name .* \['n'\]"),
+        (grouped("g", "price"), {"exclude_columns": ("G",)}, r"sequence group .* \['g'\]"),
         (MergeSemantics(), {"exclude_columns": ("ID",)}, r"key columns .* \['id'\]"),
         (STALE, {"order_by": ("at",), "delete_when": "op = 'd'"}, "use deletes='soft'"),
         (STALE, {"source": EVENTS}, "carry whole rows"),
