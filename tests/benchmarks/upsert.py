@@ -5,10 +5,11 @@ Sides take turns, and their contents are compared after each round. To warm the 
 tables of a tenth first, and the first round of each table is not counted. For each round it prints seconds, seconds of
 CPU (of which a busy machine takes none away), and megabytes read and shuffled.
 
-``--rows`` and ``--batch`` size it; ``--large`` is the size of the table of the 100 M row ratio and of ``growth_10x``,
-which compares it with one of a tenth, 0 to leave both out. ``--kinds`` is the size of tables of other kinds (format
-version 2, partitioned, string and composite keys) and of those that get batches of 0.01 to 20 percent of their rows,
-0 to leave them out. Delta takes part when LAKE_DELTA_JARS names a folder with its jars.
+``--rows`` and ``--batch`` size it; 0 rows leave out the comparison of all sides. ``--large`` is the size of the table
+of the 100 M row ratio and of ``growth_10x``, which compares it with one of a tenth, 0 to leave both out. ``--kinds`` is
+the size of tables of other kinds (format version 2, partitioned, string and composite keys) and of those that get
+batches of 0.01 to 20 percent of their rows, 0 to leave them out. Delta takes part when LAKE_DELTA_JARS names a folder
+with its jars.
 """
 
 from __future__ import annotations
@@ -272,6 +273,15 @@ class Bench:
 def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
     """Measure what the options ask for."""
     _warm(spark, home, options)
+    found = _compared(spark, home, options) if options.rows else {}
+    if options.kinds:
+        found |= _kinds(spark, home, options)
+    if options.large:
+        found |= _larger(spark, home, options)
+    return found
+
+
+def _compared(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
     bench = Bench(spark, home, options.rows, options.batch, 1)
     sides = _all_sides(bench, options)
     ours, on_read, *_ = sides
@@ -289,10 +299,6 @@ def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> d
     found["read_after_10"] = _read_after_ten(bench, ours)
     for side in sides:
         spark.sql(f"DROP TABLE {side.table}")
-    if options.kinds:
-        found |= _kinds(spark, home, options)
-    if options.large:
-        found |= _larger(spark, home, options)
     return found
 
 
