@@ -57,6 +57,11 @@ def resolve_columns(rows: DataFrame, names: Sequence[str], role: str) -> list[st
     return [spelled[name.lower()] for name in names]
 
 
+def is_unparsable(rows: DataFrame) -> Column:
+    """Whether a row is a record that could not be read as its schema says."""
+    return sf.col(UNPARSABLE).isNotNull() if UNPARSABLE in rows.columns else sf.lit(False)
+
+
 def latest_change_per_key(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], arrival: bool) -> DataFrame:
     """Keep the last row of each key; see :func:`numbered_changes`."""
     return numbered_changes(rows, keys, order_by, arrival).filter(sf.col(NUMBER) == 1).drop(NUMBER)
@@ -73,7 +78,6 @@ def numbered_changes(rows: DataFrame, keys: Sequence[str], order_by: Sequence[st
     """
     key = Window.partitionBy(*(quoted(name) for name in keys))
     order = [quoted(name).desc_nulls_last() for name in order_by]
-    bad = sf.col(UNPARSABLE).isNotNull() if UNPARSABLE in rows.columns else sf.lit(False)
     if arrival:
         counted = rows.withColumn(AMBIGUOUS, sf.lit(False))
         newest = key.orderBy(*order, sf.col(ARRIVAL).desc())
@@ -89,7 +93,7 @@ def numbered_changes(rows: DataFrame, keys: Sequence[str], order_by: Sequence[st
     numbered = counted.withColumns(
         {
             _ROWS: sf.count(sf.lit(1)).over(whole),
-            _BAD_ROWS: sf.count_if(bad).over(whole),
+            _BAD_ROWS: sf.count_if(is_unparsable(rows)).over(whole),
             NUMBER: sf.row_number().over(newest),
         }
     )

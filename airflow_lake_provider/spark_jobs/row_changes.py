@@ -30,6 +30,7 @@ from airflow_lake_provider.spark_jobs.latest_changes import (
     NUMBER,
     ChangeCounts,
     count_changes,
+    is_unparsable,
     latest_change_per_key,
     numbered_changes,
     quoted,
@@ -106,8 +107,8 @@ def _reduced(
     semantics = spec.semantics
     if semantics.deletes is Deletes.IGNORE:
         # A record that cannot be read has NULL in every column, which delete_when may take for a delete.
-        is_read = sf.col(UNPARSABLE).isNull() if UNPARSABLE in rows.columns else sf.lit(True)
-        rows = _with_deleted(rows, spec.delete_when).filter(~(sf.col(DELETED) & is_read)).drop(DELETED)
+        rows = _with_deleted(rows, spec.delete_when)
+        rows = rows.filter(~sf.col(DELETED) | is_unparsable(rows)).drop(DELETED)
     if not semantics.folds and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
         numbered = numbered_changes(rows, keys, order_by, arrival)
         compared = order_by if semantics.ignore_stale else ()
@@ -128,6 +129,7 @@ def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Seque
     key = Window.partitionBy(*(quoted(name) for name in keys))
     marked = numbered.withColumn(RESET, sf.max(DELETED).over(key) & ~sf.col(DELETED))
     if compared:
+        # Fields named as those that ``merged_rows`` compares it with.
         order = sf.struct(*(quoted(name).alias(f"o{place}") for place, name in enumerate(compared)))
         marked = marked.withColumn(RESET_ORDER, sf.max(sf.when(sf.col(DELETED), order)).over(key))
     return marked.filter(sf.col(NUMBER) == 1).drop(NUMBER)
