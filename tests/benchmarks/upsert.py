@@ -37,9 +37,9 @@ from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
 from tests.benchmarks.spark_meter import SparkMeter
 
 MODES = ("merge", "update", "delete")
-# Times the batch: so many clustered keys that a run of growth_10x costs several times what an empty one costs.
 # Uncounted rounds of each table of another kind.
 KIND_WARM_UP = 2
+# Times the batch: so many clustered keys that a run of growth_10x costs several times what an empty one costs.
 GROWTH_BATCH = 20
 SHARES = (0.0001, 0.001, 0.01, 0.05, 0.2)
 MERGE = """
@@ -168,7 +168,7 @@ class Bench:
     home: Path
     rows: int
     batch: int
-    warm_up: int
+    warm_up: int = 1
     kind: Kind = PLAIN
     number: int = 0
 
@@ -282,7 +282,7 @@ def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> d
 
 
 def _compared(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
-    bench = Bench(spark, home, options.rows, options.batch, 1)
+    bench = Bench(spark, home, options.rows, options.batch)
     sides = _all_sides(bench, options)
     ours, on_read, *_ = sides
     bench.play(sides, options.rounds, clustered=False)
@@ -297,8 +297,7 @@ def _compared(spark: SparkSession, home: Path, options: argparse.Namespace) -> d
     bench.play(pruned, options.rounds, clustered=True)
     found["clustered_vs_pruned_merge"] = pruned[1].median() / pruned[0].median()
     found["read_after_10"] = _read_after_ten(bench, ours)
-    for side in sides:
-        spark.sql(f"DROP TABLE {side.table}")
+    _drop(spark, sides)
     return found
 
 
@@ -309,8 +308,13 @@ def _warm(spark: SparkSession, home: Path, options: argparse.Namespace) -> None:
     bench = Bench(spark, home, rows, options.batch, options.warm_up)
     sides = _all_sides(bench, options)
     bench.play(sides, 0, clustered=False)
+    _drop(spark, sides)
+
+
+def _drop(spark: SparkSession, sides: Sequence[Side]) -> None:
     for side in sides:
-        spark.sql(f"DROP TABLE {side.table} PURGE" if side.name != "delta" else f"DROP TABLE {side.table}")
+        # Delta removes the files without being asked.
+        spark.sql(f"DROP TABLE {side.table}{'' if side.name == 'delta' else ' PURGE'}")
 
 
 def _all_sides(bench: Bench, options: argparse.Namespace) -> list[Side]:
@@ -344,8 +348,7 @@ def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict
         ours, on_read, merged = (side.median() for side in sides)
         of_kind = f"kind_{name}"
         found |= {f"{of_kind}_vs_merge_on_read": on_read / ours, f"{of_kind}_vs_ours_by_merge": merged / ours}
-        for side in sides:
-            spark.sql(f"DROP TABLE {side.table} PURGE")
+        _drop(spark, sides)
     return found
 
 
@@ -361,12 +364,12 @@ def _read_after_ten(bench: Bench, ours: Side) -> float:
 
 
 def _larger(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
-    bench = Bench(spark, home, options.large, options.batch, 1)
+    bench = Bench(spark, home, options.large, options.batch)
     sides = _ours_and_merge(bench)
     bench.play(sides, options.rounds, clustered=False)
-    spark.sql(f"DROP TABLE {sides[1].table} PURGE")
+    _drop(spark, sides[1:])
     grown = sides[0].table
-    tenth = Bench(spark, home, options.large // 10, options.batch, 1)
+    tenth = Bench(spark, home, options.large // 10, options.batch)
     base = tenth.iceberg_table("ours", "merge-on-read")
     floor = _growth_seconds(tenth, base, options.rounds, 1)
     small = _growth_seconds(tenth, base, options.rounds, options.batch * GROWTH_BATCH)
