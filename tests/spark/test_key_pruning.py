@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
+from tests.spark.upsert_flow import Flow, row
 
 
 def pruning(rows: DataFrame, *keys: str, table: str = "other_columns") -> tuple[list[str], str]:
@@ -76,6 +81,16 @@ def test_values_of_a_partition_column_in_a_composite_key_are_listed(spark: Spark
     (region, _), reason = pruning(rows, "region", "id", table="regions")
     assert region in ("t.`region` IN ('a', 'z')", "t.`region` IN ('z', 'a')")
     assert reason == "pruned by 2 values of region and the range of id"
+
+
+def test_a_batch_that_spells_its_key_otherwise_is_pruned_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    flow = Flow(spark, "pruning.spelled", tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS})
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1")
+    spark.range(1, 301).selectExpr("id AS ID", "'b' AS NAME", "0 AS n", "'u' AS op").write.parquet(f"{tmp_path}/2")
+    report = flow.apply("run 2", source=Source(path=f"{tmp_path}/2", format="parquet"))
+    assert "pruned by the range of" in str(report.strategy_reason)
+    assert len(flow.rows()) == 300
 
 
 def test_a_batch_without_rows_prunes_nothing(spark: SparkSession) -> None:

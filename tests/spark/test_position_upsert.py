@@ -353,15 +353,6 @@ def test_a_batch_made_by_a_query_over_its_files_alone_is_kept_when_the_target_ha
     assert flow.rows() == {1: ("B", 5), 2: ("z", 0)}
 
 
-def test_a_batch_that_spells_its_key_otherwise_is_pruned_as_well(flow: Flow, tmp_path: Path) -> None:
-    flow.arrive("1.jsonl", row(1, "a"))
-    flow.apply("run 1")
-    flow.spark.range(1, 301).selectExpr("id AS ID", "'b' AS NAME", "0 AS n", "'u' AS op").write.parquet(f"{tmp_path}/2")
-    report = flow.apply("run 2", source=Source(path=f"{tmp_path}/2", format="parquet"))
-    assert "pruned by the range of" in str(report.strategy_reason)
-    assert len(flow.rows()) == 300
-
-
 def test_files_of_a_commit_that_landed_and_was_rolled_back_before_it_was_refused_are_kept(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
