@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.benchmarks import upsert
+from tests.benchmarks.upsert_tables import KINDS, Bench, Kind
 
 
 @pytest.fixture
@@ -36,11 +37,9 @@ def test_the_benchmark_of_upserts_gives_its_ratios(lake: SparkSession, tmp_path:
     assert all(ratio > 0 for ratio in ratios.values())
 
 
-@pytest.mark.parametrize("kind", upsert.KINDS, ids=lambda kind: kind.name)
-def test_tables_of_each_kind_end_as_merge_into_leaves_them(
-    lake: SparkSession, tmp_path: Path, kind: upsert.Kind
-) -> None:
-    bench = upsert.Bench(lake, tmp_path, 2000, 50, 1, kind)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_tables_of_each_kind_end_as_merge_into_leaves_them(lake: SparkSession, tmp_path: Path, kind: Kind) -> None:
+    bench = Bench(lake, tmp_path, 2000, 50, 1, kind)
     table, peer = (bench.iceberg_table(name, "merge-on-read") for name in ("ours", "on_read"))
     batch = bench.arrive(clustered=False)
     bench.ours(table)(batch)
