@@ -68,8 +68,8 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def merged(old: Row | None, new: Row, semantics: MergeSemantics) -> Row:
-    """One row of a batch onto what its key has."""
+def merged(old: Row | None, new: Row, semantics: MergeSemantics, lacks: Sequence[str] = ()) -> Row:
+    """One row of a batch onto what its key has; a column that the batch lacks is not even a count of none."""
     if semantics.engine is MergeEngine.REPLACE:
         return new
     if semantics.engine is MergeEngine.FIRST:
@@ -79,7 +79,9 @@ def merged(old: Row | None, new: Row, semantics: MergeSemantics) -> Row:
     result = {}
     for name in new:
         order = grouped.get(name)
-        if order is None:
+        if name in lacks:
+            result[name] = old[name]
+        elif order is None:
             result[name] = COMBINE[semantics.aggregates.get(name, "last_non_null")](old[name], new[name])
         else:
             newer = new[order] is not None and (old[order] is None or new[order] >= old[order])
@@ -119,7 +121,7 @@ def apply_batch(table: dict[int, Row], batch: list[Row], semantics: MergeSemanti
         state = live
         for row in mine:
             value = {name: row[name] for name in row if name not in ("id", "op")}
-            state = None if row["op"] == "d" else {**merged(state, value, semantics)}
+            state = None if row["op"] == "d" else {**merged(state, value, semantics, lacks)}
         is_new = any(row["op"] == "d" for row in mine)
         if state is not None and live is not None and not is_new and semantics.engine is MergeEngine.REPLACE:
             state.update({name: live[name] for name in lacks})

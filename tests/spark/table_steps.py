@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
@@ -35,11 +35,13 @@ class Upsert:
     """A batch.
 
     :param keeps: without the column ``n``, which keeps its old values.
+    :param meanwhile: steps that land between the staging of the batch and its commit.
     """
 
     batch: list[Row]
     strategy: UpsertStrategy = UpsertStrategy.POSITIONS
     keeps: bool = False
+    meanwhile: list[Step] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -105,23 +107,27 @@ UPGRADE = "SET TBLPROPERTIES ('format-version'='3')"
 REPARTITION = "ADD PARTITION FIELD bucket(3, n)"
 ids = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True)
 strategies = st.sampled_from([UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE])
-upserts = st.builds(Upsert, st.lists(rows, min_size=1, max_size=8), strategies, st.booleans())
 where = st.sampled_from(sorted(PREDICATES))
 # Iceberg 1.12 deletes a whole file by its statistics where Spark is asked for NOT (a = 'x') and all of a is NULL.
 where_of_others = st.sampled_from(sorted(PREDICATES.keys() - {"NOT (a = 'x')"}))
 assignments = st.sampled_from(sorted(ASSIGNMENTS))
+REPEAT: st.SearchStrategy[Step] = st.just(Repeat())
 between: list[st.SearchStrategy[Step]] = [
     st.builds(Update, assignments, where),
     st.builds(Compact, st.sampled_from([CompactionLevel.MAJOR, CompactionLevel.MINOR])),
     st.builds(Expire, st.integers(1, 2)),
     st.builds(Delete, where),
-    st.just(Repeat()),
+    REPEAT,
     st.builds(DeleteKeys, ids),
     st.builds(ForeignAppend, ids),
     st.builds(Alter, st.sampled_from([UPGRADE, REPARTITION])),
     st.builds(Delete, where_of_others, st.just(True)),
     st.builds(Update, assignments, where, st.just(True)),
 ]
+# A repetition would find the files of the batch that waits.
+others = [kind for kind in between if kind is not REPEAT]
+meanwhile: st.SearchStrategy[list[Step]] = st.one_of(st.just([]), st.lists(st.one_of(others), max_size=2))
+upserts = st.builds(Upsert, st.lists(rows, min_size=1, max_size=8), strategies, st.booleans(), meanwhile)
 
 
 @st.composite

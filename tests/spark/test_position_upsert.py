@@ -40,12 +40,6 @@ def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) ->
     return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS})
 
 
-def row_ids(flow: Flow) -> dict[int, int]:
-    """``_row_id`` by id, as Spark reads it."""
-    found = flow.spark.sql(f"SELECT id, _row_id FROM {flow.table}").collect()
-    return {found_row["id"]: found_row["_row_id"] for found_row in found}
-
-
 def compact(flow: Flow) -> None:
     spec = CompactionSpec(
         catalog="lake_default",
@@ -110,10 +104,10 @@ def test_many_positions_come_as_bitmaps_and_are_the_same(flow: Flow, monkeypatch
 def test_an_updated_row_keeps_its_row_id_and_a_new_one_gets_another(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
     flow.apply("run 1")
-    before = row_ids(flow)
+    before = flow.row_ids()
     flow.arrive("2.jsonl", row(1, "b"), row(3, "b"))
     flow.apply("run 2")
-    after = row_ids(flow)
+    after = flow.row_ids()
     assert (after[1], after[2]) == (before[1], before[2])
     assert after[3] not in before.values()
 
@@ -313,7 +307,7 @@ def test_a_row_id_never_belongs_to_two_rows(flow: Flow) -> None:
     another_key = f"UPDATE {flow.table} SET id = 99 WHERE id = 1"
     flow.apply("run 2", progress=InterruptedProgress(at="commit", then=lambda: flow.spark.sql(another_key)))
     assert flow.rows() == {1: ("b", 0), 2: ("a", 0), 99: ("a", 0)}
-    assert len(set(row_ids(flow).values())) == 3
+    assert len(set(flow.row_ids().values())) == 3
 
 
 def test_a_column_added_and_filled_meanwhile_is_not_lost(flow: Flow) -> None:

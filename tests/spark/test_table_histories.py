@@ -46,7 +46,7 @@ from tests.spark.table_steps import (
     Upsert,
     lives,
 )
-from tests.spark.upsert_flow import Flow
+from tests.spark.upsert_flow import Flow, InterruptedProgress
 
 EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "3"))
 SEMANTICS = {"replace": MergeSemantics(), **CASES}
@@ -95,6 +95,10 @@ class History:
                 self.flow.spark.sql(f"ALTER TABLE {self.flow.table} {step.change}")
                 self.altered.add(step)
 
+    def play_all(self, steps: list[Step]) -> None:
+        for step in steps:
+            self.play(step)
+
     def expire(self, step: Expire) -> None:
         now = datetime.now(UTC) + timedelta(seconds=1)
         spec = ExpirySpec(**self.job(), older_than=now, stage_branches_older_than=now, keep_last=step.keep_last)
@@ -104,8 +108,8 @@ class History:
         run = RunIdentity.of("dag", f"run {next(self.runs)}", "task", "-1")
         return {"catalog": "lake_default", "table": self.flow.table, "run": run}
 
-    def run(self, action: Action, spec: JobSpec) -> JobReport:
-        report = action(self.flow.spark, spec, Progress())
+    def run(self, action: Action, spec: JobSpec, progress: Progress | None = None) -> JobReport:
+        report = action(self.flow.spark, spec, progress or Progress())
         self.last = (action, spec) if report.outcome is Outcome.APPLIED else None
         return report
 
@@ -114,7 +118,7 @@ class History:
         self.flow.arrive(f"{number:03}.jsonl", *step.batch)
         kept: dict[str, Any] = {"missing_columns": MissingColumns.KEEP, "exclude_columns": ("op", "n")}
         spec = self.flow.spec(f"run {number}", strategy=step.strategy, **(kept if step.keeps else {}))
-        self.run(upsert_batch, spec)
+        self.run(upsert_batch, spec, InterruptedProgress(at="commit", then=lambda: self.play_all(step.meanwhile)))
         apply_batch(self.model, step.batch, self.semantics, lacks=("n",) if step.keeps else ())
 
     def delete(self, step: Delete) -> None:

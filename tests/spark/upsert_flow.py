@@ -99,8 +99,11 @@ class Flow:
 
     def data_files(self) -> set[str]:
         """Names of the data and delete files below the table's location, part of it or not."""
-        folder = Path(self.loaded().location().removeprefix("file://").removeprefix("file:")) / "data"
-        return {path.name for path in folder.rglob("*") if path.suffix in (".parquet", ".puffin")}
+        return {path.name for path in self.folder().rglob("*") if path.suffix in (".parquet", ".puffin")}
+
+    def folder(self) -> Path:
+        """Where the table's data and delete files are."""
+        return Path(self.loaded().location().removeprefix("file://").removeprefix("file:")) / "data"
 
     def rows(self, branch: str = "main") -> dict[int, tuple[Any, ...]]:
         """Rows by id, read by PyIceberg."""
@@ -110,6 +113,11 @@ class Flow:
         keyed = {row["id"]: tuple(value for name, value in row.items() if name != "id") for row in found}
         assert len(keyed) == len(found), f"{len(found) - len(keyed)} rows have the key of another"
         return keyed
+
+    def row_ids(self) -> dict[int, int]:
+        """``_row_id`` by id, as Spark reads it."""
+        found = self.spark.sql(f"SELECT id, _row_id FROM {self.table}").collect()
+        return {found_row["id"]: found_row["_row_id"] for found_row in found}
 
     def commits_of(self, run_key: str | None, branch: str = "main") -> int:
         """How many snapshots of a branch's history carry a run key; a staged and refused one is in no history."""

@@ -33,9 +33,20 @@ class Internal(StrEnum):
     PARQUET_METRICS = "org.apache.iceberg.parquet.ParquetUtil"
 
 
+# Columns of :func:`table_with_positions`.
+FILE = "_lake_file"
+POSITION = "_lake_pos"
+
 _STAGING = (Internal.TABLE_CACHE, Internal.FILE_COORDINATOR)
 FILE_SCAN = (Internal.TABLE_CACHE, Internal.TASK_SETS, Internal.REWRITE_CATALOG, Internal.STATIC_OPERATIONS)
-POSITIONS = (*_STAGING, Internal.VECTOR_WRITER, Internal.POSITION_INDEX, Internal.DELETE_LOADER)
+POSITIONS = (
+    *FILE_SCAN,
+    Internal.FILE_COORDINATOR,
+    Internal.FILE_SCAN_TASK,
+    Internal.VECTOR_WRITER,
+    Internal.POSITION_INDEX,
+    Internal.DELETE_LOADER,
+)
 COPY_ON_WRITE = (*_STAGING, Internal.TASK_SETS, Internal.REWRITE_CATALOG)
 EQUALITY = (*_STAGING, Internal.PARQUET_METRICS, Internal.VALUE_CONVERTER)
 ROW_PROOF = (*FILE_SCAN, Internal.FILE_SCAN_TASK)
@@ -109,8 +120,30 @@ def table_with_schema(spark: SparkSession, java_table: Any, schema_id: int) -> A
     """
     jvm: Any = spark._jvm
     metadata = java_table.operations().current()
-    pinned = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setCurrentSchema(schema_id).build()
-    operations = internal(spark, Internal.STATIC_OPERATIONS)(pinned, java_table.io())
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
+    return _pinned(spark, java_table, builder.setCurrentSchema(schema_id))
+
+
+def table_with_positions(spark: SparkSession, java_table: Any) -> Any:
+    """Return a read-only table whose rows have :data:`FILE` and :data:`POSITION` as columns, for a :class:`FileScan`.
+
+    Such a scan does not offer Iceberg's metadata columns, and a schema may not use their names. Parquet and Avro are
+    read by field id, so that these are filled under other names; ORC's reader compares the whole field.
+    """
+    jvm: Any = spark._jvm
+    metadata = java_table.operations().current()
+    reserved = jvm.org.apache.iceberg.MetadataColumns
+    places = jvm.java.util.ArrayList()
+    for name, column in ((FILE, reserved.FILE_PATH), (POSITION, reserved.ROW_POSITION)):
+        places.add(jvm.org.apache.iceberg.types.Types.NestedField.optional(column.fieldId(), name, column.type()))
+    schema = jvm.org.apache.iceberg.types.TypeUtil.join(metadata.schema(), jvm.org.apache.iceberg.Schema(places))
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
+    return _pinned(spark, java_table, builder.setCurrentSchema(schema, metadata.lastColumnId()))
+
+
+def _pinned(spark: SparkSession, java_table: Any, builder: Any) -> Any:
+    jvm: Any = spark._jvm
+    operations = internal(spark, Internal.STATIC_OPERATIONS)(builder.build(), java_table.io())
     return jvm.org.apache.iceberg.BaseTable(operations, java_table.name())
 
 

@@ -33,6 +33,34 @@ class JavaFunctions:
         )
         return self._function(self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file, location))
 
+    def location(self) -> Any:
+        """From a ``DataFile`` to its location."""
+        text = load_class(self._spark, "java.lang.String")
+        return self._function(self._method("org.apache.iceberg.ContentFile", "location", text))
+
+    def referenced_data_file(self) -> Any:
+        """From a ``DeleteFile`` to the location of the one data file it is on; null where it may be on others."""
+        text, delete_file = (
+            load_class(self._spark, name) for name in ("java.lang.String", "org.apache.iceberg.DeleteFile")
+        )
+        owner = load_class(self._spark, "org.apache.iceberg.util.ContentFileUtil")
+        kind = self._jvm.java.lang.invoke.MethodType.methodType(text, delete_file)
+        return self._function(self._lookup.findStatic(owner, "referencedDataFileLocation", kind))
+
+    def is_task_of(self, file_format: str) -> Any:
+        """Whether a ``FileScanTask`` reads a data file of a format; a Guava predicate.
+
+        :param file_format: name of an ``org.apache.iceberg.FileFormat``.
+        """
+        content_file = load_class(self._spark, "org.apache.iceberg.ContentFile")
+        file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
+        kind = load_class(self._spark, "org.apache.iceberg.FileFormat")
+        read = self._method("org.apache.iceberg.ContentFile", "format", kind)
+        handle = self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file, read)
+        predicates = self._jvm.com.google.common.base.Predicates
+        wanted = self._jvm.org.apache.iceberg.FileFormat.fromString(file_format)
+        return predicates.compose(predicates.equalTo(wanted), self._function(handle))
+
     def is_position_delete(self) -> Any:
         """Whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
         kind = load_class(self._spark, "org.apache.iceberg.FileContent")

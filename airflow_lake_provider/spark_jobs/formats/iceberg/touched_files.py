@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
 
 
 def touched_files(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:
@@ -31,6 +33,48 @@ def touched_files(table: IcebergTable, snapshot: int, paths: Collection[str]) ->
             f"{table.name}: {len(gone)} data files with rows of the batch are not in snapshot {snapshot}: {gone[:3]}"
         )
     return {path: planned.get(0) for path, planned in found.items()}
+
+
+def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where: str) -> Any:
+    """Return the tasks of those of the files that are live in a snapshot and may hold rows that satisfy ``where``.
+
+    :param where: SQL over the table's columns; taken for true where Iceberg has no expression for it.
+    :return: a Java list of ``org.apache.iceberg.FileScanTask``.
+    """
+    jvm: Any = table.spark._jvm
+    chosen = jvm.java.util.HashSet()
+    for path in paths:
+        chosen.add(path)
+    guava = jvm.com.google.common
+    is_chosen = getattr(guava.base.Predicates, "in")(chosen)
+    on_tasks = guava.base.Predicates.compose(is_chosen, JavaFunctions(table.spark).location_of_task())
+    tasks = table.java.newScan().useSnapshot(snapshot).filter(_expression(table, where)).planFiles()
+    try:
+        return guava.collect.Lists.newArrayList(guava.collect.Iterables.filter(tasks, on_tasks))
+    finally:
+        tasks.close()
+
+
+def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> list[Any]:
+    """Return an ``org.apache.iceberg.FileScanTask`` of each data file that reads all of its rows, deleted or not.
+
+    :param files: ``org.apache.iceberg.DataFile`` objects, of a commit or of none.
+    """
+    jvm: Any = table.spark._jvm
+    iceberg = jvm.org.apache.iceberg
+    none = table.spark.sparkContext._gateway.new_array(iceberg.DeleteFile, 0)  # type: ignore[union-attr]  # set by then
+    every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
+    schema = iceberg.SchemaParser.toJson(table.java.schema())
+    task = internal(table.spark, Internal.FILE_SCAN_TASK)
+    specs = {id_: iceberg.PartitionSpecParser.toJson(spec) for id_, spec in dict(table.java.specs()).items()}
+    return [task(file, none, schema, specs[file.specId()], every) for file in files]
+
+
+def _expression(table: IcebergTable, where: str) -> Any:
+    try:
+        return to_expression(table, where or None)
+    except InvalidSpecError:
+        return to_expression(table, None)
 
 
 def discard_files(table: IcebergTable, files: Collection[Any]) -> None:

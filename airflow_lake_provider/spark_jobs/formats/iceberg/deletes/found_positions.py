@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -26,16 +26,32 @@ Positions = Mapping[str, NDArray[np.int64]]
 
 @dataclass(frozen=True, kw_only=True)
 class FoundPositions:
-    """Where the rows stand that a batch has keys of.
+    """Where the rows stand that a batch has keys of, by path of their data file.
 
-    :param positions: of those that it changes, ascending, by path of their data file.
-    :param found: rows that have a key of the batch.
+    :param positions: of those that it changes, ascending.
+    :param found: how many rows have a key of the batch.
     :param deleted: of those in ``positions``, how many the batch deletes.
     """
 
-    positions: Positions
-    found: int
-    deleted: int
+    positions: Positions = field(default_factory=dict)
+    found: Mapping[str, int] = field(default_factory=dict)
+    deleted: Mapping[str, int] = field(default_factory=dict)
+
+    def of_files(self, paths: Collection[str]) -> FoundPositions:
+        """Return those in some of the files."""
+        return FoundPositions(
+            positions={path: of_file for path, of_file in self.positions.items() if path in paths},
+            found={path: rows for path, rows in self.found.items() if path in paths},
+            deleted={path: rows for path, rows in self.deleted.items() if path in paths},
+        )
+
+    def and_those(self, others: FoundPositions) -> FoundPositions:
+        """Return both, where ``others`` are in other files."""
+        return FoundPositions(
+            positions={**self.positions, **others.positions},
+            found={**self.found, **others.found},
+            deleted={**self.deleted, **others.deleted},
+        )
 
 
 def collect_positions(found: DataFrame, keys: int | None) -> FoundPositions:
@@ -52,13 +68,14 @@ def collect_positions(found: DataFrame, keys: int | None) -> FoundPositions:
 
 def _listed(found: DataFrame) -> FoundPositions:
     rows = found.select("_file", "_pos", WINS, (sf.col(WINS) & sf.col(DELETED)).alias("deletes")).toArrow()
+    counts = rows.group_by("_file").aggregate([("_pos", "count"), ("deletes", "sum")])
     changed = rows.filter(rows.column(WINS)).group_by("_file").aggregate([("_pos", "list")])
     lists = changed.column("_pos_list")
     paths = changed.column("_file").to_pylist()
     return FoundPositions(
         positions={path: np.unique(lists[index].values.to_numpy()) for index, path in enumerate(paths)},
-        found=rows.num_rows,
-        deleted=_sum(rows, "deletes"),
+        found=_by_path(counts, "_pos_count"),
+        deleted=_by_path(counts, "deletes_sum"),
     )
 
 
@@ -71,7 +88,12 @@ def _from_bitmaps(found: DataFrame) -> FoundPositions:
         sf.count(sf.lit(1)).alias("found"),
     )
     rows = buckets.toArrow()
-    return FoundPositions(positions=_unpacked(rows), found=_sum(rows, "found"), deleted=_sum(rows, "deletes"))
+    counts = rows.group_by("_file").aggregate([("found", "sum"), ("deletes", "sum")])
+    return FoundPositions(
+        positions=_unpacked(rows),
+        found=_by_path(counts, "found_sum"),
+        deleted=_by_path(counts, "deletes_sum"),
+    )
 
 
 def _unpacked(rows: pa.Table) -> Positions:
@@ -87,5 +109,5 @@ def _unpacked(rows: pa.Table) -> Positions:
     return {path: np.concatenate(of_file) for path, of_file in positions.items()}
 
 
-def _sum(rows: pa.Table, column: str) -> int:
-    return int(pc.sum(rows.column(column)).as_py() or 0)
+def _by_path(rows: pa.Table, column: str) -> dict[str, int]:
+    return dict(zip(rows.column("_file").to_pylist(), rows.column(column).to_pylist(), strict=True))

@@ -11,19 +11,26 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.deletion_vectors i
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.position_delete_files import write_position_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import tasks_without_deletes, touched_files
 
 
-def mark_rows(table: IcebergTable, base: str | None, positions: Positions, rows: Sequence[Any]) -> RowDelta:
+def mark_rows(
+    table: IcebergTable, base: str | None, positions: Positions, rows: Sequence[Any], outdated: Positions | None = None
+) -> RowDelta:
     """Write the delete files and return them with the rows that take their place.
 
     :param base: snapshot that the positions are of; None for a table without rows.
     :param rows: ``org.apache.iceberg.DataFile`` objects.
+    :param outdated: positions in those that are deleted by the commit which adds them.
     :raises CommitConflictError: a data file is not in the snapshot.
     """
     paths = list(positions)
     files = touched_files(table, int(base), paths) if base is not None and paths else {}
     delta = RowDelta(rows=rows, touched=paths)
+    if outdated:
+        added = [file for file in rows if str(file.location()) in outdated]
+        files |= {str(task.file().location()): task for task in tasks_without_deletes(table, added)}
+        positions = {**positions, **outdated}
     if table.format_version >= 3:
         vectors, replaced = write_vectors(table, files, positions)
         return replace(delta, deletes=vectors, replaced=replaced)

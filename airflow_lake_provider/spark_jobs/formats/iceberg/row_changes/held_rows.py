@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import HeldRows, RowMatch
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan, Internal, closing, internal
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan, closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import (
     expression_of,
     matching,
@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows i
     withheld,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import tasks_without_deletes
 
 _FILE = "_lake_file"
 
@@ -89,24 +90,13 @@ def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> s
     """Return the paths of the files that hold a row that matches, by the table's present schema."""
     if not files:
         return set()
-    scan = FileScan(table.spark, table.java, _tasks_without_deletes(table, files.values()))
+    scan = FileScan(table.spark, table.java, tasks_without_deletes(table, files.values()))
     try:
         # Before a join, which would leave it with two inputs to name.
         rows = matching(scan.dataframe.withColumn(_FILE, sf.input_file_name()), match)
         return {str(row[_FILE]) for row in rows.select(_FILE).distinct().collect()}
     finally:
         scan.close()
-
-
-def _tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> list[Any]:
-    jvm: Any = table.spark._jvm
-    iceberg = jvm.org.apache.iceberg
-    none = table.spark.sparkContext._gateway.new_array(iceberg.DeleteFile, 0)  # type: ignore[union-attr]  # set by then
-    every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
-    schema = iceberg.SchemaParser.toJson(table.java.schema())
-    task = internal(table.spark, Internal.FILE_SCAN_TASK)
-    specs = {id_: iceberg.PartitionSpecParser.toJson(spec) for id_, spec in dict(table.java.specs()).items()}
-    return [task(file, none, schema, specs[file.specId()], every) for file in files]
 
 
 def _by_keeper(table: IcebergTable, holding: set[str]) -> dict[str, tuple[str, ...]]:

@@ -49,9 +49,7 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
             found = found.localCheckpoint(eager=False)
         changed = found.withColumns({WINS: sf.lit(True), DELETED: sf.lit(not updates)})
         place = collect_positions(changed, keys=None)
-    if updates:
-        return ResolvedRows(rows=found.drop("_file", "_pos"), positions=place.positions, updated=place.found)
-    return ResolvedRows(positions=place.positions, deleted=place.found)
+    return ResolvedRows(rows=found.drop("_file", "_pos") if updates else None, place=place)
 
 
 def matching(rows: DataFrame, match: RowMatch) -> DataFrame:

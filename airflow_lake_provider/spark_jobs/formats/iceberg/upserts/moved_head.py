@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from pyspark.sql import functions as sf
-
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.files_between import files_between
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import (
-    ROW_ID,
     ResolvedRows,
     resolve_appended_rows,
     resolve_rows,
+    resolve_rows_of_files,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
 
@@ -28,12 +28,12 @@ class FollowedHead:
     """A commit on the branch's head.
 
     :param resolved: the rows of its keys there; the same object where they are in the same files with the same deletes.
-    :param outdated: whether staged rows were made of rows that have changed, and have to be made again.
+    :param affected: keys whose staged rows were made of rows that have changed, and have to be made again.
     """
 
     commit: KeyedCommit
     resolved: ResolvedRows
-    outdated: bool = False
+    affected: AffectedKeys | None = None
 
 
 def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list[str]]:
@@ -64,16 +64,26 @@ def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows
     moved, operations = rebased(table, commit)
     if moved is commit:
         return FollowedHead(commit=commit, resolved=resolved)
-    is_blind = row_merge(table, commit).is_blind
+    same, before, after = _read_again(table, commit, moved, operations, resolved)
+    if not before.found and not after.found:
+        return FollowedHead(commit=moved, resolved=resolved)
+    affected = affected_keys(commit, before, after, row_merge(table, commit).is_blind)
+    return FollowedHead(commit=moved, resolved=same.and_those(after), affected=affected)
+
+
+def _read_again(
+    table: IcebergTable, commit: KeyedCommit, moved: KeyedCommit, operations: list[str], resolved: ResolvedRows
+) -> tuple[ResolvedRows, ResolvedRows, ResolvedRows]:
+    """Return the rows where nothing has changed, and those of the files that have, before and now."""
+    base, head = str(commit.base), str(moved.base)
     if set(operations) == {"append"}:
-        appended = resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0))
-        if not appended.found:
-            return FollowedHead(commit=moved, resolved=resolved)
-        both = resolved.and_appended(appended)
-        return FollowedHead(commit=moved, resolved=both, outdated=not is_blind)
-    found = resolve_rows(table, moved)
-    outdated = _lost_row_ids(resolved, found, commit) if is_blind else _differ(resolved, found)
-    return FollowedHead(commit=moved, resolved=found, outdated=outdated)
+        return resolved, ResolvedRows(), resolve_appended_rows(table, moved, int(base), int(head))
+    paths = files_between(table, base, head)
+    after = None if paths is None else resolve_rows_of_files(table, moved, paths)
+    if paths is None or after is None:
+        return ResolvedRows(), resolved, resolve_rows(table, moved)
+    same, before = resolved.parted(paths)
+    return same, before, after
 
 
 def follow_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
@@ -98,26 +108,6 @@ def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:
         raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
     if table.java.snapshot(int(commit.base or 0)).schemaId() != table.java.schema().schemaId():
         raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
-
-
-def _lost_row_ids(before: ResolvedRows, after: ResolvedRows, commit: KeyedCommit) -> bool:
-    """Whether a row id that staged rows carry may now be that of a row with another key."""
-    if before.rows is None or after.rows is None or ROW_ID not in before.rows.columns:
-        return False
-    columns = [*commit.keys, ROW_ID]
-    had = before.rows.filter(sf.col(ROW_ID).isNotNull())
-    return not had.join(after.rows, on=columns, how="left_anti").isEmpty()
-
-
-def _differ(before: ResolvedRows, after: ResolvedRows) -> bool:
-    """Whether any row of the batch's keys came, went or has other values than it had."""
-    if before.rows is None or after.rows is None or before.found != after.found:
-        return True
-    if any("map<" in field.dataType.simpleString() or "variant" in field.dataType.simpleString()
-           for field in before.rows.schema):  # fmt: skip
-        # Spark compares neither.
-        return True
-    return not before.rows.exceptAll(after.rows).isEmpty()
 
 
 def refuse_expired_base(table: IcebergTable, commit: KeyedCommit) -> None:

@@ -1,7 +1,7 @@
 """The strategy ``positions``: resolve the keys, stage the rows, mark the old ones, commit once.
 
-When another commit lands in between, what it added is resolved and the marks are made anew. The staged rows are kept
-unless they were made of rows that have changed; the batch is not read again.
+When another commit lands in between, the files that it changed are resolved and the marks are made anew. Staged rows
+are kept, but for those that were made of rows that have changed; the batch is not read again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import 
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows, resolve_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import StagedBatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -43,9 +44,9 @@ def upsert_by_position(
         resolved = resolve_rows(table, commit)
         facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
     with reading_base(table, commit), progress.phase("stage") as facts:
-        staged = stage_rows(table, commit, resolved)
-        facts.update(rows=_records(staged), files=len(staged))
-    with discarded_on_conflict(table, staged, landing.discard), progress.phase("commit") as facts:
+        staged = StagedBatch(stage_rows(table, commit, resolved))
+        facts.update(rows=staged.records, files=len(staged.files))
+    with discarded_on_conflict(table, staged.files, landing.discard), progress.phase("commit") as facts:
         snapshot, resolved = _commit(table, commit, resolved, staged, landing, progress)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
@@ -58,22 +59,18 @@ def upsert_by_position(
     )
 
 
-def _inserted(commit: KeyedCommit, staged: list[Any], resolved: ResolvedRows) -> int:
+def _inserted(commit: KeyedCommit, staged: StagedBatch, resolved: ResolvedRows) -> int:
     soft = commit.semantics.deletes is Deletes.SOFT
     replaced = resolved.updated + (resolved.deleted if soft else 0)
     # A table may hold a key twice, and both rows are replaced by one.
-    return max(0, _records(staged) - replaced)
-
-
-def _records(files: list[Any]) -> int:
-    return sum(int(file.recordCount()) for file in files)
+    return max(0, staged.records - replaced)
 
 
 def _commit(
     table: IcebergTable,
     commit: KeyedCommit,
     resolved: ResolvedRows,
-    staged: list[Any],
+    staged: StagedBatch,
     landing: Landing,
     progress: Progress,
 ) -> tuple[int, ResolvedRows]:
@@ -86,7 +83,7 @@ def _commit(
         refuse_expired_base(table, on_head.commit)
         if delta is None:
             with reading_base(table, on_head.commit):
-                delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged)
+                delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged.files, staged.outdated)
             marked[:] = delta.deletes
         return landing.land(table, on_head.commit, delta, position), on_head.resolved
 
@@ -97,10 +94,9 @@ def _commit(
         if followed.resolved is not behind.resolved:
             landing.discard(table, marked)
             delta, marked[:] = None, []
-        if followed.outdated:
-            landing.discard(table, staged)
+        if followed.affected is not None:
             with reading_base(table, followed.commit):
-                staged[:] = stage_rows(table, followed.commit, followed.resolved)
+                staged.stage_again(table, followed.commit, followed.resolved, followed.affected, landing.discard)
         return followed
 
     with discarded_on_conflict(table, marked, landing.discard):

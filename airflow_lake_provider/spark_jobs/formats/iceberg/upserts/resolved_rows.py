@@ -6,17 +6,26 @@ the same on one node). ``MERGE INTO`` shuffles and sorts every row of the target
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS, Positions, collect_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import (
+    WINS,
+    FoundPositions,
+    Positions,
+    collect_positions,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import live_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import OLD, row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rows_of_files import rows_of_files
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 ROW_ID = "_row_id"
@@ -26,33 +35,52 @@ ROW_ID = "_row_id"
 class ResolvedRows:
     """The rows of a table that have a key of the batch.
 
-    :param rows: one per row of the table: the keys, ``_row_id`` where the table has row lineage, ``_lake_wins`` and the
-        columns that the merge reads, as ``_lake_old_...``; checkpointed. None for a table without rows.
-    :param positions: of those that the batch replaces or deletes by path of their data file, 8 bytes each on the
-        driver.
-    :param found: how many of them there are.
-    :param updated: how many of them the batch replaces; ``deleted``: how many it deletes. The others stay as they are.
+    :param rows: one per row of the table: the keys, ``_file``, ``_row_id`` where the table has row lineage,
+        ``_lake_wins`` and the columns that the merge reads, as ``_lake_old_...``; checkpointed. None for no rows.
+    :param place: where they stand, 8 bytes on the driver for each that the batch replaces or deletes.
     :param pruning: how the read was bounded, a sentence.
     """
 
     rows: DataFrame | None = None
-    positions: Positions = field(default_factory=dict)
-    found: int = 0
-    updated: int = 0
-    deleted: int = 0
+    place: FoundPositions = field(default_factory=FoundPositions)
     pruning: str = "the table has no rows"
 
-    def and_appended(self, appended: ResolvedRows) -> ResolvedRows:
-        """Return both, where ``appended`` is in files that were not there when this was resolved."""
-        both = self.rows is not None and appended.rows is not None
-        return ResolvedRows(
-            rows=self.rows.unionByName(appended.rows) if both else self.rows,  # type: ignore[union-attr, arg-type]
-            positions={**self.positions, **appended.positions},
-            found=self.found + appended.found,
-            updated=self.updated + appended.updated,
-            deleted=self.deleted + appended.deleted,
-            pruning=self.pruning,
+    @property
+    def positions(self) -> Positions:
+        """Of the rows that the batch replaces or deletes, by path of their data file."""
+        return self.place.positions
+
+    @property
+    def found(self) -> int:
+        """How many rows have a key of the batch; some of them may stay as they are."""
+        return sum(self.place.found.values())
+
+    @property
+    def deleted(self) -> int:
+        """How many rows the batch deletes."""
+        return sum(self.place.deleted.values())
+
+    @property
+    def updated(self) -> int:
+        """How many rows the batch replaces."""
+        return sum(len(of_file) for of_file in self.positions.values()) - self.deleted
+
+    def parted(self, paths: Set[str]) -> tuple[ResolvedRows, ResolvedRows]:
+        """Return the rows outside and those inside some data files."""
+        touched = paths & self.place.found.keys()
+        if self.rows is None or not touched:
+            return self, ResolvedRows()
+        is_inside = sf.expr(f"_file IN ({', '.join(map(text_literal, sorted(touched)))})")
+        outside = replace(
+            self, rows=self.rows.filter(~is_inside), place=self.place.of_files(self.place.found.keys() - touched)
         )
+        return outside, replace(self, rows=self.rows.filter(is_inside), place=self.place.of_files(touched))
+
+    def and_those(self, others: ResolvedRows) -> ResolvedRows:
+        """Return both, where ``others`` are in other data files."""
+        if self.rows is None or others.rows is None:
+            return others if self.rows is None else self
+        return replace(self, rows=self.rows.unionByName(others.rows), place=self.place.and_those(others.place))
 
 
 def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:
@@ -71,11 +99,29 @@ def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, 
     return _resolve(table, commit, reader.table(table.sql_name))
 
 
+def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[str]) -> ResolvedRows | None:
+    """Find them in some data files, and read no others.
+
+    :param paths: those that are not live at ``commit.base`` have no rows there.
+    :return: None where rows of chosen files cannot be told their position.
+    """
+    predicates, pruning = key_pruning(table, commit, quoted_name(table.name.table))
+    tasks = live_tasks(table, int(commit.base or 0), paths, " AND ".join(predicates))
+    if not tasks:
+        return ResolvedRows(pruning=pruning)
+    with rows_of_files(table, tasks) as held:
+        return None if held is None else _found(table, commit, held, pruning)
+
+
 def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> ResolvedRows:
     predicates, pruning = key_pruning(table, commit, "t")
     held = held.alias("t")
     for predicate in predicates:
         held = held.filter(sf.expr(predicate))
+    return _found(table, commit, held, pruning)
+
+
+def _found(table: IcebergTable, commit: KeyedCommit, held: DataFrame, pruning: str) -> ResolvedRows:
     merge = row_merge(table, commit)
     keys = [quoted(key) for key in commit.keys]
     lineage = [ROW_ID] if table.format_version >= 3 else []
@@ -85,14 +131,7 @@ def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> Resol
     # Lazy: the job that collects the positions also fills it.
     found = found.withColumn(WINS, sf.expr(merge.wins or "true")).localCheckpoint(eager=False)
     place = collect_positions(found, known_ranges(commit).keys)
-    return ResolvedRows(
-        rows=found.drop("_file", "_pos", *deciding_columns(commit)),
-        positions=place.positions,
-        found=place.found,
-        updated=sum(len(of_file) for of_file in place.positions.values()) - place.deleted,
-        deleted=place.deleted,
-        pruning=pruning,
-    )
+    return ResolvedRows(rows=found.drop("_pos", *deciding_columns(commit)), place=place, pruning=pruning)
 
 
 def deciding_columns(commit: KeyedCommit) -> list[str]:

@@ -1,0 +1,39 @@
+"""Which data files may hold other rows than at an earlier snapshot, told by the commits since then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+
+def files_between(table: IcebergTable, base: str, head: str) -> set[str] | None:
+    """Return the paths of data files that were added or removed, or whose deletes have changed.
+
+    Costs what the commits have written, not what the table holds.
+
+    :param base: snapshot id, an ancestor of ``head``.
+    :return: None where deletes do not name the one data file that they are on: equality deletes, and position deletes
+        of many files.
+    """
+    io = table.java.io()
+    java = JavaFunctions(table.spark)
+    paths: set[str] = set()
+    snapshot = table.java.snapshot(int(head))
+    while str(snapshot.snapshotId()) != base:
+        for files in (snapshot.addedDataFiles(io), snapshot.removedDataFiles(io)):
+            paths |= _texts(table, files, java.location())
+        for deletes in (snapshot.addedDeleteFiles(io), snapshot.removedDeleteFiles(io)):
+            paths |= _texts(table, deletes, java.referenced_data_file())
+        snapshot = table.java.snapshot(snapshot.parentId())
+    return None if "" in paths else paths
+
+
+def _texts(table: IcebergTable, files: Any, to_text: Any) -> set[str]:
+    """Return a text of each file, brought over at once; empty for null."""
+    guava: Any = table.spark._jvm.com.google.common  # type: ignore[union-attr]  # JVM attribute
+    texts = guava.collect.Iterables.transform(files, to_text)
+    if guava.collect.Iterables.isEmpty(texts):
+        return set()
+    return set(guava.base.Joiner.on("\n").useForNull("").join(texts).split("\n"))

@@ -1,0 +1,35 @@
+"""The rows of chosen data files with their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import (
+    FILE,
+    POSITION,
+    FileScan,
+    table_with_positions,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+
+@contextmanager
+def rows_of_files(table: IcebergTable, tasks: Any) -> Iterator[DataFrame | None]:
+    """Lend the live rows, with ``_file`` and ``_pos``; None where one of the files is ORC.
+
+    :param tasks: Java list of ``org.apache.iceberg.FileScanTask``, not empty.
+    """
+    collect: Any = table.spark._jvm.com.google.common.collect  # type: ignore[union-attr]  # JVM attribute
+    if collect.Iterables.any(tasks, JavaFunctions(table.spark).is_task_of("orc")):
+        yield None
+        return
+    scan = FileScan(table.spark, table_with_positions(table.spark, table.java), tasks)
+    try:
+        yield scan.dataframe.withColumnsRenamed({FILE: "_file", POSITION: "_pos"})
+    finally:
+        scan.close()

@@ -1,0 +1,74 @@
+"""The staged files of a batch, and what becomes of them when rows change that some of theirs were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS, Positions, collect_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import Discard, tasks_without_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rows_of_files import rows_of_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+
+
+@dataclass
+class StagedBatch:
+    """What a commit is going to add.
+
+    :param files: ``org.apache.iceberg.DataFile`` objects.
+    :param outdated: positions of rows in them that do not count, by path.
+    """
+
+    files: list[Any]
+    outdated: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        """How many rows the commit adds."""
+        written = sum(int(file.recordCount()) for file in self.files)
+        return written - sum(len(of_file) for of_file in self.outdated.values())
+
+    def stage_again(
+        self, table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, affected: AffectedKeys, discard: Discard
+    ) -> None:
+        """Make the rows of some keys anew.
+
+        They go into one more file. Where they are most of the batch, all of it is staged again, which leaves no rows
+        in the table that never were to be seen.
+
+        :param discard: deletes the files that are replaced.
+        """
+        outdated = None if 2 * affected.count > known_ranges(commit).keys else self._rows_of(table, commit, affected)
+        if outdated is None:
+            discard(table, self.files)
+            self.files[:], self.outdated = stage_rows(table, commit, resolved), {}
+            return
+        rows = affected.of(commit.rows)
+        self.files += stage_rows(table, replace(commit, rows=rows), resolved)
+        self.outdated = {
+            path: np.union1d(self.outdated.get(path, np.empty(0, np.int64)), outdated.get(path, np.empty(0, np.int64)))
+            for path in {*self.outdated, *outdated}
+        }
+
+    def _rows_of(self, table: IcebergTable, commit: KeyedCommit, affected: AffectedKeys) -> Positions | None:
+        """Return where the staged rows of these keys stand; None where that cannot be told."""
+        if not self.files:
+            return {}
+        with rows_of_files(table, tasks_without_deletes(table, self.files)) as held:
+            if held is None:
+                return None
+            rows = affected.of(held.select(*(quoted(key) for key in commit.keys), "_file", "_pos"))
+            every = rows.withColumns({WINS: sf.lit(True), DELETED: sf.lit(False)})
+            return collect_positions(every, affected.count).positions

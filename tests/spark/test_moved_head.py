@@ -1,0 +1,124 @@
+"""What an upsert by position reads and writes again when another commit has landed before its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
+from tests.spark.upsert_flow import Flow, InterruptedProgress, row
+
+V3, V2 = TableLayout(), TableLayout(properties={"format-version": "2"})
+BY_NAME = {version: replace(layout, partition_by=("name",)) for version, layout in (("3", V3), ("2", V2))}
+SUM = MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"n": "sum"})
+
+
+@pytest.fixture
+def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
+    name = f"moved.m{abs(hash(request.node.name)) % 10**9}"
+    return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS})
+
+
+def meanwhile(*actions: Callable[[], Any]) -> InterruptedProgress:
+    return InterruptedProgress(at="commit", then=lambda: [action() for action in actions])
+
+
+def hide_files(flow: Flow, partition: str) -> None:
+    """Make every read of the data files of a partition fail."""
+    for path in flow.folder().glob(f"{partition}/*.parquet"):
+        path.rename(path.with_suffix(".hidden"))
+
+
+def show_files(flow: Flow) -> None:
+    for path in flow.folder().rglob("*.hidden"):
+        path.rename(path.with_suffix(".parquet"))
+
+
+def rewrite(flow: Flow, where: str) -> None:
+    options = f"where => '{where}', options => map('rewrite-all', 'true')"
+    flow.spark.sql(f"CALL lake_default.system.rewrite_data_files(table => '{flow.table}', {options})")
+
+
+def added(flow: Flow, what: str) -> int:
+    """A count of the newest snapshot's summary."""
+    snapshot = flow.loaded().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return int(snapshot.summary[f"added-{what}"] or 0)
+
+
+@pytest.mark.parametrize("version", BY_NAME)
+def test_a_compaction_costs_a_read_of_the_files_that_it_wrote(flow: Flow, version: str) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "b"), row(3, "a"), row(4, "b"))
+    flow.apply("run 1", create=BY_NAME[version])
+    flow.arrive("2.jsonl", row(3, "a", 1))
+    flow.apply("run 2")
+    flow.arrive("3.jsonl", row(1, "a", 7), row(2, "b", 7))
+    progress = meanwhile(lambda: rewrite(flow, 'name = "a"'), lambda: hide_files(flow, "name=b"))
+    report = flow.apply("run 3", progress=progress)
+    show_files(flow)
+    assert (report.attempts, report.rows_updated, report.rows_inserted) == (1, 2, 0)
+    assert flow.rows() == {1: ("a", 7), 2: ("b", 7), 3: ("a", 1), 4: ("b", 0)}
+
+
+@pytest.mark.parametrize("layout", [V3, V2], ids=["v3", "v2"])
+def test_only_keys_whose_rows_have_changed_are_staged_again(flow: Flow, layout: TableLayout) -> None:
+    flow.changes["semantics"] = SUM
+    flow.arrive("1.jsonl", *(row(number, "a", 1) for number in range(5)))
+    flow.apply("run 1", create=layout)
+    ids = flow.row_ids() if layout is V3 else {}
+    flow.arrive("2.jsonl", *(row(number, "b", 10) for number in range(6)))
+    foreign = meanwhile(
+        lambda: flow.spark.sql(f"UPDATE {flow.table} SET n = 100 WHERE id = 1"),
+        lambda: flow.spark.sql(f"INSERT INTO {flow.table} VALUES (5, 'z', 1000)"),
+    )
+    report = flow.apply("run 2", progress=foreign)
+    sums = {0: 11, 1: 110, 2: 11, 3: 11, 4: 11, 5: 1010}
+    assert flow.rows() == {number: ("b", total) for number, total in sums.items()}
+    assert (report.attempts, report.rows_updated, report.rows_inserted) == (1, 6, 0)
+    # Six staged at first, of which two do not count, and two anew.
+    assert (added(flow, "data-files"), added(flow, "records")) == (2, 8)
+    assert {number: flow.row_ids()[number] for number in ids} == ids
+
+
+def test_a_batch_of_which_most_has_changed_is_staged_again_as_a_whole(flow: Flow) -> None:
+    flow.changes["semantics"] = SUM
+    flow.arrive("1.jsonl", row(1, "a", 1), row(2, "a", 1))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 10), row(2, "b", 10))
+    flow.apply("run 2", progress=meanwhile(lambda: flow.spark.sql(f"UPDATE {flow.table} SET n = 100")))
+    assert flow.rows() == {1: ("b", 110), 2: ("b", 110)}
+    assert (added(flow, "data-files"), added(flow, "records")) == (1, 2)
+
+
+@pytest.mark.parametrize("layout", [V3, V2], ids=["v3", "v2"])
+def test_a_key_that_changes_twice_while_the_batch_waits_is_right(
+    flow: Flow, layout: TableLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow.changes["semantics"] = SUM
+    flow.arrive("1.jsonl", *(row(number, "a", 1) for number in range(6)))
+    flow.apply("run 1", create=layout)
+    flow.arrive("2.jsonl", *(row(number, "b", 10) for number in range(6)))
+    update = "UPDATE {} SET n = n + 100 WHERE id IN {}"
+    others = [update.format(flow.table, "(1, 2)"), update.format(flow.table, "(2, 3)")]
+
+    def marked_late(*arguments: Any) -> Any:
+        delta = mark_rows(*arguments)
+        if others:
+            flow.spark.sql(others.pop(0))
+        return delta
+
+    monkeypatch.setattr(position_upsert, "mark_rows", marked_late)
+    report = flow.apply("run 2")
+    assert (report.attempts, report.rows_updated, others) == (1, 6, [])
+    sums = {0: 11, 1: 111, 2: 211, 3: 111, 4: 11, 5: 11}
+    assert flow.rows() == {number: ("b", total) for number, total in sums.items()}
