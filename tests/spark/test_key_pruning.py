@@ -3,10 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
@@ -81,6 +84,38 @@ def test_values_of_a_partition_column_in_a_composite_key_are_listed(spark: Spark
     (region, _), reason = pruning(rows, "region", "id", table="regions")
     assert region in ("t.`region` IN ('a', 'z')", "t.`region` IN ('z', 'a')")
     assert reason == "pruned by 2 values of region and the range of id"
+
+
+def test_of_a_table_with_many_buckets_only_those_with_keys_of_the_batch_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = Flow(spark, "pruning.buckets", tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS})
+    flow.arrive("1.jsonl", *(row(number, "a") for number in range(310)))
+    layout = TableLayout(partition_by=("bucket(512, id)",), properties={"write.distribution-mode": "hash"})
+    flow.apply("run 1", create=layout)
+    batch = [number for number in range(310) if number % 5]
+    flow.arrive("2.jsonl", *(row(number, "b") for number in batch))
+    hit = {BucketTransform(512).transform(LongType())(number) for number in batch}
+    # A file without a key of the batch fails every read of it.
+    held = flow.loaded().scan().plan_files()
+    others = [Path(task.file.file_path.removeprefix("file:")) for task in held if task.file.partition[0] not in hit]
+    assert others
+    for path in others:
+        path.rename(path.with_suffix(".hidden"))
+    report = flow.apply("run 2")
+    for path in others:
+        path.with_suffix(".hidden").rename(path)
+    assert f"pruned by the range of id and {len(hit)} buckets of id" in str(report.strategy_reason)
+    assert flow.rows() == {number: ("b" if number in batch else "a", 0) for number in range(310)}
+
+
+@pytest.mark.parametrize("keys", ["id", "region, id"])
+def test_buckets_that_nearly_all_have_keys_of_the_batch_do_not_prune(spark: SparkSession, keys: str) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS pruning")
+    columns = "region STRING, id BIGINT"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS pruning.few ({columns}) USING iceberg PARTITIONED BY (bucket(16, id))")
+    rows = spark.range(300).selectExpr("'a' AS region", "id")
+    assert "bucket" not in pruning(rows, *keys.split(", "), table="few")[1]
 
 
 def test_a_batch_that_spells_its_key_otherwise_is_pruned_as_well(spark: SparkSession, tmp_path: Path) -> None:

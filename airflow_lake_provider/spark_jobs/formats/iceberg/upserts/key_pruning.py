@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, Str
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.bucket_pruning import bucket_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import is_uuid
 from airflow_lake_provider.spark_jobs.key_ranges import (
     KeyRange,
@@ -31,7 +32,7 @@ def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[l
     """Return SQL conditions, to be joined by AND, and a sentence on them.
 
     Few keys are listed, and few values of a column that the table is partitioned by; else each key column is bounded
-    by the ranges that the batch has keys in.
+    by the ranges that the batch has keys in, and by the buckets of the table's partitions.
 
     :param alias: of the table in the statement.
     """
@@ -55,6 +56,10 @@ def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[l
             predicates.append(between)
             ranges_of = "the range" if len(found.parts) == 1 else f"{len(found.parts)} ranges"
             words.append(f"{ranges_of} of {found.column}")
+            buckets = bucket_pruning(table, commit, found.column, alias, ranges.keys)
+            if buckets:
+                predicates.append(buckets[0])
+                words.append(buckets[1])
     return predicates, f"pruned by {' and '.join(words)}" if words else "not pruned, no key column has bounds"
 
 

@@ -1,0 +1,50 @@
+"""The buckets that a batch has keys in, where a table is partitioned by a hash of them.
+
+Iceberg derives them itself from few listed keys. Ranges, which bound more keys than that, say nothing about a hash.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+_BUCKET = re.compile(r"bucket\[(\d+)\]")
+# With more of the buckets than this share, the job that tells them costs more than the files that they spare.
+_MOST_HIT = 0.8
+# Keys per bucket from which on nearly all buckets are hit.
+_MOST_KEYS = 2
+
+
+def bucket_pruning(
+    table: IcebergTable, commit: KeyedCommit, column: str, alias: str, keys: int
+) -> tuple[str, str] | None:
+    """Return a SQL condition and the words for it; None where it spares nothing. A job, where it may.
+
+    :param column: of the key.
+    :param alias: of the table in the statement.
+    :param keys: how many the batch has.
+    """
+    buckets = _buckets(table, column)
+    if buckets is None or (len(commit.keys) == 1 and keys > _MOST_KEYS * buckets):
+        return None
+    function = f"{quoted_name(table.catalog)}.system.bucket({buckets}, {{}})"
+    hit = commit.rows.select(sf.expr(function.format(quoted_name(column)))).distinct().collect()
+    if not hit or len(hit) > _MOST_HIT * buckets:
+        return None
+    listed = ", ".join(str(bucket) for (bucket,) in sorted(hit))
+    return f"{function.format(f'{alias}.{quoted_name(column)}')} IN ({listed})", f"{len(hit)} buckets of {column}"
+
+
+def _buckets(table: IcebergTable, column: str) -> int | None:
+    """Return how many buckets the table has by a column."""
+    schema = table.java.schema()
+    for field in table.java.spec().fields():
+        found = _BUCKET.fullmatch(str(field.transform()))
+        if found and str(schema.findColumnName(field.sourceId())).lower() == column.lower():
+            return int(found[1])
+    return None
