@@ -122,3 +122,53 @@ def test_a_key_that_changes_twice_while_the_batch_waits_is_right(
     assert (report.attempts, report.rows_updated, others) == (1, 6, [])
     sums = {0: 11, 1: 111, 2: 211, 3: 111, 4: 11, 5: 11}
     assert flow.rows() == {number: ("b", total) for number, total in sums.items()}
+
+
+UPGRADE = "ALTER TABLE {} SET TBLPROPERTIES ('format-version'='3')"
+
+
+@pytest.mark.parametrize("semantics", [MergeSemantics(), SUM], ids=["replace", "sum"])
+@pytest.mark.parametrize(
+    "others",
+    [
+        [UPGRADE],
+        [UPGRADE, "INSERT INTO {} VALUES (2, 'z', 1), (4, 'z', 1)"],
+        ["UPDATE {} SET n = 100 WHERE id = 1", UPGRADE],
+        [UPGRADE, "UPDATE {} SET n = 100 WHERE id = 1"],
+    ],
+    ids=["alone", "and an append", "after an update", "and an update"],
+)
+def test_a_table_that_is_upgraded_while_the_batch_waits_gets_it_once(
+    flow: Flow, others: list[str], semantics: MergeSemantics
+) -> None:
+    flow.changes["semantics"] = semantics
+    flow.arrive("1.jsonl", *(row(number, "a", 1) for number in (1, 3, 5)))
+    flow.apply("run 1", create=V2)
+    model = dict.fromkeys((1, 3, 5), ("a", 1))
+    if len(others) > 1 and "INSERT" in others[1]:
+        model |= {2: ("z", 1), 4: ("z", 1)}
+    if any("UPDATE" in other for other in others):
+        model[1] = ("a", 100)
+    flow.arrive("2.jsonl", *(row(number, "b", 10) for number in (1, 2, 3)))
+    flow.apply("run 2", progress=meanwhile(*(lambda o=o: flow.spark.sql(o.format(flow.table)) for o in others)))
+    before = {number: model.get(number, ("", 0))[1] if semantics is SUM else 0 for number in (1, 2, 3)}
+    assert flow.rows() == model | {number: ("b", 10 + before[number]) for number in (1, 2, 3)}
+
+
+def test_a_table_that_is_upgraded_between_marking_and_commit_gets_vectors(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
+    flow.apply("run 1", create=V2)
+    flow.arrive("2.jsonl", row(1, "b"))
+    upgrades = [UPGRADE.format(flow.table)]
+
+    def marked_early(*arguments: Any) -> Any:
+        delta = mark_rows(*arguments)
+        while upgrades:
+            flow.spark.sql(upgrades.pop())
+        return delta
+
+    monkeypatch.setattr(position_upsert, "mark_rows", marked_early)
+    flow.apply("run 2")
+    assert flow.rows() == {1: ("b", 0), 2: ("a", 0)}

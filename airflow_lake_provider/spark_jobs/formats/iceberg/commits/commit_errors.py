@@ -9,8 +9,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 _CONFLICTS = frozenset({"CommitFailedException", "ValidationException"})
-# What a commit's validation says, as an IllegalArgumentException, when its base was rolled back or expired.
-_NO_ANCESTOR = "is not an ancestor of"
+# What a commit says, as an IllegalArgumentException, when its base was rolled back or expired, and when the table was
+# upgraded from format version 2 since its position deletes were written.
+_OUTDATED = ("is not an ancestor of", "Must use DVs for position deletes")
 _UNKNOWN = frozenset({"CommitStateUnknownException"})
 
 
@@ -23,7 +24,10 @@ def conflict_message(error: Exception) -> str | None:
     """Return what Iceberg said when another commit was in the way; None when the error is of another kind."""
     if is_unknown(error):
         return None
-    return next((message for name, message in _causes(error) if name in _CONFLICTS or _NO_ANCESTOR in message), None)
+    for name, message in _causes(error):
+        if name in _CONFLICTS or any(words in message for words in _OUTDATED):
+            return message
+    return None
 
 
 def is_unknown(error: Exception) -> bool:

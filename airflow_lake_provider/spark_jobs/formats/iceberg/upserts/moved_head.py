@@ -15,6 +15,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, Iceberg
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.files_between import files_between
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import (
+    ROW_ID,
     ResolvedRows,
     resolve_appended_rows,
     resolve_rows,
@@ -59,9 +60,10 @@ def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list
 def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> FollowedHead:
     """Find out what a commit is on the branch's head.
 
-    :raises CommitConflictError: see :func:`rebased`.
+    :raises CommitConflictError: see :func:`rebased`; or the table has row lineage now, and had not.
     """
     moved, operations = rebased(table, commit)
+    _refuse_upgraded(table, resolved)
     if moved is commit:
         return FollowedHead(commit=commit, resolved=resolved)
     same, before, after = _read_again(table, commit, moved, operations, resolved)
@@ -101,6 +103,12 @@ def follow_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
     if appended.found:
         raise CommitConflictError(f"{table.name}: rows with keys of the batch were appended since it was resolved")
     return moved
+
+
+def _refuse_upgraded(table: IcebergTable, resolved: ResolvedRows) -> None:
+    """Refuse what was resolved without row lineage on a table that has it now."""
+    if resolved.rows is not None and (ROW_ID in resolved.rows.columns) != (table.format_version >= 3):
+        raise CommitConflictError(f"{table.name}: was upgraded to format version 3 since the batch was resolved")
 
 
 def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:
