@@ -261,30 +261,6 @@ def test_a_published_branch_does_not_look_like_a_roll_back(flow: Flow) -> None:
     assert flow.rows() == {**dict.fromkeys((1, 2, 3), ("a", 0)), 4: ("audited", 0), 5: ("b", 0)}
 
 
-@pytest.mark.parametrize("statement", ["SET IDENTIFIER", "WRITE ORDERED", "UNSET"])
-def test_a_driver_killed_while_it_creates_the_table_is_finished_by_the_next(
-    flow: Flow, statement: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    execute = type(flow.spark).sql
-
-    def killed(session: SparkSession, text: str, *arguments: Any, **named: Any) -> Any:
-        if statement in text:
-            raise Killed
-        return execute(session, text, *arguments, **named)
-
-    layout = TableLayout(sort_by=("n",))
-    flow.arrive("1.jsonl", row(1, "a"))
-    with monkeypatch.context() as patch:
-        patch.setattr(type(flow.spark), "sql", killed)
-        with pytest.raises(Killed):
-            flow.apply("run 1", create=layout)
-    assert flow.apply("run 1", create=layout).outcome is Outcome.APPLIED
-    table = flow.loaded()
-    assert [table.schema().find_column_name(i) for i in table.schema().identifier_field_ids] == ["id"]
-    assert [table.schema().find_column_name(f.source_id) for f in table.sort_order().fields] == ["n"]
-    assert "lake.creation-unfinished" not in table.properties
-
-
 @each_strategy
 def test_a_roll_back_during_the_upsert_is_not_undone_by_its_commit(flow: Flow, strategy: UpsertStrategy) -> None:
     flow.changes["strategy"] = strategy

@@ -6,6 +6,7 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.table_alteration import alter_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -29,6 +30,7 @@ def create_table(table: IcebergTable, columns: StructType, keys: tuple[str, ...]
     Key columns are required and become the identifier fields, so that readers of changes know them.
 
     :raises BadInputError: a key has a type that Iceberg does not take as an identifier.
+    :raises CommitConflictError: another job creates it, too, or alters it; the next try finds what is left to do.
     """
     spark = table.spark
     _refuse_unfit_keys(table, columns, keys)
@@ -40,11 +42,9 @@ def create_table(table: IcebergTable, columns: StructType, keys: tuple[str, ...]
         f"TBLPROPERTIES ({_property_list(layout)})"
     )
     quoted_keys = ", ".join(quoted_name(name) for name in columns.names if name.lower() in _lower(keys))
-    spark.sql(f"ALTER TABLE {table.sql_name} SET IDENTIFIER FIELDS {quoted_keys}")
-    if layout.sort_by:
-        spark.sql(f"ALTER TABLE {table.sql_name} WRITE ORDERED BY {', '.join(layout.sort_by)}")
-    spark.sql(f"ALTER TABLE {table.sql_name} UNSET TBLPROPERTIES IF EXISTS ({text_literal(_UNFINISHED)})")
-    table.refresh()
+    ordered = [f"WRITE ORDERED BY {', '.join(layout.sort_by)}"] if layout.sort_by else []
+    finished = f"UNSET TBLPROPERTIES IF EXISTS ({text_literal(_UNFINISHED)})"
+    alter_table(table, [f"SET IDENTIFIER FIELDS {quoted_keys}", *ordered, finished])
 
 
 def is_unfinished(table: IcebergTable) -> bool:

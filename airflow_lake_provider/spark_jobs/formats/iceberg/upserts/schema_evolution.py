@@ -15,6 +15,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.table_alteration import alter_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -26,6 +27,7 @@ def fit_schema(
 
     :return: sentences on what was changed; a schema change commits by itself and is found done by a retry.
     :raises BadInputError: a column does not fit, or the batch lacks one and ``missing`` does not say what it becomes.
+    :raises CommitConflictError: another job altered the table meanwhile.
     """
     present = {field.name.lower(): field for field in table.spark.table(table.sql_name).schema}
     _refuse_missing(table, columns, present, missing)
@@ -39,13 +41,14 @@ def fit_schema(
             f"{table.name}: the batch has new or wider columns {names}; allow them with "
             "schema_evolution='add-and-widen', or leave them out with exclude_columns"
         )
-    if added:
-        columns_text = ", ".join(f"{quoted_name(column.name)} {column.dataType.simpleString()}" for column in added)
-        table.spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({columns_text})")
-    for column in widened:
-        wider = column.dataType.simpleString()
-        table.spark.sql(f"ALTER TABLE {table.sql_name} ALTER COLUMN {quoted_name(column.name)} TYPE {wider}")
-    table.refresh()
+    columns_text = ", ".join(f"{quoted_name(column.name)} {column.dataType.simpleString()}" for column in added)
+    alter_table(
+        table,
+        [
+            *([f"ADD COLUMNS ({columns_text})"] if added else []),
+            *(f"ALTER COLUMN {quoted_name(column.name)} TYPE {column.dataType.simpleString()}" for column in widened),
+        ],
+    )
     return (
         *(f"added column {column.name} {column.dataType.simpleString()}" for column in added),
         *(f"widened column {column.name} to {column.dataType.simpleString()}" for column in widened),
