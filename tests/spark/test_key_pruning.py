@@ -118,6 +118,17 @@ def test_buckets_that_nearly_all_have_keys_of_the_batch_do_not_prune(spark: Spar
     assert "bucket" not in pruning(rows, *keys.split(", "), table="few")[1]
 
 
+def test_a_text_key_that_is_no_utf_8_is_found_in_the_bucket_that_the_writer_gave_it(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS pruning")
+    spark.sql("CREATE TABLE pruning.texts (k STRING) USING iceberg PARTITIONED BY (bucket(4096, k))")
+    odd = "CAST(X'6DFC6D' AS STRING)"
+    rows = spark.sql(f"SELECT CAST(id AS STRING) AS k FROM range(300) UNION ALL SELECT {odd} UNION ALL SELECT 'z'")
+    predicates, reason = pruning(rows, "k", table="texts")
+    assert "bucket" not in reason
+    rows.filter(f"k = {odd}").writeTo("pruning.texts").append()
+    assert spark.table("pruning.texts").alias("t").filter(" AND ".join(predicates) or "true").count() == 1
+
+
 def test_a_batch_that_spells_its_key_otherwise_is_pruned_as_well(spark: SparkSession, tmp_path: Path) -> None:
     flow = Flow(spark, "pruning.spelled", tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS})
     flow.arrive("1.jsonl", row(1, "a"))

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
+from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row
 
 V3, V2 = TableLayout(), TableLayout(properties={"format-version": "2"})
@@ -122,6 +127,63 @@ def test_a_key_that_changes_twice_while_the_batch_waits_is_right(
     assert (report.attempts, report.rows_updated, others) == (1, 6, [])
     sums = {0: 11, 1: 111, 2: 211, 3: 111, 4: 11, 5: 11}
     assert flow.rows() == {number: ("b", total) for number, total in sums.items()}
+
+
+def test_a_compaction_is_followed_by_a_batch_that_spells_its_key_otherwise(flow: Flow, tmp_path: Path) -> None:
+    flow.arrive("1.jsonl", *(row(number, "a") for number in range(3)))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(2, "b"))
+    flow.apply("run 2")
+    batch = flow.spark.range(1, 301).selectExpr("id AS ID", "'c' AS NAME", "0 AS n", "'u' AS op")
+    batch.write.parquet(f"{tmp_path}/3")
+    source = Source(path=f"{tmp_path}/3", format="parquet")
+    report = flow.apply("run 3", source=source, progress=meanwhile(lambda: rewrite(flow, "true")))
+    assert (report.attempts, len(flow.rows()), flow.rows()[0]) == (1, 301, ("a", 0))
+
+
+LAYOUTS = {
+    "partitioned": replace(V3, partition_by=("bucket(3, id)",)),
+    "partitioned v2": replace(V2, partition_by=("bucket(3, id)",)),
+    "orc": TableLayout(file_format="orc"),
+    "avro": TableLayout(file_format="avro"),
+}
+
+
+@pytest.mark.parametrize("audited", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_that_change_while_a_batch_waits_are_merged_in_every_layout(
+    flow: Flow, layout: str, audited: bool
+) -> None:
+    flow.changes["semantics"] = SUM
+    flow.arrive("1.jsonl", *(row(number, "a", 1) for number in range(8)))
+    flow.apply("run 1", create=LAYOUTS[layout])
+    flow.arrive("2.jsonl", *(row(number, "b", 10) for number in range(8)))
+    changes = meanwhile(
+        lambda: flow.spark.sql(f"UPDATE {flow.table} SET n = 100 WHERE id IN (1, 2)"),
+        lambda: rewrite(flow, "true"),
+        lambda: flow.spark.sql(f"DELETE FROM {flow.table} WHERE id = 3"),
+    )
+    audits = Audits(queries={"none is negative": "SELECT * FROM audited WHERE n < 0"}) if audited else None
+    report = flow.apply("run 2", progress=changes, audits=audits)
+    assert report.attempts == 1
+    sums = {number: 110 if number in (1, 2) else 10 if number == 3 else 11 for number in range(8)}
+    found = {found["id"]: found["n"] for found in flow.spark.table(flow.table).collect()}
+    assert found == sums
+
+
+def test_deletes_that_name_no_file_are_followed(flow: Flow) -> None:
+    flow.arrive("1.jsonl", *(row(number, "a", 1) for number in range(4)))
+    flow.apply("run 1", create=V2)
+    flow.arrive("2.jsonl", row(1, "b"), row(2, "b"))
+
+    def foreign() -> None:
+        table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
+        delete_by_equality(flow.spark, table.java, [1, 3])
+
+    report = flow.apply("run 2", progress=meanwhile(foreign))
+    assert (report.attempts, report.rows_updated, report.rows_inserted) == (1, 1, 1)
+    found = {found["id"]: found["name"] for found in flow.spark.table(flow.table).collect()}
+    assert found == {0: "a", 1: "b", 2: "b"}
 
 
 UPGRADE = "ALTER TABLE {} SET TBLPROPERTIES ('format-version'='3')"

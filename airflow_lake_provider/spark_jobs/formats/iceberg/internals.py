@@ -13,6 +13,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
@@ -153,7 +154,8 @@ class FileScan:
     The DataFrame is planned each time it runs, so the choice stays registered in the driver until :meth:`close`.
 
     :param java_table: its current schema is the one the files are read with, by field id.
-    :param tasks: ``org.apache.iceberg.FileScanTask`` objects, at least one; their delete files are applied.
+    :param tasks: ``org.apache.iceberg.FileScanTask`` objects, at least one; their delete files are applied. A Java list
+        is not brought over one by one.
     """
 
     def __init__(self, spark: SparkSession, java_table: Any, tasks: Iterable[Any]) -> None:
@@ -163,8 +165,11 @@ class FileScan:
         jvm: Any = spark._jvm
         self._task_sets = internal(spark, Internal.TASK_SETS).get()
         chosen = jvm.java.util.ArrayList()
-        for task in tasks:
-            chosen.add(task)
+        if isinstance(tasks, JavaObject):
+            chosen.addAll(tasks)
+        else:
+            for task in tasks:
+                chosen.add(task)
         self._task_sets.stageTasks(java_table, self._id, chosen)
         self._cache.add(self._id, java_table)
         self.dataframe: DataFrame = spark.read.format("iceberg").load(self._id)

@@ -42,23 +42,24 @@ def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where
     :return: a Java list of ``org.apache.iceberg.FileScanTask``.
     """
     jvm: Any = table.spark._jvm
-    chosen = jvm.java.util.HashSet()
-    for path in paths:
-        chosen.add(path)
     guava = jvm.com.google.common
+    chosen = jvm.java.util.HashSet(guava.base.Splitter.on("\n").splitToList("\n".join(paths)))
     is_chosen = getattr(guava.base.Predicates, "in")(chosen)
     on_tasks = guava.base.Predicates.compose(is_chosen, JavaFunctions(table.spark).location_of_task())
-    tasks = table.java.newScan().useSnapshot(snapshot).filter(_expression(table, where)).planFiles()
+    # As Spark compares names.
+    scan = table.java.newScan().caseSensitive(False).useSnapshot(snapshot)
+    tasks = scan.filter(_expression(table, where)).planFiles()
     try:
         return guava.collect.Lists.newArrayList(guava.collect.Iterables.filter(tasks, on_tasks))
     finally:
         tasks.close()
 
 
-def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> list[Any]:
+def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> Any:
     """Return an ``org.apache.iceberg.FileScanTask`` of each data file that reads all of its rows, deleted or not.
 
     :param files: ``org.apache.iceberg.DataFile`` objects, of a commit or of none.
+    :return: a Java list.
     """
     jvm: Any = table.spark._jvm
     iceberg = jvm.org.apache.iceberg
@@ -67,7 +68,10 @@ def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> list[A
     schema = iceberg.SchemaParser.toJson(table.java.schema())
     task = internal(table.spark, Internal.FILE_SCAN_TASK)
     specs = {id_: iceberg.PartitionSpecParser.toJson(spec) for id_, spec in dict(table.java.specs()).items()}
-    return [task(file, none, schema, specs[file.specId()], every) for file in files]
+    tasks = jvm.java.util.ArrayList()
+    for file in files:
+        tasks.add(task(file, none, schema, specs[file.specId()], every))
+    return tasks
 
 
 def _expression(table: IcebergTable, where: str) -> Any:

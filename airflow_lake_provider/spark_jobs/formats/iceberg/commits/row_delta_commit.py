@@ -16,7 +16,7 @@ class RowDelta:
     """What a commit changes: ``org.apache.iceberg`` DataFile and DeleteFile objects.
 
     :param replaced: delete files that those of ``deletes`` hold everything of.
-    :param touched: paths of the data files that ``deletes`` are on.
+    :param touched: paths of the data files of the table that ``deletes`` are on; they may also be on ``rows``.
     """
 
     rows: Sequence[Any] = ()

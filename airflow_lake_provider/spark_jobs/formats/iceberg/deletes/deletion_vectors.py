@@ -18,7 +18,7 @@ _READERS = 8
 def write_vectors(table: IcebergTable, files: Mapping[str, Any], positions: Positions) -> tuple[list[Any], list[Any]]:
     """Write one Puffin file with a vector for each data file.
 
-    :param files: of ``touched_files``.
+    :param files: the ``org.apache.iceberg.FileScanTask`` of each data file.
     :return: the new vectors, and the delete files whose content they hold, to be removed by the same commit: two
         vectors on one data file make every later scan fail.
     """

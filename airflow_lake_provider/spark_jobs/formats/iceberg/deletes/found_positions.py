@@ -110,4 +110,4 @@ def _unpacked(rows: pa.Table) -> Positions:
 
 
 def _by_path(rows: pa.Table, column: str) -> dict[str, int]:
-    return dict(zip(rows.column("_file").to_pylist(), rows.column(column).to_pylist(), strict=True))
+    return dict(zip(rows.column("_file").to_pylist(), pc.fill_null(rows.column(column), 0).to_pylist(), strict=True))

@@ -27,7 +27,7 @@ _SCHEMA = pa.schema(
 def write_position_deletes(table: IcebergTable, files: Mapping[str, Any], positions: Positions) -> list[Any]:
     """Write the files and return them as ``org.apache.iceberg.DeleteFile``.
 
-    :param files: of ``touched_files``.
+    :param files: the ``org.apache.iceberg.FileScanTask`` of each data file.
     """
     return [_write(table, task, path, positions[path]) for path, task in files.items()]
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import HeldRows, RowMatch
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan, closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FILE, FileScan, closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import (
     expression_of,
     matching,
@@ -25,8 +25,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows i
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import tasks_without_deletes
-
-_FILE = "_lake_file"
 
 
 @dataclass
@@ -93,8 +91,8 @@ def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> s
     scan = FileScan(table.spark, table.java, tasks_without_deletes(table, files.values()))
     try:
         # Before a join, which would leave it with two inputs to name.
-        rows = matching(scan.dataframe.withColumn(_FILE, sf.input_file_name()), match)
-        return {str(row[_FILE]) for row in rows.select(_FILE).distinct().collect()}
+        rows = matching(scan.dataframe.withColumn(FILE, sf.input_file_name()), match)
+        return {str(row[FILE]) for row in rows.select(FILE).distinct().collect()}
     finally:
         scan.close()
 

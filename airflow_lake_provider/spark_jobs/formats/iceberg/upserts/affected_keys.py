@@ -11,9 +11,6 @@ from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
-# Keys, some 40 bytes each.
-_MOST_BROADCAST = 1_000_000
-
 
 @dataclass(frozen=True, kw_only=True)
 class AffectedKeys:
@@ -28,8 +25,8 @@ class AffectedKeys:
 
     def of(self, rows: DataFrame) -> DataFrame:
         """Return the rows that have one of the keys."""
-        keys = sf.broadcast(self.keys) if self.count <= _MOST_BROADCAST else self.keys
-        return rows.join(keys, on=self.keys.columns, how="left_semi")
+        # Fewer than the batch has, and those are broadcast, too.
+        return rows.join(sf.broadcast(self.keys), on=self.keys.columns, how="left_semi")
 
 
 def affected_keys(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
@@ -33,11 +34,14 @@ def bucket_pruning(
     if buckets is None or (len(commit.keys) == 1 and keys > _MOST_KEYS * buckets):
         return None
     function = f"{quoted_name(table.catalog)}.system.bucket({buckets}, {{}})"
-    hit = commit.rows.select(sf.expr(function.format(quoted_name(column)))).distinct().collect()
-    if not hit or len(hit) > _MOST_HIT * buckets:
+    key = quoted_name(column)
+    # Of a text that is no UTF-8 Iceberg's writer hashes another one than Spark.
+    sure = f"is_valid_utf8({key})" if isinstance(commit.rows.select(key).schema[0].dataType, StringType) else "true"
+    hit = commit.rows.select(sf.expr(f"CASE WHEN {sure} THEN {function.format(key)} END")).distinct().collect()
+    if not hit or (None,) in hit or len(hit) > _MOST_HIT * buckets:
         return None
     listed = ", ".join(str(bucket) for (bucket,) in sorted(hit))
-    return f"{function.format(f'{alias}.{quoted_name(column)}')} IN ({listed})", f"{len(hit)} buckets of {column}"
+    return f"{function.format(f'{alias}.{key}')} IN ({listed})", f"{len(hit)} buckets of {column}"
 
 
 def _buckets(table: IcebergTable, column: str) -> int | None:

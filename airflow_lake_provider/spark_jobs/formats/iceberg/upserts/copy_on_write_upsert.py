@@ -104,7 +104,7 @@ def _scanned(table: IcebergTable, tasks: Sequence[Any]) -> Iterator[DataFrame]:
 def _kept(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> DataFrame:
     """Return the rows that the batch leaves as they are.
 
-    Told by the same condition as when the keys were resolved: a scan of chosen files has no ``_pos`` to tell them by.
+    Told by the same condition as when the keys were resolved: not every scan of chosen files has ``_pos``.
     """
     merge = row_merge(table, commit, _of_table, _of_batch)
     names = (*commit.keys, *deciding_columns(commit))

@@ -14,8 +14,8 @@ def files_between(table: IcebergTable, base: str, head: str) -> set[str] | None:
     Costs what the commits have written, not what the table holds.
 
     :param base: snapshot id, an ancestor of ``head``.
-    :return: None where deletes do not name the one data file that they are on: equality deletes, and position deletes
-        of many files.
+    :return: None where deletes do not name the one data file that they are on: equality deletes, position deletes of
+        many files, and those that other engines wrote to format version 2 and a later commit removed.
     """
     io = table.java.io()
     java = JavaFunctions(table.spark)

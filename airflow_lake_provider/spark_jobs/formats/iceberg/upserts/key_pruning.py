@@ -28,13 +28,16 @@ _MAX_IN = 200
 _REPLACEMENT = "\ufffd"
 
 
-def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[list[str], str]:
+def key_pruning(
+    table: IcebergTable, commit: KeyedCommit, alias: str, *, by_bucket: bool = True
+) -> tuple[list[str], str]:
     """Return SQL conditions, to be joined by AND, and a sentence on them.
 
     Few keys are listed, and few values of a column that the table is partitioned by; else each key column is bounded
     by the ranges that the batch has keys in, and by the buckets of the table's partitions.
 
     :param alias: of the table in the statement.
+    :param by_bucket: False spares the job that tells buckets, for a read of few files.
     """
     ranges = known_ranges(commit)
     # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
@@ -56,7 +59,7 @@ def key_pruning(table: IcebergTable, commit: KeyedCommit, alias: str) -> tuple[l
             predicates.append(between)
             ranges_of = "the range" if len(found.parts) == 1 else f"{len(found.parts)} ranges"
             words.append(f"{ranges_of} of {found.column}")
-            buckets = bucket_pruning(table, commit, found.column, alias, ranges.keys)
+            buckets = bucket_pruning(table, commit, found.column, alias, ranges.keys) if by_bucket else None
             if buckets:
                 predicates.append(buckets[0])
                 words.append(buckets[1])

@@ -53,7 +53,7 @@ def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
     _refuse_decided_anew(table, commit, branch)
     operations = _operations_since(table, commit, branch)
-    _refuse_read_anew(table, commit)
+    _refuse_read_anew(table, commit, head)
     return replace(commit, base=head), operations
 
 
@@ -111,10 +111,11 @@ def _refuse_upgraded(table: IcebergTable, resolved: ResolvedRows) -> None:
         raise CommitConflictError(f"{table.name}: was upgraded to format version 3 since the batch was resolved")
 
 
-def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:
+def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit, head: str) -> None:
     if commit.reads_table:
         raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
-    if table.java.snapshot(int(commit.base or 0)).schemaId() != table.java.schema().schemaId():
+    schemas = {table.java.snapshot(int(snapshot)).schemaId() for snapshot in (commit.base or 0, head)}
+    if schemas != {table.java.schema().schemaId()}:
         raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
 
 

@@ -36,7 +36,8 @@ class ResolvedRows:
     """The rows of a table that have a key of the batch.
 
     :param rows: one per row of the table: the keys, ``_file``, ``_row_id`` where the table has row lineage,
-        ``_lake_wins`` and the columns that the merge reads, as ``_lake_old_...``; checkpointed. None for no rows.
+        ``_lake_wins`` and the columns that the merge reads, as ``_lake_old_...``; checkpointed. None for no rows. Of
+        rows that a predicate matches all columns, for an update.
     :param place: where they stand, 8 bytes on the driver for each that the batch replaces or deletes.
     :param pruning: how the read was bounded, a sentence.
     """
@@ -96,7 +97,7 @@ def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, 
     :param start: exclusive; every snapshot from there to ``end`` is an append.
     """
     reader = table.spark.read.option("start-snapshot-id", str(start)).option("end-snapshot-id", str(end))
-    return _resolve(table, commit, reader.table(table.sql_name))
+    return _resolve(table, commit, reader.table(table.sql_name), by_bucket=False)
 
 
 def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[str]) -> ResolvedRows | None:
@@ -105,7 +106,9 @@ def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[s
     :param paths: those that are not live at ``commit.base`` have no rows there.
     :return: None where rows of chosen files cannot be told their position.
     """
-    predicates, pruning = key_pruning(table, commit, quoted_name(table.name.table))
+    if not paths:
+        return ResolvedRows()
+    predicates, pruning = key_pruning(table, commit, quoted_name(table.name.table), by_bucket=False)
     tasks = live_tasks(table, int(commit.base or 0), paths, " AND ".join(predicates))
     if not tasks:
         return ResolvedRows(pruning=pruning)
@@ -113,8 +116,8 @@ def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[s
         return None if held is None else _found(table, commit, held, pruning)
 
 
-def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> ResolvedRows:
-    predicates, pruning = key_pruning(table, commit, "t")
+def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame, *, by_bucket: bool = True) -> ResolvedRows:
+    predicates, pruning = key_pruning(table, commit, "t", by_bucket=by_bucket)
     held = held.alias("t")
     for predicate in predicates:
         held = held.filter(sf.expr(predicate))

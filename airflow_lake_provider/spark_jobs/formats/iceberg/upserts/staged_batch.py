@@ -45,12 +45,13 @@ class StagedBatch:
     ) -> None:
         """Make the rows of some keys anew.
 
-        They go into one more file. Where they are most of the batch, all of it is staged again, which leaves no rows
-        in the table that never were to be seen.
+        They go into files of their own. Where the rows that do not count would be more than half of the batch, all of
+        it is staged again: they would stay in the table, though they never were to be seen.
 
         :param discard: deletes the files that are replaced.
         """
-        outdated = None if 2 * affected.count > known_ranges(commit).keys else self._rows_of(table, commit, affected)
+        lost = affected.count + sum(len(of_file) for of_file in self.outdated.values())
+        outdated = None if 2 * lost > known_ranges(commit).keys else self._rows_of(table, commit, affected)
         if outdated is None:
             discard(table, self.files)
             self.files[:], self.outdated = stage_rows(table, commit, resolved), {}
