@@ -149,8 +149,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("audited", [False, True])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("layout", "audited"), [*((layout, False) for layout in LAYOUTS), ("partitioned", True)])
 def test_rows_that_change_while_a_batch_waits_are_merged_in_every_layout(
     flow: Flow, layout: str, audited: bool
 ) -> None:
@@ -189,14 +188,13 @@ def test_deletes_that_name_no_file_are_followed(flow: Flow) -> None:
 UPGRADE = "ALTER TABLE {} SET TBLPROPERTIES ('format-version'='3')"
 
 
-@pytest.mark.parametrize("semantics", [MergeSemantics(), SUM], ids=["replace", "sum"])
 @pytest.mark.parametrize(
-    "others",
+    ("others", "semantics"),
     [
-        [UPGRADE],
-        [UPGRADE, "INSERT INTO {} VALUES (2, 'z', 1), (4, 'z', 1)"],
-        ["UPDATE {} SET n = 100 WHERE id = 1", UPGRADE],
-        [UPGRADE, "UPDATE {} SET n = 100 WHERE id = 1"],
+        ([UPGRADE], SUM),
+        ([UPGRADE, "INSERT INTO {} VALUES (2, 'z', 1), (4, 'z', 1)"], MergeSemantics()),
+        (["UPDATE {} SET n = 100 WHERE id = 1", UPGRADE], MergeSemantics()),
+        ([UPGRADE, "UPDATE {} SET n = 100 WHERE id = 1"], SUM),
     ],
     ids=["alone", "and an append", "after an update", "and an update"],
 )
