@@ -26,12 +26,7 @@ class JavaFunctions:
 
     def location_of_task(self) -> Any:
         """From a ``FileScanTask`` to the location of its data file."""
-        content_file = load_class(self._spark, "org.apache.iceberg.ContentFile")
-        file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
-        location = self._method(
-            "org.apache.iceberg.ContentFile", "location", load_class(self._spark, "java.lang.String")
-        )
-        return self._function(self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file, location))
+        return self._of_task("location", load_class(self._spark, "java.lang.String"))
 
     def location(self) -> Any:
         """From a ``DataFile`` to its location."""
@@ -52,14 +47,10 @@ class JavaFunctions:
 
         :param file_format: name of an ``org.apache.iceberg.FileFormat``.
         """
-        content_file = load_class(self._spark, "org.apache.iceberg.ContentFile")
-        file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
-        kind = load_class(self._spark, "org.apache.iceberg.FileFormat")
-        read = self._method("org.apache.iceberg.ContentFile", "format", kind)
-        handle = self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file, read)
         predicates = self._jvm.com.google.common.base.Predicates
         wanted = self._jvm.org.apache.iceberg.FileFormat.fromString(file_format)
-        return predicates.compose(predicates.equalTo(wanted), self._function(handle))
+        kind = load_class(self._spark, "org.apache.iceberg.FileFormat")
+        return predicates.compose(predicates.equalTo(wanted), self._of_task("format", kind))
 
     def is_position_delete(self) -> Any:
         """Whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
@@ -79,6 +70,13 @@ class JavaFunctions:
         result = load_class(self._spark, "org.apache.iceberg.io.InputFile")
         method = self._method("org.apache.iceberg.io.FileIO", "newInputFile", result, delete_file)
         return self._function(method.bindTo(io))
+
+    def _of_task(self, name: str, result: Any) -> Any:
+        """From a ``FileScanTask`` to what a method of its data file returns."""
+        content_file = load_class(self._spark, "org.apache.iceberg.ContentFile")
+        file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
+        asked = self._method("org.apache.iceberg.ContentFile", name, result)
+        return self._function(self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file, asked))
 
     def _method(self, owner: str, name: str, result: Any, *parameters: Any) -> Any:
         method_type = self._jvm.java.lang.invoke.MethodType

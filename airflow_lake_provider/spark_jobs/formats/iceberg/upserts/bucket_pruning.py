@@ -17,21 +17,21 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 _BUCKET = re.compile(r"bucket\[(\d+)\]")
 # With more of the buckets than this share, the job that tells them costs more than the files that they spare.
 _MOST_HIT = 0.8
-# Keys per bucket from which on nearly all buckets are hit.
-_MOST_KEYS = 2
+# Values per bucket from which on nearly all buckets are hit.
+_MOST_VALUES = 2
 
 
 def bucket_pruning(
-    table: IcebergTable, commit: KeyedCommit, column: str, alias: str, keys: int
+    table: IcebergTable, commit: KeyedCommit, column: str, alias: str, values: int
 ) -> tuple[str, str] | None:
     """Return a SQL condition and the words for it; None where it spares nothing. A job, where it may.
 
     :param column: of the key.
     :param alias: of the table in the statement.
-    :param keys: how many the batch has.
+    :param values: how many different ones of the column the batch has at least.
     """
     buckets = _buckets(table, column)
-    if buckets is None or (len(commit.keys) == 1 and keys > _MOST_KEYS * buckets):
+    if buckets is None or values > _MOST_VALUES * buckets:
         return None
     function = f"{quoted_name(table.catalog)}.system.bucket({buckets}, {{}})"
     key = quoted_name(column)

@@ -59,7 +59,9 @@ def key_pruning(
             predicates.append(between)
             ranges_of = "the range" if len(found.parts) == 1 else f"{len(found.parts)} ranges"
             words.append(f"{ranges_of} of {found.column}")
-            buckets = bucket_pruning(table, commit, found.column, alias, ranges.keys) if by_bucket else None
+            # Of several key columns each that is a partition's has more values than are listed.
+            values = ranges.keys if len(commit.keys) == 1 else _MAX_IN + 1
+            buckets = bucket_pruning(table, commit, found.column, alias, values) if by_bucket else None
             if buckets:
                 predicates.append(buckets[0])
                 words.append(buckets[1])

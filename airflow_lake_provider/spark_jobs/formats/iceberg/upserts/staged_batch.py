@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
@@ -32,7 +30,7 @@ class StagedBatch:
     """
 
     files: list[Any]
-    outdated: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    outdated: Positions = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -58,10 +56,10 @@ class StagedBatch:
             return
         rows = affected.of(commit.rows)
         self.files += stage_rows(table, replace(commit, rows=rows), resolved)
-        self.outdated = {
-            path: np.union1d(self.outdated.get(path, np.empty(0, np.int64)), outdated.get(path, np.empty(0, np.int64)))
-            for path in {*self.outdated, *outdated}
+        both = {
+            path: np.union1d(self.outdated[path], outdated[path]) for path in self.outdated.keys() & outdated.keys()
         }
+        self.outdated = {**self.outdated, **outdated, **both}
 
     def _rows_of(self, table: IcebergTable, commit: KeyedCommit, affected: AffectedKeys) -> Positions | None:
         """Return where the staged rows of these keys stand; None where that cannot be told."""
