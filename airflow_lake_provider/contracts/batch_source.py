@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.source_name import source_name
 from airflow_lake_provider.contracts.table_name import TableName
 
 _FORMAT_OF_SUFFIX = {
@@ -37,6 +38,8 @@ class Source:
     :param query: SQL over the view ``source``.
     :param envelope: ``debezium`` when each line is a change event; None for plain rows.
     :param envelope_table: the event's ``source.table``, or ``schema.table``, whose events are taken.
+    :param name: identity of the source, under which a table keeps what it has consumed of it, wherever ``path`` points
+        and whatever shapes the rows; None where no table keeps it, as for keys of rows to delete.
     """
 
     path: str | None = None
@@ -47,10 +50,13 @@ class Source:
     query: str | None = None
     envelope: str | None = None
     envelope_table: str | None = None
+    name: str | None = None
 
     FORMATS: ClassVar[tuple[str, ...]] = ("parquet", "orc", "json", "csv", "avro")
 
     def __post_init__(self) -> None:
+        if self.name is not None:
+            object.__setattr__(self, "name", source_name(self.name))
         if (self.path is None) == (self.table is None):
             raise InvalidSpecError(f"give either files or a table as the source, got {self.path!r} and {self.table!r}")
         if self.table is not None:

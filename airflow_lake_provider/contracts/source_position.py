@@ -1,7 +1,7 @@
 """How far a table has consumed a source: files by identity, tables by snapshot.
 
-A position is one JSON text in the table property ``lake.position.<source id>``, set in the same transaction as the
-rows. Its generation counts the commits that moved it; the snapshot summary carries ``<source id>=<generation>``, so a
+A position is one JSON text in the table property ``lake.position.<source name>``, set in the same transaction as the
+rows. Its generation counts the commits that moved it; the snapshot summary carries ``<source name>=<generation>``, so a
 table that was rolled back behind its own position is recognised.
 """
 
@@ -68,9 +68,9 @@ class SourcePosition:
     snapshot: str | None = None
 
     @classmethod
-    def read(cls, properties: Mapping[str, str], source_id: str) -> SourcePosition:
+    def read(cls, properties: Mapping[str, str], source_name: str) -> SourcePosition:
         """Read the position of a source from a table's properties; absent means nothing was consumed."""
-        text = properties.get(POSITION_PREFIX + source_id)
+        text = properties.get(POSITION_PREFIX + source_name)
         if text is None:
             return cls()
         plain = json.loads(text)
@@ -115,8 +115,8 @@ class SourcePosition:
         """Digests one after another, sorted."""
         return b"".join(sorted(self.files or ()))
 
-    def to_property(self, source_id: str) -> dict[str, str]:
-        """Return the table property to set."""
+    def to_properties(self, source_name: str) -> dict[str, str]:
+        """Return all table properties that keep this position."""
         plain: dict[str, object] = {"generation": self.generation}
         if self.files is not None:
             plain["files"] = base64.b64encode(self.packed_files).decode()
@@ -124,37 +124,37 @@ class SourcePosition:
             plain["side_file"] = self.side_file
         if self.snapshot is not None:
             plain["snapshot"] = self.snapshot
-        return {POSITION_PREFIX + source_id: json.dumps(plain, sort_keys=True, separators=(",", ":"))}
+        return {POSITION_PREFIX + source_name: json.dumps(plain, sort_keys=True, separators=(",", ":"))}
 
-    def to_summary(self, source_id: str) -> str:
+    def to_summary(self, source_name: str) -> str:
         """Return the value of ``lake.source-position`` in a snapshot summary."""
-        return f"{source_id}={self.generation}"
+        return f"{source_name}={self.generation}"
 
-    def is_rolled_back(self, newest_summary: str | None, source_id: str) -> bool:
+    def is_rolled_back(self, newest_summary: str | None, source_name: str) -> bool:
         """Whether the table was rolled back behind this position.
 
         :param newest_summary: see :meth:`refuse_rolled_back`.
         """
         if newest_summary is None:
             return False
-        return int(newest_summary.removeprefix(f"{source_id}=")) < self.generation
+        return int(newest_summary.removeprefix(f"{source_name}=")) < self.generation
 
-    def refuse_rolled_back(self, newest_summary: str | None, source_id: str, table: str) -> None:
+    def refuse_rolled_back(self, newest_summary: str | None, source_name: str, table: str) -> None:
         """Refuse to go on when the table was rolled back behind this position.
 
         :param newest_summary: ``lake.source-position`` of the newest unexpired ancestor of main that names this
             source; None when there is none, which proves nothing.
         :raises RolledBackError: the summary says less than the property.
         """
-        if self.is_rolled_back(newest_summary, source_id):
+        if self.is_rolled_back(newest_summary, source_name):
             raise RolledBackError(
-                f"{table}: its property says that commit {self.generation} of source {source_id} was applied, but the "
-                f"newest snapshot that names this source says {newest_summary}: the table was rolled back. "
+                f"{table}: its property says that commit {self.generation} of source {source_name} was applied, but "
+                f"the newest snapshot that names this source says {newest_summary}: the table was rolled back. "
                 "Use on_repeat='apply' to apply the input again, or full_refresh=True where the operator has it."
             )
 
 
-def newest_position(summaries: Iterable[Mapping[str, str]], source_id: str) -> str | None:
+def newest_position(summaries: Iterable[Mapping[str, str]], source_name: str) -> str | None:
     """Return the newest ``lake.source-position`` that names a source; None without one.
 
     Unlike the property, it goes back with main when the table is rolled back.
@@ -162,17 +162,9 @@ def newest_position(summaries: Iterable[Mapping[str, str]], source_id: str) -> s
     :param summaries: of the unexpired ancestors of main, newest first.
     """
     said = (summary.get(SOURCE_POSITION, "") for summary in summaries)
-    return next((text for text in said if text.startswith(f"{source_id}=")), None)
+    return next((text for text in said if text.startswith(f"{source_name}=")), None)
 
 
 def unpack_digests(packed: bytes) -> frozenset[bytes]:
     """Split concatenated 10-byte digests."""
     return frozenset(packed[i : i + _DIGEST_BYTES] for i in range(0, len(packed), _DIGEST_BYTES))
-
-
-def source_id(*parts: str) -> str:
-    """Return the id of a source, at most 64 characters: a digest of what names it.
-
-    :param parts: for files the path pattern and what selects rows in it; for a table its UUID and the consumer.
-    """
-    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]

@@ -28,7 +28,7 @@ class OnRepeat(str, Enum):
 class UpsertSpec(JobSpec):
     """Apply the last change of every key of a batch.
 
-    :param source: where the batch comes from.
+    :param source: where the batch comes from; it needs a name.
     :param keys: key columns.
     :param order_by: columns that order the changes of a key, most significant first; files break ties by arrival.
     :param delete_when: SQL predicate over a row of the batch; where true the key is deleted.
@@ -64,6 +64,8 @@ class UpsertSpec(JobSpec):
         super().__post_init__()
         if not self.keys or len(set(self.keys)) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys must be one or more different columns, got {list(self.keys)}")
+        if self.source.name is None:
+            raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")
         self._refuse_excluded("key columns", self.keys)
         if self.source.envelope and (self.order_by or self.delete_when):
             raise InvalidSpecError(
@@ -76,6 +78,11 @@ class UpsertSpec(JobSpec):
         self._refuse_audits()
         if self.max_attempts < 1:
             raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
+
+    @property
+    def source_name(self) -> str:
+        """Identity of the source."""
+        return self.source.name or ""
 
     def _refuse_excluded(self, what: str, names: Sequence[str]) -> None:
         lost = sorted({name.lower() for name in names} & {name.lower() for name in self.exclude_columns})

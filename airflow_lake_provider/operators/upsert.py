@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import Source, format_of_path
-from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
-from airflow_lake_provider.contracts.source_position import source_id
+from airflow_lake_provider.contracts.source_name import default_source_name
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -33,6 +33,9 @@ class LakeUpsertOperator(LakeJobOperator):
     :param source_format: ``parquet | orc | json | csv | avro``; default by the path's ending. JSON means JSON lines.
     :param source_options: options of Spark's reader (templated).
     :param source_schema: DDL of the columns, ``"id BIGINT, total DECIMAL(12,2)"`` (templated).
+    :param source_name: identity of the source, at most 64 letters, digits, ``_``, ``-`` and ``.``, longer ones become a
+        prefix and a digest (templated): the table keeps under it what it has consumed, wherever ``source`` points.
+        Default ``<dag id>.<task id>``; mapped tasks have to give it.
     :param envelope: ``"debezium"`` when each line is a change event, with or without its schema.
     :param envelope_table: source table, ``orders`` or ``public.orders``, whose events are taken (templated).
     :param keys: key columns; they become the identifier fields of a created table.
@@ -72,6 +75,7 @@ class LakeUpsertOperator(LakeJobOperator):
         "source_query",
         "source_options",
         "source_schema",
+        "source_name",
         "envelope_table",
         "branch",
         "batch_id",
@@ -90,6 +94,7 @@ class LakeUpsertOperator(LakeJobOperator):
         source_format: str | None = None,
         source_options: Mapping[str, str] | None = None,
         source_schema: str | None = None,
+        source_name: str | None = None,
         envelope: str | None = None,
         envelope_table: str | None = None,
         order_by: Sequence[str] = (),
@@ -121,6 +126,7 @@ class LakeUpsertOperator(LakeJobOperator):
         self.source_format = source_format
         self.source_options = source_options
         self.source_schema = source_schema
+        self.source_name = source_name
         self.envelope = envelope
         self.envelope_table = envelope_table
         self.order_by = order_by
@@ -147,9 +153,9 @@ class LakeUpsertOperator(LakeJobOperator):
         """Translate the arguments."""
         semantics = self._semantics()
         on_repeat = choice(OnRepeat, self.on_repeat, "on_repeat")
-        source = self._source()
+        source = self._source(context)
         # Two tasks may give one batch id to what they read for the same table.
-        batch = ("batch", self.batch_id, source_id(to_json(source))) if self.batch_id else ()
+        batch = ("batch", self.batch_id, source.name or "") if self.batch_id else ()
         return UpsertSpec(
             catalog=self.lake.connection.catalog_name,
             table_format=self.lake.connection.table_format,
@@ -192,7 +198,7 @@ class LakeUpsertOperator(LakeJobOperator):
             deleted_column=self.deleted_column,
         )
 
-    def _source(self) -> Source:
+    def _source(self, context: Context) -> Source:
         path_format = "json" if self.envelope else format_of_path(self.source or "")
         return Source(
             path=self.source or None,
@@ -203,4 +209,15 @@ class LakeUpsertOperator(LakeJobOperator):
             query=self.source_query,
             envelope=self.envelope,
             envelope_table=self.envelope_table,
+            name=self.source_name or self._default_name(context),
         )
+
+    def _default_name(self, context: Context) -> str:
+        instance = context["ti"]
+        if instance.map_index is not None and instance.map_index >= 0:
+            raise InvalidSpecError(
+                f"{self.table}: task {instance.task_id} is mapped, so its sources cannot share the name of the task; "
+                "give source_name, for example source_name='orders_{{ ti.map_index }}', or one name per source with "
+                "expand_kwargs"
+            )
+        return default_source_name(instance.dag_id, instance.task_id)

@@ -54,12 +54,14 @@ def nothing_new(source_table: Table, target_table: Table | None, consumer: str) 
     :param consumer: name of the cursor.
     """
     head = read_head(source_table)
-    source_id = position_id(source_table, consumer)
-    position = SourcePosition.read(target_table.properties if target_table is not None else {}, source_id)
+    source_name = position_id(source_table, consumer)
+    position = SourcePosition.read(target_table.properties if target_table is not None else {}, source_name)
     start = position.snapshot
     decision = decide(head, Since(snapshot_id=int(start) if start is not None else None))
     to_snapshot = None if head.head is None else str(head.head)
-    if target_table is not None and position.is_rolled_back(newest_source_position(target_table, source_id), source_id):
+    if target_table is not None and position.is_rolled_back(
+        newest_source_position(target_table, source_name), source_name
+    ):
         reason, quiet = "the target was rolled back behind its position", False
     elif isinstance(decision, NoNews) and (start is not None or head.head is None):
         reason, quiet = _REASONS[decision.reason], True

@@ -8,11 +8,11 @@ from pyiceberg.table.snapshots import ancestors_of
 from airflow_lake_provider.contracts.source_position import newest_position
 
 
-def newest_source_position(table: Table, source_id: str) -> str | None:
+def newest_source_position(table: Table, source_name: str) -> str | None:
     """Return ``lake.source-position`` of the newest unexpired ancestor of main that names a source; None without one.
 
     :param table: loaded now.
-    :param source_id: see ``contracts.source_position``.
+    :param source_name: see ``contracts.source_position``.
     """
     ancestors = ancestors_of(table.current_snapshot(), table.metadata)
-    return newest_position((s.summary.additional_properties for s in ancestors if s.summary), source_id)
+    return newest_position((s.summary.additional_properties for s in ancestors if s.summary), source_name)

@@ -54,13 +54,13 @@ def apply_changes(spark: SparkSession, spec: IncrementalSpec, progress: Progress
 
 def _guard(spec: IncrementalSpec, target: KeyedTable, source: SourceTable, progress: Progress) -> None:
     """Move the consumer's tag to the position; never back, which a late repeat of an old run would do."""
-    position = target.memory(_source_id(spec, source)).position
+    position = target.memory(_source_name(spec, source)).position
     if position.snapshot == spec.to_snapshot:
         with progress.phase("guard"):
             source.advance(spec.consumer, spec.to_snapshot, owner=spec.run.label, target=spec.table, mode="net")
 
 
-def _source_id(spec: IncrementalSpec, source: SourceTable) -> str:
+def _source_name(spec: IncrementalSpec, source: SourceTable) -> str:
     return f"{source.identity()}.{spec.consumer}"
 
 
@@ -72,12 +72,12 @@ def _attempt(
     attempt: int,
     progress: Progress,
 ) -> IncrementalReport:
-    source_id = _source_id(spec, source)
-    memory = target.memory(source_id)
+    source_name = _source_name(spec, source)
+    memory = target.memory(source_name)
     run_key = spec.run.run_key(spec.digest_text(), ())
     if not spec.full_refresh:
         # Before the run key: that is a property, which a roll-back leaves behind.
-        memory.position.refuse_rolled_back(memory.newest_summary, source_id, spec.table)
+        memory.position.refuse_rolled_back(memory.newest_summary, source_name, spec.table)
     done = _recognised(spec, target, memory, source, run_key)
     if done is not None:
         return _unchanged(spec, target, run_key, memory, *done)
@@ -90,7 +90,7 @@ def _attempt(
         with progress.phase("read") as facts:
             read = _counts(changes)
             facts.update({"from": reading.start or "the beginning", "to": spec.to_snapshot, **read})
-        commit = _commit(spec, target, memory, source_id, run_key, rows, full=reading.start is None)
+        commit = _commit(spec, target, memory, source_name, run_key, rows, full=reading.start is None)
         applied = target.apply(commit, progress)
     finally:
         rows.unpersist()
@@ -120,7 +120,7 @@ def _commit(
     spec: IncrementalSpec,
     target: KeyedTable,
     memory: TableMemory,
-    source_id: str,
+    source_name: str,
     run_key: str,
     rows: DataFrame,
     *,
@@ -133,7 +133,7 @@ def _commit(
         keys=spec.keys,
         run_key=run_key,
         base=memory.base,
-        source_id=source_id,
+        source_name=source_name,
         position=memory.position.next_snapshot(spec.to_snapshot),
         properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
         missing_columns=MissingColumns.NULL,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.json_codec import to_json
-from airflow_lake_provider.contracts.source_position import InputFile, SourcePosition, source_id
+from airflow_lake_provider.contracts.source_position import InputFile, SourcePosition
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
@@ -19,12 +18,12 @@ from airflow_lake_provider.spark_jobs.sources.input_files import list_input_file
 class BatchInput:
     """The whole source as it is now.
 
-    :param source_id: see ``contracts.source_position``.
+    :param source_name: under which the table keeps the position.
     :param files: every file of the source, sorted by path; empty for a table.
     :param snapshot: head of a source table, as text.
     """
 
-    source_id: str
+    source_name: str
     files: tuple[InputFile, ...] = ()
     snapshot: str | None = None
 
@@ -61,10 +60,5 @@ def list_input(spark: SparkSession, spec: UpsertSpec) -> BatchInput:
         table = keyed_table(spark, spec, TableName.parse(spec.source.table))
         if not table.exists():
             raise MissingTableError(f"{spec.source.table}: the source table does not exist")
-        return BatchInput(source_id=_source_id(spec), snapshot=table.state().snapshot)
-    return BatchInput(source_id=_source_id(spec), files=list_input_files(spark, spec.source.path or ""))
-
-
-def _source_id(spec: UpsertSpec) -> str:
-    # What selects and shapes the rows is part of the source: another query over the same files is another source.
-    return source_id(to_json(spec.source))
+        return BatchInput(source_name=spec.source_name, snapshot=table.state().snapshot)
+    return BatchInput(source_name=spec.source_name, files=list_input_files(spark, spec.source.path or ""))

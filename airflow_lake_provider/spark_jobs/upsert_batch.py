@@ -45,7 +45,7 @@ def _attempt(
 ) -> UpsertReport:
     with progress.phase("plan") as facts:
         listed = list_input(spark, spec)
-        memory = target.memory(listed.source_id, spec.branch)
+        memory = target.memory(listed.source_name, spec.branch)
         run_key = spec.run.run_key(spec.digest_text(), listed.identities)
         facts["files"] = len(listed.files)
     done = _recognised(spec, memory, listed, run_key)
@@ -79,7 +79,7 @@ def _attempt(
         batch_rows=batch.rows,
         batch_keys=batch.keys,
         schema_changes=changes,
-        source_position=listed.position_after(memory.position).to_summary(listed.source_id),
+        source_position=listed.position_after(memory.position).to_summary(listed.source_name),
         attempts=attempt,
         **_counts(applied),
     )
@@ -92,7 +92,7 @@ def _recognised(
     known: tuple[Outcome, str, str | None] | None = None
     if spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
-        memory.position.refuse_rolled_back(memory.newest_summary, listed.source_id, spec.table)
+        memory.position.refuse_rolled_back(memory.newest_summary, listed.source_name, spec.table)
     if run_key in memory.run_keys:
         known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input", None
     elif (earlier := _key_of_earlier_try(spec, memory)) is not None:
@@ -143,7 +143,7 @@ def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: B
         keys=spec.keys,
         run_key=run_key,
         base=memory.base,
-        source_id=listed.source_id,
+        source_name=listed.source_name,
         position=listed.position_after(memory.position),
         key_ranges=batch.key_ranges,
         branch=spec.branch,

@@ -166,7 +166,7 @@ class Bench:
                 catalog="lake",
                 table=table.removeprefix("lake."),
                 run=RunIdentity.of("bench", batch, "upsert"),
-                source=Source(path=batch, format="parquet"),
+                source=Source(path=batch, format="parquet", name="bench"),
                 keys=tuple(self.kind.keys),
                 order_by=("n",),
                 strategy=strategy,

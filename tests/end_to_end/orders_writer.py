@@ -31,7 +31,7 @@ def upsert_orders(environment: Mapping[str, str], folder: Path, changes: list[di
         catalog="lake_default",
         table="shop.orders",
         run=RunIdentity.of("batch", folder.name),
-        source=Source(path=str(folder / "batch.json"), format="json", schema=_SCHEMA),
+        source=Source(path=str(folder / "batch.json"), format="json", schema=_SCHEMA, name="orders_writer"),
         keys=("order_id",),
         delete_when="op = 'd'",
         exclude_columns=("op",),

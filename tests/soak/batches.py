@@ -72,7 +72,7 @@ class Inbox:
 
     def source(self) -> Source:
         """The folder as a source of batches."""
-        return Source(path=f"{self.folder}/*.jsonl", format="json", schema=SCHEMA)
+        return Source(path=f"{self.folder}/*.jsonl", format="json", schema=SCHEMA, name=self.folder.name)
 
 
 def random_changes(random: Random, name: str, number: int) -> list[Change]:

@@ -139,7 +139,7 @@ def new_flow(spark: SparkSession, folder: Path, semantics: MergeSemantics, layou
     name = f"semantics.t_{uuid.uuid4().hex[:8]}"
     keeps = semantics.engine in (MergeEngine.PARTIAL, MergeEngine.AGGREGATE)
     arguments: dict[str, Any] = {
-        "source": Source(path=f"{folder}/*.jsonl", format="json", schema=SCHEMA),
+        "source": Source(path=f"{folder}/*.jsonl", format="json", schema=SCHEMA, name="merges"),
         "order_by": ("at",),
         "semantics": semantics,
         "missing_columns": MissingColumns.KEEP if keeps else MissingColumns.FAIL,

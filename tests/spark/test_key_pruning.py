@@ -24,7 +24,7 @@ def pruning(rows: DataFrame, *keys: str, table: str = "other_columns") -> tuple[
     spark.sql("CREATE TABLE IF NOT EXISTS pruning.other_columns (x INT) USING iceberg")
     iceberg = IcebergTable(spark, "lake_default", TableName.parse(f"pruning.{table}"))
     commit = KeyedCommit(
-        action="upsert", rows=rows, keys=keys, run_key="r", base=None, source_id="s", position=SourcePosition()
+        action="upsert", rows=rows, keys=keys, run_key="r", base=None, source_name="s", position=SourcePosition()
     )
     return key_pruning(iceberg, commit, "t")
 

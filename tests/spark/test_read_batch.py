@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -28,7 +29,8 @@ def changes(
     spark: SparkSession, source: Source, table: str | None = None, keys: tuple[str, ...] = ("id",), **words: Any
 ) -> ChangeBatch:
     run = RunIdentity.of("dag", "run", "task", "-1")
-    spec = UpsertSpec(catalog="lake_default", table="shop.target", run=run, source=source, keys=keys, **words)
+    named = replace(source, name="batches")
+    spec = UpsertSpec(catalog="lake_default", table="shop.target", run=run, source=named, keys=keys, **words)
     files = list_input_files(spark, source.path) if source.path else ()
     return read_row_changes(spark, spec, files, parse_ddl(table) if table else None)
 

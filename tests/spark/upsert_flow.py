@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,9 @@ class Flow:
             "delete_when": "op = 'd'",
             "exclude_columns": ("op",),
         }
-        return UpsertSpec(**{**arguments, **self.changes, **changes})
+        given = {**arguments, **self.changes, **changes}
+        given["source"] = replace(given["source"], name=given["source"].name or "inbox")
+        return UpsertSpec(**given)
 
     def apply(self, run: str = "run 1", progress: Progress | None = None, **changes: Any) -> UpsertReport:
         return upsert_batch(self.spark, self.spec(run, **changes), progress or Progress())

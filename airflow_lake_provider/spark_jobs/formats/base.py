@@ -47,7 +47,7 @@ class DataCommit:
     """What every commit that changes rows has, whichever rows.
 
     :param base: head that the decision was taken on; the commit is refused when the branch has moved.
-    :param source_id: whose ``position`` moves with the rows; None where no position does.
+    :param source_name: whose ``position`` moves with the rows; None where no position does.
     :param branch: None for main, which also sets position, run keys and ``properties``.
     :param properties: table properties to set in the same commit.
     :param summary: entries of the snapshot's summary beside those that identify it.
@@ -56,7 +56,7 @@ class DataCommit:
     action: str
     run_key: str
     base: str | None
-    source_id: str | None = None
+    source_name: str | None = None
     position: SourcePosition = field(default_factory=SourcePosition)
     branch: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class KeyedTable(Protocol):
     def state(self, branch: str | None = None) -> TableState:
         """Counts of the newest metadata."""
 
-    def memory(self, source_id: str, branch: str | None = None) -> TableMemory:
+    def memory(self, source_name: str, branch: str | None = None) -> TableMemory:
         """Read the newest metadata and what it remembers of a source."""
 
     def properties(self) -> dict[str, str]:

@@ -30,12 +30,16 @@ NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)
 BASE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RUN}
 AUDITS = Audits(queries={"a": "SELECT * FROM audited"})
-FILES = Source(path="s3://in/*.parquet", format="parquet")
-EVENTS = Source(path="in/*.json", format="json", envelope="debezium", envelope_table="public.orders")
+FILES = Source(path="s3://in/*.parquet", format="parquet", name="s")
+EVENTS = Source(
+    path="in/*.json", format="json", envelope="debezium", envelope_table="public.orders", name="shop.orders"
+)
 MAXIMAL: dict[str, JobSpec] = {
     "upsert": UpsertSpec(
         **BASE,
-        source=Source(path="in/*.csv", format="csv", options={"header": "true"}, schema="id BIGINT", query="SELECT 1"),
+        source=Source(
+            path="in/*.csv", format="csv", options={"header": "true"}, schema="id BIGINT", query="SELECT 1", name="s"
+        ),
         keys=("id", "line"),
         order_by=("at",),
         delete_when="op = 'D'",
@@ -110,7 +114,7 @@ def test_any_upsert_is_the_same_after_the_border(
         catalog="lake",
         table="shop.orders",
         run=RunIdentity.of("batch", *keys, run_after=run_after),
-        source=Source(path="in/*.csv", format="csv", options=options),
+        source=Source(path="in/*.csv", format="csv", options=options, name="s"),
         keys=tuple(keys),
         delete_when=delete_when,
         create=create,

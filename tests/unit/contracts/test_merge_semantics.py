@@ -31,7 +31,7 @@ def test_contradictions_are_refused(arguments: dict[str, Any], told: str) -> Non
 
 
 STALE = MergeSemantics(ignore_stale=True)
-EVENTS = Source(path="in/*.json", format="json", envelope="debezium", envelope_table="orders")
+EVENTS = Source(path="in/*.json", format="json", envelope="debezium", envelope_table="orders", name="s")
 
 
 def aggregating(**functions: str) -> MergeSemantics:
@@ -63,7 +63,11 @@ def grouped(order: str, *columns: str) -> MergeSemantics:
 def test_semantics_that_do_not_fit_the_batch_are_refused(
     semantics: MergeSemantics, changes: dict[str, Any], told: str
 ) -> None:
-    arguments: dict[str, Any] = {"source": Source(path="in/*.json", format="json"), "keys": ("id",), **changes}
+    arguments: dict[str, Any] = {
+        "source": Source(path="in/*.json", format="json", name="s"),
+        "keys": ("id",),
+        **changes,
+    }
     with pytest.raises(InvalidSpecError, match=told):
         UpsertSpec(catalog="c", table="a.b", run=RunIdentity.of("r"), semantics=semantics, **arguments)
 
@@ -73,7 +77,7 @@ def test_semantics_that_do_not_fit_the_batch_are_refused(
     [(aggregating(at="max"), ("at", "n")), (aggregating(n="last"), ("at", "n")), (grouped("at", "price"), ("at",))],
 )
 def test_an_order_may_be_merged_as_that_of_the_last_row(semantics: MergeSemantics, order_by: tuple[str, ...]) -> None:
-    source = Source(path="in/*.json", format="json")
+    source = Source(path="in/*.json", format="json", name="s")
     run = RunIdentity.of("r")
     spec = UpsertSpec(
         catalog="c", table="a.b", run=run, source=source, keys=("id",), semantics=semantics, order_by=order_by

@@ -11,7 +11,6 @@ from airflow_lake_provider.contracts.source_position import (
     MAX_INLINE_FILES,
     InputFile,
     SourcePosition,
-    source_id,
     unpack_digests,
 )
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS, POSITION_PREFIX
@@ -58,14 +57,14 @@ def test_a_new_version_under_a_known_path_is_corrected_and_any_other_is_new(
     )
 )
 def test_a_position_survives_its_property(position: SourcePosition) -> None:
-    assert SourcePosition.read(position.to_property("src"), "src") == position
-    assert SourcePosition.read(position.to_property("src"), "another") == SourcePosition()
+    assert SourcePosition.read(position.to_properties("src"), "src") == position
+    assert SourcePosition.read(position.to_properties("src"), "another") == SourcePosition()
 
 
 def test_the_largest_inline_list_fits_a_property_and_one_more_asks_for_a_side_file() -> None:
     largest = SourcePosition(generation=10**12).next_files(listing(MAX_INLINE_FILES))
     assert not largest.needs_side_file
-    assert all(len(value) <= MAX_VALUE_CHARACTERS for value in largest.to_property("src").values())
+    assert all(len(value) <= MAX_VALUE_CHARACTERS for value in largest.to_properties("src").values())
     assert SourcePosition().next_files(listing(MAX_INLINE_FILES + 1)).needs_side_file
 
 
@@ -74,7 +73,7 @@ def test_a_side_file_holds_every_digest_and_the_property_only_its_path() -> None
     position = SourcePosition().next_files(files)
     assert unpack_digests(position.packed_files) == {file.digest for file in files}
     moved = position.with_side_file("s3://lake/positions/1.bin")
-    assert SourcePosition.read(moved.to_property("src"), "src") == moved
+    assert SourcePosition.read(moved.to_properties("src"), "src") == moved
     assert moved.files is None
     assert not moved.needs_side_file
 
@@ -84,7 +83,7 @@ def test_a_source_never_consumed_is_generation_0_and_each_commit_counts_one() ->
     assert (position.generation, position.files, position.snapshot) == (0, None, None)
     moved = position.next_files(listing(1)).next_files(listing(2)).next_snapshot("8245678901234567890")
     assert (moved.generation, moved.files, moved.snapshot) == (3, None, "8245678901234567890")
-    assert moved.to_property("src").keys() == {POSITION_PREFIX + "src"}
+    assert moved.to_properties("src").keys() == {POSITION_PREFIX + "src"}
 
 
 def test_a_summary_older_than_the_property_means_the_table_was_rolled_back() -> None:
@@ -95,11 +94,3 @@ def test_a_summary_older_than_the_property_means_the_table_was_rolled_back() -> 
         position.refuse_rolled_back("src=2", "src", "shop.orders")
     for said in ("shop.orders", "commit 3", "says src=2", "on_repeat='apply'", "full_refresh"):
         assert said in str(refused.value)
-
-
-@settings(deadline=None)
-@given(st.lists(st.text(), min_size=1), st.lists(st.text(), min_size=1))
-def test_a_source_id_is_short_and_tells_sources_apart(one: list[str], other: list[str]) -> None:
-    assert len(source_id(*one)) <= 64
-    if "\x1f" not in "".join([*one, *other]):
-        assert (source_id(*one) == source_id(*other)) == (one == other)

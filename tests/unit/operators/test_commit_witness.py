@@ -28,7 +28,7 @@ from airflow_lake_provider.operators.commit_witness import CommitWitness
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 OTHER = RunIdentity.of("dag", "run", "other", "-1")
 UPSERT = UpsertSpec(
-    catalog="lake_default", table="shop.orders", run=RUN, source=Source(path="a", format="csv"), keys=("id",)
+    catalog="lake_default", table="shop.orders", run=RUN, source=Source(path="a", format="csv", name="s"), keys=("id",)
 )
 LOST = JobFailedError("shop.orders: the driver went away.")
 

@@ -19,10 +19,9 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, Com
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.source_position import SourcePosition, source_id
+from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
@@ -57,7 +56,7 @@ def test_an_upsert_needs_a_table_a_source_and_keys(lake_connection: str, context
         catalog="lake_default",
         table="shop.orders",
         run=RUN,
-        source=Source(path="in/*.parquet", format="parquet"),
+        source=Source(path="in/*.parquet", format="parquet", name="dag.task"),
         keys=("id",),
     )
 
@@ -65,7 +64,9 @@ def test_an_upsert_needs_a_table_a_source_and_keys(lake_connection: str, context
 def test_an_upsert_of_events_takes_whole_rows_and_a_batch_its_own_identity(
     lake_connection: str, context: Context
 ) -> None:
-    source = Source(path="in/*.jsonl.gz", format="json", envelope="debezium", envelope_table="public.orders")
+    source = Source(
+        path="in/*.jsonl.gz", format="json", envelope="debezium", envelope_table="public.orders", name="dag.task"
+    )
     job = upsert(
         source="in/*.jsonl.gz",
         envelope="debezium",
@@ -77,7 +78,7 @@ def test_an_upsert_of_events_takes_whole_rows_and_a_batch_its_own_identity(
     assert job.build_spec(context) == UpsertSpec(
         catalog="lake_default",
         table="shop.orders",
-        run=RunIdentity.of("batch", "2026-01-01", source_id(to_json(source)), try_number=2),
+        run=RunIdentity.of("batch", "2026-01-01", "dag.task", try_number=2),
         source=source,
         keys=("id",),
         create=TableLayout(partition_by=("days(at)",)),
@@ -89,9 +90,34 @@ def test_tasks_that_give_one_batch_id_to_different_inputs_are_not_one_batch(
     lake_connection: str, context: Context
 ) -> None:
     eu, again, us = (
-        upsert(source=f"{at}/*.csv", batch_id="2026-01-01").build_spec(context) for at in ("eu", "eu", "us")
+        upsert(source=f"{at}/*.csv", source_name=at, batch_id="2026-01-01").build_spec(context)
+        for at in ("eu", "eu", "us")
     )
     assert eu.run.who == again.run.who != us.run.who
+
+
+def test_a_source_keeps_its_name_when_its_path_schema_options_or_query_change(
+    lake_connection: str, context: Context
+) -> None:
+    changes: list[dict[str, Any]] = [
+        {},
+        {"source": "file:///in/2026-01-02/*.parquet"},
+        {"source_schema": "id BIGINT,n INT"},
+        {"source_options": {"mergeSchema": "true"}},
+        {"source_query": "SELECT 1"},
+    ]
+    assert {upsert(**change).build_spec(context).source_name for change in changes} == {"dag.task"}
+    assert upsert(source_name="orders").build_spec(context).source_name == "orders"
+
+
+def test_a_mapped_task_that_shares_the_name_of_its_source_with_its_siblings_is_refused(
+    lake_connection: str, context: Context
+) -> None:
+    context["ti"].map_index = 3
+    with pytest.raises(InvalidSpecError, match=r"mapped.*source_name="):
+        upsert().build_spec(context)
+    assert upsert(source_name="orders_3").build_spec(context).source_name == "orders_3"
+    assert "source_name" in upsert().template_fields
 
 
 def test_with_on_repeat_apply_a_cleared_task_is_somebody_new_and_a_retry_is_not(
@@ -165,7 +191,7 @@ def test_a_path_that_tells_no_format_asks_for_one(lake_connection: str, context:
 
 def test_a_table_is_a_source_too(lake_connection: str, context: Context) -> None:
     job = upsert(source=None, source_table="shop.raw", source_query="SELECT DISTINCT * FROM source")
-    expected = Source(table="shop.raw", query="SELECT DISTINCT * FROM source")
+    expected = Source(table="shop.raw", query="SELECT DISTINCT * FROM source", name="dag.task")
     assert job.build_spec(context).source == expected
 
 
@@ -247,7 +273,7 @@ def test_the_cutoff_of_an_expiry_is_fixed_when_the_task_runs(
 
 def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> Table:
     """Make the target with the position that a run leaves."""
-    position = SourcePosition().next_snapshot(str(snapshot)).to_property(position_id(source, "revenue"))
+    position = SourcePosition().next_snapshot(str(snapshot)).to_properties(position_id(source, "revenue"))
     return catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]), properties=position)
 
 

@@ -25,7 +25,7 @@ def consume(source: Table, target: Table, snapshot: int, consumer: str = "mart")
     name = position_id(source, consumer)
     position = SourcePosition.read(target.properties, name).next_snapshot(str(snapshot))
     with target.transaction() as transaction:
-        transaction.set_properties(position.to_property(name))
+        transaction.set_properties(position.to_properties(name))
 
 
 def test_a_source_without_snapshots_has_nothing(orders: Table, target: Table) -> None:

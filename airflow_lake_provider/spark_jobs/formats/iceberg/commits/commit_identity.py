@@ -15,16 +15,16 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, Iceberg
 def summary_of(commit: DataCommit) -> dict[str, str]:
     """Return what goes into the snapshot's summary."""
     identity = {ACTION: commit.action, RUN_KEY: commit.run_key}
-    if commit.source_id is not None:
-        identity[SOURCE_POSITION] = commit.position.to_summary(commit.source_id)
+    if commit.source_name is not None:
+        identity[SOURCE_POSITION] = commit.position.to_summary(commit.source_name)
     return {**commit.summary, **identity}
 
 
 def position_property(table: IcebergTable, commit: DataCommit) -> dict[str, str]:
     """Return the property of the source's position, its long part written to a side file; none without a source."""
-    if commit.source_id is None:
+    if commit.source_name is None:
         return {}
-    return position_side_file.store(table, commit.position, commit.source_id).to_property(commit.source_id)
+    return position_side_file.store(table, commit.position, commit.source_name).to_properties(commit.source_name)
 
 
 def refuse_moved(table: IcebergTable, commit: DataCommit) -> None:

@@ -26,14 +26,14 @@ def load(table: IcebergTable, position: SourcePosition) -> SourcePosition:
     return replace(position, files=unpack_digests(_read(table, position.side_file)), side_file=None)
 
 
-def store(table: IcebergTable, position: SourcePosition, source_id: str) -> SourcePosition:
+def store(table: IcebergTable, position: SourcePosition, source_name: str) -> SourcePosition:
     """Write the digests to a side file when a property cannot hold them.
 
     :return: the position as the property shall hold it.
     """
     if not position.needs_side_file:
         return position
-    name = f"lake-position-{source_id}-{position.generation}-{secrets.token_hex(4)}.bin"
+    name = f"lake-position-{source_name}-{position.generation}-{secrets.token_hex(4)}.bin"
     path = str(table.java.operations().metadataFileLocation(name))
     stream = table.java.io().newOutputFile(path).create()
     try:

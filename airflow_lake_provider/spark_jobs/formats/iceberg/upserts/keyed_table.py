@@ -54,7 +54,7 @@ class IcebergKeyedTable:
         """Counts of the newest metadata."""
         return self.table.refresh().state(branch or MAIN)
 
-    def memory(self, source_id: str, branch: str | None = None) -> TableMemory:
+    def memory(self, source_name: str, branch: str | None = None) -> TableMemory:
         """Read the newest metadata and what it remembers of a source."""
         if not self.exists():
             return TableMemory()
@@ -62,15 +62,15 @@ class IcebergKeyedTable:
         base = table.base_of(branch)
         if branch is not None:
             # The count goes on from main's, so that main does not look rolled back once the branch is published.
-            consumed = SourcePosition(generation=SourcePosition.read(table.properties(), source_id).generation)
+            consumed = SourcePosition(generation=SourcePosition.read(table.properties(), source_name).generation)
             return TableMemory(base=base, run_keys=self._run_keys_in_summaries(branch), position=consumed)
         properties = table.properties()
-        position = SourcePosition.read(properties, source_id)
+        position = SourcePosition.read(properties, source_name)
         return TableMemory(
             base=base,
             run_keys=RecentRunKeys.read(properties),
             position=position_side_file.load(table, position),
-            newest_summary=newest_position(table.summaries(), source_id),
+            newest_summary=newest_position(table.summaries(), source_name),
         )
 
     def properties(self) -> dict[str, str]:

@@ -150,8 +150,8 @@ def _refuse_decided_anew(table: IcebergTable, commit: KeyedCommit, branch: str) 
     known = commit.run_key in RecentRunKeys.read(properties)
     if branch != MAIN:
         known = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
-    elif commit.source_id is not None:
-        consumed = SourcePosition.read(properties, commit.source_id)
+    elif commit.source_name is not None:
+        consumed = SourcePosition.read(properties, commit.source_name)
         known = known or consumed.generation >= commit.position.generation
     if known:
         raise CommitConflictError(f"{table.name}: another driver has applied this batch, or one of the same source")

@@ -1,0 +1,43 @@
+"""Name a source: the identity under which a table keeps what it has consumed of it.
+
+``shop_daily.orders`` stays as it is. A longer name than 64 characters becomes a prefix of it and a digest of all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+
+MAX_CHARACTERS = 64
+_DIGEST_DIGITS = 16
+# A name is part of a property's name and of ``name=generation``; a metastore may keep either in Latin-1.
+_ALLOWED = re.compile(r"[A-Za-z0-9_.-]+")
+_OTHERS = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def source_name(text: str) -> str:
+    """Return the name of a source as a table keeps it, at most 64 characters.
+
+    :param text: the author's, of ASCII letters, digits, ``_``, ``-`` and ``.``.
+    :raises InvalidSpecError: it is empty or has other characters.
+    """
+    if not _ALLOWED.fullmatch(text):
+        raise InvalidSpecError(
+            f"source_name {text!r} must have one or more ASCII letters, digits, '_', '-' or '.': the table keeps what "
+            "it has consumed under this name"
+        )
+    return text if len(text) <= MAX_CHARACTERS else _digested(text, text)
+
+
+def default_source_name(dag_id: str, task_id: str) -> str:
+    """Return the name of a source that its author did not name; ids of DAGs and tasks may have any letters."""
+    text = f"{dag_id}.{task_id}"
+    plain = _OTHERS.sub("_", text)
+    return source_name(text) if plain == text else _digested(plain, text)
+
+
+def _digested(plain: str, text: str) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
+    return f"{plain[: MAX_CHARACTERS - _DIGEST_DIGITS - 1]}-{digest}"

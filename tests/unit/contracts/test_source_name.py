@@ -1,0 +1,41 @@
+"""Names of sources: short, safe in a property and in a summary, and different where the texts are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.source_name import default_source_name, source_name
+
+SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@given(st.from_regex(r"[A-Za-z0-9_.-]+", fullmatch=True))
+def test_a_name_of_safe_characters_stays_as_it_is_until_it_is_too_long(text: str) -> None:
+    name = source_name(text)
+    assert SAFE.fullmatch(name)
+    assert (name == text) == (len(text) <= 64)
+    assert source_name(name) == name
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_a_dag_and_task_of_any_letters_have_a_safe_name(dag: str, task: str) -> None:
+    assert SAFE.fullmatch(default_source_name(dag, task))
+
+
+def test_names_that_are_long_or_have_other_letters_are_still_told_apart() -> None:
+    long = "x" * 80
+    assert len({source_name(long + end) for end in "abc"}) == 3
+    assert default_source_name("käufe", "t") != default_source_name("kaufe", "t") != default_source_name("kôufe", "t")
+    assert default_source_name("shop", "orders") == "shop.orders"
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a=1", "a\n", "ä", "a/b", "a\x00"])
+def test_a_name_that_would_break_a_property_or_a_summary_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSpecError, match="source_name"):
+        Source(path="a.csv", format="csv", name=text)
