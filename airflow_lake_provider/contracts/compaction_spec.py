@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.layout_terms import sort_terms
 
 
 class CompactionLevel(str, Enum):
@@ -66,6 +67,8 @@ class CompactionSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: strategy 'zorder' needs the columns in sort_by")
         if self.strategy is CompactionStrategy.BINPACK and self.sort_by:
             raise InvalidSpecError(f"{self.table}: sort_by needs strategy 'sort' or 'zorder', not 'binpack'")
+        if self.strategy is CompactionStrategy.SORT:
+            sort_terms(self.sort_by)
         if not 0 < self.delete_ratio_threshold <= 1:
             raise InvalidSpecError(
                 f"{self.table}: delete_ratio_threshold is a share in (0, 1], not {self.delete_ratio_threshold}"

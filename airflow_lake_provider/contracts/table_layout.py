@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.layout_terms import partition_terms, sort_terms
 
 
 class SchemaEvolution(str, Enum):
@@ -27,8 +28,8 @@ class MissingColumns(str, Enum):
 class TableLayout:
     """How a missing table is created; an existing table keeps its own layout.
 
-    :param partition_by: Spark partition transforms, for example ``("days(placed_at)", "bucket(16, id)")``.
-    :param sort_by: Spark sort order, for example ``("placed_at DESC", "id")``.
+    :param partition_by: columns and transforms of them, for example ``("days(placed_at)", "bucket(16, id)")``.
+    :param sort_by: columns and transforms with their order, for example ``("placed_at DESC", "id")``.
     :param file_format: ``parquet | orc | avro``.
     :param target_file_bytes: ``write.target-file-size-bytes``; None keeps Iceberg's default of 512 MiB.
     :param bloom_filter_columns: columns that get a Parquet bloom filter.
@@ -50,3 +51,6 @@ class TableLayout:
         ours = sorted(name for name in self.properties if name.startswith("lake."))
         if ours:
             raise InvalidSpecError(f"table properties {ours} belong to this package and cannot be set by hand")
+        # Both become part of a statement.
+        partition_terms(self.partition_by)
+        sort_terms(self.sort_by)
