@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.source_name import source_name
 from airflow_lake_provider.contracts.table_name import TableName
 
@@ -38,6 +39,7 @@ class Source:
     :param query: SQL over the view ``source``.
     :param envelope: ``debezium`` when each line is a change event; None for plain rows.
     :param envelope_table: the event's ``source.table``, or ``schema.table``, whose events are taken.
+    :param ordering: what is known of the order of an envelope's events; None to take what the input itself tells.
     :param name: identity of the source, under which a table keeps what it has consumed of it, wherever ``path`` points
         and whatever shapes the rows; None where no table keeps it, as for keys of rows to delete.
     """
@@ -50,6 +52,7 @@ class Source:
     query: str | None = None
     envelope: str | None = None
     envelope_table: str | None = None
+    ordering: EventOrdering | None = None
     name: str | None = None
 
     FORMATS: ClassVar[tuple[str, ...]] = ("parquet", "orc", "json", "csv", "avro")
@@ -73,3 +76,17 @@ class Source:
                 "a debezium envelope is read from JSON files and needs envelope_table, the source table whose events "
                 "are taken; it takes no query"
             )
+        self._check_ordering()
+
+    def _check_ordering(self) -> None:
+        if self.ordering is None:
+            return
+        if self.ordering not in EventOrdering.asked():
+            known = ", ".join(repr(ordering.value) for ordering in EventOrdering.asked())
+            raise InvalidSpecError(f"ordering {self.ordering!r} is not known; give one of {known}, or leave it out")
+        if self.envelope is None:
+            raise InvalidSpecError(
+                f"ordering={self.ordering!r} tells how change events are ordered, so it needs envelope='debezium'; "
+                "plain rows are ordered by order_by"
+            )
+        object.__setattr__(self, "ordering", EventOrdering(self.ordering))

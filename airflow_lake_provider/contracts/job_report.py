@@ -78,6 +78,9 @@ class UpsertReport(JobReport):
     :param audits_passed: names of the assertions that held for what main has now.
     :param audit_runs: how often they were run: once, and again for each other commit that came in between.
     :param equality_delete_files: of the table after the commit; None where the commit wrote none and nobody counted.
+    :param ordering: what was known of the order of change events: ``partition``, ``stream``, ``key``, or ``unknown``;
+        None for plain rows.
+    :param events_dropped: change events that were delivered again and left out; None for plain rows.
     """
 
     action: ClassVar[str] = "upsert"
@@ -92,6 +95,8 @@ class UpsertReport(JobReport):
     equality_delete_files: int | None = None
     schema_changes: tuple[str, ...] = ()
     source_position: str | None = None
+    ordering: str | None = None
+    events_dropped: int | None = None
     audits_passed: tuple[str, ...] = ()
     audit_runs: int = 0
     attempts: int = 0

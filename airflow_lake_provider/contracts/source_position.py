@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.errors import RolledBackError
-from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, SOURCE_POSITION
+from airflow_lake_provider.contracts.event_marks import EventMarks
+from airflow_lake_provider.contracts.table_properties import EVENTS_PREFIX, POSITION_PREFIX, SOURCE_POSITION
 
 # 10 bytes of digest per file: 250 of them are 3,336 characters of base64, below the 3,500 of a property.
 MAX_INLINE_FILES = 250
@@ -60,12 +61,14 @@ class SourcePosition:
     :param files: digests of the consumed files that still exist in the source; None when ``side_file`` has them.
     :param side_file: path of a file of concatenated digests, for more than 250 files.
     :param snapshot: consumed snapshot id of a source table, as text.
+    :param events: what was applied of a change stream, kept in a property of its own.
     """
 
     generation: int = 0
     files: frozenset[bytes] | None = None
     side_file: str | None = None
     snapshot: str | None = None
+    events: EventMarks | None = None
 
     @classmethod
     def read(cls, properties: Mapping[str, str], source_name: str) -> SourcePosition:
@@ -80,6 +83,7 @@ class SourcePosition:
             files=files,
             side_file=plain.get("side_file"),
             snapshot=plain.get("snapshot"),
+            events=EventMarks.read(properties.get(EVENTS_PREFIX + source_name)),
         )
 
     def unconsumed(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
@@ -95,7 +99,7 @@ class SourcePosition:
     def next_files(self, files: Iterable[InputFile]) -> SourcePosition:
         """Return the position after consuming ``files``, the whole present listing of the source."""
         digests = frozenset(file.digest for file in files)
-        return SourcePosition(generation=self.generation + 1, files=digests)
+        return SourcePosition(generation=self.generation + 1, files=digests, events=self.events)
 
     def next_snapshot(self, snapshot_id: str) -> SourcePosition:
         """Return the position after consuming a source table up to ``snapshot_id``."""
@@ -124,7 +128,8 @@ class SourcePosition:
             plain["side_file"] = self.side_file
         if self.snapshot is not None:
             plain["snapshot"] = self.snapshot
-        return {POSITION_PREFIX + source_name: json.dumps(plain, sort_keys=True, separators=(",", ":"))}
+        position = {POSITION_PREFIX + source_name: json.dumps(plain, sort_keys=True, separators=(",", ":"))}
+        return {**position, **({EVENTS_PREFIX + source_name: self.events.to_text()} if self.events else {})}
 
     def to_summary(self, source_name: str) -> str:
         """Return the value of ``lake.source-position`` in a snapshot summary."""

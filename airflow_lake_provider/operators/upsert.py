@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import Source, format_of_path
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.source_name import default_source_name
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
@@ -38,6 +39,10 @@ class LakeUpsertOperator(LakeJobOperator):
         Default ``<dag id>.<task id>``; mapped tasks have to give it.
     :param envelope: ``"debezium"`` when each line is a change event, with or without its schema.
     :param envelope_table: source table, ``orders`` or ``public.orders``, whose events are taken (templated).
+    :param ordering: what is known of the order of an envelope's events, so that none is applied over a newer one:
+        ``"partition"``, each partition of the topic is in order; ``"stream"``, all events of the table are;
+        ``"key"``, nothing is, so each row keeps its position. Default: ``"partition"`` where every event tells its
+        partition and offset, else events older than what was applied are refused.
     :param keys: key columns; they become the identifier fields of a created table.
     :param order_by: columns that order the changes of a key, the last wins; files break ties by arrival.
     :param delete_when: SQL predicate over a row of the batch: where true, its key is deleted.
@@ -97,6 +102,7 @@ class LakeUpsertOperator(LakeJobOperator):
         source_name: str | None = None,
         envelope: str | None = None,
         envelope_table: str | None = None,
+        ordering: str | None = None,
         order_by: Sequence[str] = (),
         delete_when: str | None = None,
         exclude_columns: Sequence[str] = (),
@@ -129,6 +135,7 @@ class LakeUpsertOperator(LakeJobOperator):
         self.source_name = source_name
         self.envelope = envelope
         self.envelope_table = envelope_table
+        self.ordering = ordering
         self.order_by = order_by
         self.delete_when = delete_when
         self.exclude_columns = exclude_columns
@@ -209,6 +216,7 @@ class LakeUpsertOperator(LakeJobOperator):
             query=self.source_query,
             envelope=self.envelope,
             envelope_table=self.envelope_table,
+            ordering=choice(EventOrdering, self.ordering, "ordering") if self.ordering else None,
             name=self.source_name or self._default_name(context),
         )
 

@@ -147,10 +147,13 @@ def test_a_value_that_nothing_fills_is_refused_with_its_column(spark: SparkSessi
 
 
 def test_the_greatest_sequence_is_last_whatever_the_order_of_arrival(spark: SparkSession, tmp_path: Path) -> None:
-    sequences: list[list[str | None]] = [["9", "20"], ["10", "15"], [None, "99"], ["10", "9"]]
+    sequences: list[list[str | None]] = [["9", "20"], ["10", "15"], [None, "8"], ["10", "9"]]
     lines = [json.dumps(envelope("u", {"id": 1, "n": n, "note": ""}, s)) for n, s in enumerate(sequences)]
+    # A snapshot that was taken again knows no commit before it: it stands at its own place.
+    snapshots: list[list[str | None]] = [[None, "5"], ["6", "7"], [None, "30"], ["10", "29"]]
+    lines += [json.dumps(envelope("r", {"id": 2, "n": n, "note": ""}, s)) for n, s in enumerate(snapshots)]
     batch = read_items(spark, write_files(tmp_path / "in", lines))
-    assert [row["n"] for row in batch.changes.collect()] == [1]
+    assert {row["id"]: row["n"] for row in batch.changes.collect()} == {1: 1, 2: 2}
 
 
 def test_all_line_forms_are_read_and_other_tables_left_aside(spark: SparkSession, tmp_path: Path) -> None:

@@ -97,12 +97,11 @@ def _empty(spark: SparkSession, source: Source, table_schema: StructType | None)
 
 def _typed_events(raw: DataFrame, columns: EventColumns, keys: Sequence[str]) -> DataFrame:
     hashed = raw.withColumn("types", types_hash())
-    first, second = (sf.get("sequence", sf.lit(i)).try_cast("bigint") for i in (0, 1))
     return hashed.select(
         ARRIVAL,
         "op",
-        sf.coalesce(first, sf.lit(-1)).alias("first"),
-        second.alias("second"),
+        "first",
+        "second",
         "after",
         "holes",
         "types",

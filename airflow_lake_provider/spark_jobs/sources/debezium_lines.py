@@ -39,10 +39,11 @@ _CORRUPT = "_lake_corrupt"
 def _line_schema(image: str) -> str:
     envelope = (
         f"before: {image}, after: {image}, op: STRING, "
-        "source: STRUCT<`schema`: STRING, `table`: STRING, sequence: STRING>"
+        "source: STRUCT<`schema`: STRING, `table`: STRING, sequence: STRING, ts_ms: STRING>"
     )
     value = f"{envelope}, `schema`: {_SCHEMA}, payload: STRUCT<{envelope}>"
-    line = f"{value}, topic: STRING, `key`: STRING, headers: MAP<STRING, STRING>, `value`: STRUCT<{value}>"
+    record = "topic: STRING, `partition`: STRING, `offset`: STRING, `key`: STRING, headers: MAP<STRING, STRING>"
+    line = f"{value}, {record}, `value`: STRUCT<{value}>"
     return f"STRUCT<{line}, {_CORRUPT}: STRING>"
 
 
@@ -51,14 +52,14 @@ def read_events(spark: SparkSession, source: Source, files: tuple[InputFile, ...
 
     :param source: its options go to Spark's text reader (``lineSep``).
     :param keys: key columns.
-    :return: ``_lake_arrival``; ``bad`` (no change event); ``op``; ``sequence`` (array of two numbers as text);
-        ``after`` (column -> JSON text); ``image`` (names in ``after``, or in ``before`` for a delete); ``holes`` (names
-        of unavailable values); ``key``, ``key_before``, ``old_key`` (texts in the order of ``keys``, or NULL);
-        ``types`` (text per distinct connect schema, NULL without one).
+    :return: ``_lake_arrival``; ``bad`` (no change event); ``op``; ``first`` and ``second`` of ``source.sequence``
+        (NULL where it has no numbers); ``ts_ms`` of the source; ``partition`` (``<topic>-<partition>``) and ``offset``
+        of the record, or NULL; ``after`` (column -> JSON text); ``image`` (names in ``after``, or in ``before`` for a
+        delete); ``holes`` (names of unavailable values); ``key``, ``key_before``, ``old_key``, ``new_key`` (texts in
+        the order of ``keys``, or NULL); ``types`` (text per distinct connect schema, NULL without one).
     """
     kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>")
-    sequence = sf.from_json("sequence", "ARRAY<STRING>").alias("sequence")
-    return kept.select(ARRIVAL, "bad", "op", sequence, "after", *_row_columns(keys))
+    return kept.select(ARRIVAL, "bad", "op", *_places(), "after", *_row_columns(keys))
 
 
 def read_images(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
@@ -110,11 +111,14 @@ def _event_columns() -> list[Column]:
     # At most one of the forms has any of an envelope's fields.
     forms = ("line.value.payload", "line.value", "line.payload", "line")
     fields = {"source_schema": "source.schema", "source_table": "source.table", "sequence": "source.sequence"}
+    fields["ts_ms"] = "source.ts_ms"
     fields.update({name: name for name in ("before", "after", "op")})
     return [
         *(sf.coalesce(*(f"{form}.{field}" for form in forms)).alias(name) for name, field in fields.items()),
         sf.coalesce("line.value.schema", "line.schema").alias("schema"),
         sf.element_at("line.headers", "__debezium.oldkey").alias("old_key"),
+        sf.element_at("line.headers", "__debezium.newkey").alias("new_key"),
+        *(sf.col(f"line.{name}").alias(name) for name in ("topic", "partition", "offset")),
         (sf.col("line").isNull() | sf.col(f"line.{_CORRUPT}").isNotNull()).alias("corrupt"),
         (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull()).alias("is_record"),
         sf.col("line.value").isNull().alias("no_value"),
@@ -129,7 +133,8 @@ def _row_columns(keys: Sequence[str]) -> list[Column]:
         sf.coalesce(holes, sf.array().cast("ARRAY<STRING>")).alias("holes"),
         _texts(image, keys).alias("key"),
         sf.when(sf.col("before").isNotNull(), _texts(sf.col("before"), keys)).alias("key_before"),
-        _old_key(keys).alias("old_key"),
+        _key_of_header("old_key", keys).alias("old_key"),
+        _key_of_header("new_key", keys).alias("new_key"),
         _types_text().alias("types"),
     ]
 
@@ -145,9 +150,25 @@ def _texts(image: Column, keys: Sequence[str]) -> Column:
     return sf.array(*(sf.element_at(image, key) for key in keys))
 
 
-def _old_key(keys: Sequence[str]) -> Column:
-    """The header of a create that comes from a key change; NULL unless it has all key columns."""
-    plain = sf.from_json("old_key", "MAP<STRING, STRING>")
+def _places() -> list[Column]:
+    """Where the event stands in the source, and where its record stands in Kafka."""
+    sequence = sf.from_json("sequence", "ARRAY<STRING>")
+    second = sf.get(sequence, sf.lit(1)).try_cast("bigint")
+    # Before the first commit there is none to name: what a snapshot reads stands at its own place.
+    first = sf.when(sf.get(sequence, sf.lit(0)).isNull(), second)
+    partition = sf.col("partition").try_cast("bigint")
+    return [
+        sf.coalesce(first, sf.get(sequence, sf.lit(0)).try_cast("bigint")).alias("first"),
+        second.alias("second"),
+        sf.col("ts_ms").try_cast("bigint").alias("ts_ms"),
+        sf.when(partition.isNotNull(), sf.concat_ws("-", "topic", partition)).alias("partition"),
+        sf.col("offset").try_cast("bigint").alias("offset"),
+    ]
+
+
+def _key_of_header(header: str, keys: Sequence[str]) -> Column:
+    """The other key of a key change; NULL unless it has all key columns."""
+    plain = sf.from_json(header, "MAP<STRING, STRING>")
     payload = sf.from_json(sf.element_at(plain, "payload"), "MAP<STRING, STRING>")
     texts = _texts(sf.coalesce(payload, plain), keys)
     return sf.when(~sf.exists(texts, lambda text: text.isNull()), texts)

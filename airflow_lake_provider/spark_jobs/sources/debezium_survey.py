@@ -60,7 +60,7 @@ def survey(events: DataFrame) -> EventSurvey:
     found = events.agg(
         sf.count_if(~sf.col("bad")).alias("events"),
         sf.count_if("bad").alias("bad_lines"),
-        sf.count_if(~sf.col("bad") & sf.coalesce(_unsequenced(), sf.lit(True))).alias("unsequenced"),
+        sf.count_if(~sf.col("bad") & _unsequenced()).alias("unsequenced"),
         sf.collect_set("op").alias("operations"),
         sf.count_if(moved).alias("keys_changed"),
         sf.collect_set("image").alias("images"),
@@ -72,8 +72,7 @@ def survey(events: DataFrame) -> EventSurvey:
 
 
 def _unsequenced() -> Column:
-    first, second = sf.get("sequence", sf.lit(0)), sf.get("sequence", sf.lit(1))
-    return second.try_cast("bigint").isNull() | (first.isNotNull() & first.try_cast("bigint").isNull())
+    return sf.col("first").isNull() | sf.col("second").isNull()
 
 
 def _survey(found: dict[str, Any]) -> EventSurvey:

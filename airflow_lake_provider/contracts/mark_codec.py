@@ -1,0 +1,127 @@
+"""Marks of a change stream as bytes in base64: numbers of seven bits a byte, partitions by a digest."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from airflow_lake_provider.contracts.offset_ranges import Ranges, union
+
+DIGEST_BYTES = 6
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """How far events that are in order were applied.
+
+    :param position: ``source.sequence`` of the greatest.
+    :param ts_ms: greatest ``source.ts_ms``; None where events have none.
+    :param moved: whether a create with unavailable values was applied at ``position``. Only a change of the key makes
+        one, and its WAL record makes no other create, so it is recognised when it comes again.
+    :param consumed: offsets of the partition that were read.
+    """
+
+    position: tuple[int, int]
+    ts_ms: int | None = None
+    moved: bool = False
+    consumed: Ranges = ()
+
+    def merged(self, other: Mark) -> Mark:
+        """Return the mark after both."""
+        position, moved = max((self.position, self.moved), (other.position, other.moved))
+        times = [ts for ts in (self.ts_ms, other.ts_ms) if ts is not None]
+        return Mark(
+            position=position,
+            ts_ms=max(times, default=None),
+            moved=moved,
+            consumed=union(self.consumed, other.consumed),
+        )
+
+    @property
+    def last_offset(self) -> int:
+        """The greatest offset consumed, -1 without one."""
+        return self.consumed[-1][1] if self.consumed else -1
+
+
+def pack(ordering: int, table: Mark | None, partitions: Mapping[str, Mark]) -> str:
+    """Return text of the letters of base64."""
+    packed = bytearray([_VERSION, ordering, table is not None])
+    for mark in () if table is None else (table,):
+        packed += _numbers(_of_mark(mark))
+    packed += _numbers([len(partitions)])
+    for digest, mark in sorted(partitions.items()):
+        packed += bytes.fromhex(digest) + _numbers(_of_mark(mark))
+    return base64.b64encode(packed).decode()
+
+
+def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark]]:
+    """Return what :func:`pack` was given.
+
+    :raises ValueError: another version wrote it.
+    """
+    packed = iter(base64.b64decode(text))
+    if (version := next(packed)) != _VERSION:
+        raise ValueError(f"marks of change events in version {version} are not known; a newer version wrote the table")
+    ordering, has_table = next(packed), next(packed)
+    table = _mark(packed) if has_table else None
+    partitions = {}
+    for _ in range(_number(packed)):
+        digest = bytes(next(packed) for _ in range(DIGEST_BYTES)).hex()
+        partitions[digest] = _mark(packed)
+    return ordering, table, partitions
+
+
+def _of_mark(mark: Mark) -> list[int]:
+    commit, row = mark.position
+    numbers = [_zigzag(commit), _zigzag(row - commit), 0 if mark.ts_ms is None else _zigzag(mark.ts_ms) + 1]
+    numbers += [int(mark.moved), len(mark.consumed)]
+    last = 0
+    for low, high in mark.consumed:
+        numbers += [low - last, high - low]
+        last = high
+    return numbers
+
+
+def _mark(packed: Iterator[int]) -> Mark:
+    commit = _signed(_number(packed))
+    row = commit + _signed(_number(packed))
+    ts_ms = _number(packed)
+    moved, ranges, last, consumed = _number(packed), _number(packed), 0, []
+    for _ in range(ranges):
+        low = last + _number(packed)
+        last = low + _number(packed)
+        consumed.append((low, last))
+    return Mark(
+        position=(commit, row),
+        ts_ms=_signed(ts_ms - 1) if ts_ms else None,
+        moved=bool(moved),
+        consumed=tuple(consumed),
+    )
+
+
+def _zigzag(number: int) -> int:
+    return 2 * number if number >= 0 else -2 * number - 1
+
+
+def _signed(number: int) -> int:
+    return -(number + 1) // 2 if number % 2 else number // 2
+
+
+def _numbers(values: Iterable[int]) -> bytes:
+    packed = bytearray()
+    for value in values:
+        while value > 127:
+            packed.append(value & 127 | 128)
+            value >>= 7
+        packed.append(value)
+    return bytes(packed)
+
+
+def _number(packed: Iterator[int]) -> int:
+    value = shift = 0
+    while (byte := next(packed)) & 128:
+        value |= (byte & 127) << shift
+        shift += 7
+    return value | byte << shift
