@@ -21,13 +21,13 @@ class TableName:
     levels: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str) -> TableName:
+    def parse(cls, text: object) -> TableName:
         """Parse ``namespace.table`` or ``a.b.table``.
 
         :param text: dotted name without a catalog: the connection names the catalog.
         :raises InvalidSpecError: when a level is missing or has characters other than letters, digits, ``_``, ``-``.
         """
-        levels = tuple(str(text).split("."))
+        levels = tuple(text.split(".")) if isinstance(text, str) else ()
         if len(levels) < 2 or not all(_LEVEL.fullmatch(level) for level in levels):
             raise InvalidSpecError(
                 f"table name {text!r} is not of the form namespace.table, with letters, digits, '_' and '-' in each "

@@ -12,6 +12,7 @@ import pendulum
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.operators.sizes import size
 
 E = TypeVar("E", bound=Enum)
 
@@ -28,14 +29,91 @@ def choice(cls: type[E], value: str | E, name: str) -> E:
         raise InvalidSpecError(f"{name} must be one of {known}, got {value!r}") from None
 
 
-def names(value: Sequence[str], name: str) -> tuple[str, ...]:
+def text(value: object, name: str, *, templated: bool = False) -> str:
+    """Return a text that says something.
+
+    :param templated: Airflow has rendered it; where it does not, a template would stay as it is.
+    :raises InvalidSpecError: for anything else, an empty text, and a template that nothing renders.
+    """
+    if not isinstance(value, str):
+        raise InvalidSpecError(f"{name} must be a text, got {value!r}")
+    if not value.strip():
+        raise InvalidSpecError(f"{name} must not be empty, got {value!r}")
+    if not templated and any(mark in value for mark in ("{{", "{%")):
+        raise InvalidSpecError(f"{name} is not templated, so {value!r} would stay as it is; give the value itself")
+    return value
+
+
+def optional_text(value: object, name: str, *, templated: bool = False) -> str | None:
+    """Return a text, or None where there is none; a template may render to nothing.
+
+    :raises InvalidSpecError: as of :func:`text`.
+    """
+    if value is None or (templated and isinstance(value, str) and not value.strip()):
+        return None
+    return text(value, name, templated=templated)
+
+
+def names(value: object, name: str) -> tuple[str, ...]:
     """Return column names as a tuple.
 
-    :raises InvalidSpecError: for a bare text, which would be read as one name per letter.
+    :raises InvalidSpecError: for a bare text, which would be read as one name per letter, and what is no list of texts.
     """
-    if isinstance(value, str) or not all(value):
+    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    if not is_list or not all(isinstance(item, str) and item.strip() for item in value):  # type: ignore[attr-defined]  # a list here
         raise InvalidSpecError(f"{name} must be a list of column names, got {value!r}")
-    return tuple(value)
+    return tuple(text(item, name) for item in value)  # type: ignore[attr-defined]  # a list here
+
+
+def texts(value: object, name: str, what: str) -> dict[str, str]:
+    """Return texts by name, such as SQL by column.
+
+    :param what: of each entry, for the message: ``"a column to its function"``.
+    :raises InvalidSpecError: for what is no mapping of names to texts.
+    """
+    return {key: text(entry, f"{name}[{key!r}]") for key, entry in _mapping(value, name, what).items()}
+
+
+def options(value: object, name: str, *, templated: bool = False) -> dict[str, str]:
+    """Return options as Spark and Iceberg take them: ``{"header": True, "maxColumns": 5}`` as ``"true"`` and ``"5"``.
+
+    :raises InvalidSpecError: for what is no mapping of names to texts, numbers and booleans.
+    """
+    if value is None:
+        return {}
+    found = _mapping(value, name, "the name of an option to its value")
+    return {key: _option(entry, f"{name}[{key!r}]", templated=templated) for key, entry in found.items()}
+
+
+def _option(value: object, name: str, *, templated: bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return str(value)
+    if not isinstance(value, str):
+        raise InvalidSpecError(f"{name} must be a text, a number or a boolean, got {value!r}")
+    # Empty values mean something: a null value, a comment sign that is off.
+    return text(value, name, templated=templated) if value.strip() else value
+
+
+def _mapping(value: object, name: str, what: str) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidSpecError(f"{name} must map {what}, got {value!r}")
+    wrong = [key for key in value if not isinstance(key, str) or not key.strip()]
+    if wrong:
+        raise InvalidSpecError(f"{name} must map {what}, got the name {wrong[0]!r}")
+    return dict(value)
+
+
+def groups(value: object, name: str) -> dict[str, tuple[str, ...]]:
+    """Return lists of columns by column.
+
+    :raises InvalidSpecError: for what is no mapping of column names to lists of them.
+    """
+    if value is None:
+        return {}
+    found = _mapping(value, name, "a column to a list of columns")
+    return {text(key, name): names(group, f"{name}[{key!r}]") for key, group in found.items()}
 
 
 def queries(value: object, name: str) -> dict[str, str]:
@@ -43,28 +121,37 @@ def queries(value: object, name: str) -> dict[str, str]:
 
     :raises InvalidSpecError: for anything that is not a mapping.
     """
-    if not isinstance(value, Mapping):
-        raise InvalidSpecError(f"{name} must map a name to each query, got {value!r}")
-    return dict(value)
+    found = _mapping(value, name, "a name to each query")
+    return {key: text(query, f"{name}[{key!r}]", templated=True) for key, query in found.items()}
 
 
-def table_layout(value: Mapping[str, Any] | bool) -> TableLayout | None:
+def table_layout(value: object, name: str = "create") -> TableLayout | None:
     """Return the layout of a missing table; None when it must not be created.
 
-    :raises InvalidSpecError: for a field that a layout does not have.
+    :raises InvalidSpecError: for a field that a layout does not have, or cannot hold.
     """
     if isinstance(value, bool):
         return TableLayout() if value else None
-    unknown = sorted(value.keys() - {field.name for field in fields(TableLayout)})
+    if not isinstance(value, Mapping):
+        raise InvalidSpecError(f"{name} must be True, False or a mapping of the layout's fields, got {value!r}")
+    unknown = sorted(map(str, value.keys() - {field.name for field in fields(TableLayout)}))
     if unknown:
         known = ", ".join(field.name for field in fields(TableLayout))
-        raise InvalidSpecError(f"create has no {unknown}; it takes {known}")
-    listed = {"partition_by", "sort_by", "bloom_filter_columns"}
-    arguments: dict[str, Any] = {k: names(v, f"create[{k!r}]") if k in listed else v for k, v in value.items()}
-    return TableLayout(**arguments)
+        raise InvalidSpecError(f"{name} has no {unknown}; it takes {known}")
+    return TableLayout(**{key: _layout_field(key, entry, f"{name}[{key!r}]") for key, entry in value.items()})
 
 
-def duration(value: timedelta | str, name: str) -> timedelta:
+def _layout_field(field: str, value: object, name: str) -> Any:
+    if field in ("partition_by", "sort_by", "bloom_filter_columns"):
+        return names(value, name)
+    if field == "properties":
+        return options(value, name)
+    if field == "target_file_bytes":
+        return None if value is None else size(value, name)
+    return text(value, name)
+
+
+def duration(value: object, name: str) -> timedelta:
     """Return a duration above zero.
 
     :param value: timedelta, pendulum.Duration, or ISO-8601 text such as ``P5D`` (forms send text).
@@ -84,7 +171,7 @@ def duration(value: timedelta | str, name: str) -> timedelta:
     return parsed
 
 
-def flag(value: bool | str, name: str) -> bool:
+def flag(value: object, name: str) -> bool:
     """Return a switch; templates render it to text.
 
     :raises InvalidSpecError: for a text that is neither true nor false.
@@ -97,7 +184,7 @@ def flag(value: bool | str, name: str) -> bool:
     return value
 
 
-def number(value: int | str, name: str) -> int:
+def number(value: object, name: str) -> int:
     """Return a whole number; templates render it to text.
 
     :raises InvalidSpecError: for anything else.
@@ -107,3 +194,13 @@ def number(value: int | str, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidSpecError(f"{name} must be a whole number, got {value!r}")
     return value
+
+
+def share(value: object, name: str) -> float:
+    """Return a number such as ``0.1``.
+
+    :raises InvalidSpecError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidSpecError(f"{name} must be a number such as 0.1, got {value!r}")
+    return float(value)

@@ -9,8 +9,9 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, Com
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.operators.arguments import choice, flag, names
+from airflow_lake_provider.operators.arguments import choice, flag, names, number, optional_text, share
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.sizes import size
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class LakeCompactionOperator(LakeJobOperator):
     :param strategy: ``"binpack"``, ``"sort"`` or ``"zorder"`` (templated).
     :param sort_by: Spark sort order for ``sort``, columns for ``zorder``.
     :param where: predicate on columns that limits the files (templated).
-    :param target_file_bytes: default the table's own.
+    :param target_file_bytes: ``"128MB"`` or a number of bytes; default the table's own.
     :param partial_progress: commit groups of files as they finish.
     :param max_commits: with partial progress.
     :param delete_file_threshold: rewrite a file with at least this many delete files.
@@ -50,7 +51,7 @@ class LakeCompactionOperator(LakeJobOperator):
         strategy: str = "binpack",
         sort_by: Sequence[str] = (),
         where: str | None = None,
-        target_file_bytes: int | None = None,
+        target_file_bytes: int | str | None = None,
         partial_progress: bool = True,
         max_commits: int = 10,
         delete_file_threshold: int = 1,
@@ -65,22 +66,23 @@ class LakeCompactionOperator(LakeJobOperator):
         super().__init__(**job)
         self.level = level
         self.strategy = strategy
-        self.sort_by = sort_by
+        self.sort_by = names(sort_by, "sort_by")
         self.where = where
-        self.target_file_bytes = target_file_bytes
-        self.partial_progress = partial_progress
-        self.max_commits = max_commits
-        self.delete_file_threshold = delete_file_threshold
-        self.delete_ratio_threshold = delete_ratio_threshold
-        self.min_input_files = min_input_files
-        self.rewrite_manifests = rewrite_manifests
-        self.max_attempts = max_attempts
+        self.target_file_bytes = None if target_file_bytes is None else size(target_file_bytes, "target_file_bytes")
+        self.partial_progress = flag(partial_progress, "partial_progress")
+        self.max_commits = number(max_commits, "max_commits")
+        self.delete_file_threshold = number(delete_file_threshold, "delete_file_threshold")
+        self.delete_ratio_threshold = share(delete_ratio_threshold, "delete_ratio_threshold")
+        self.min_input_files = number(min_input_files, "min_input_files")
+        self.rewrite_manifests = flag(rewrite_manifests, "rewrite_manifests")
+        self.max_attempts = number(max_attempts, "max_attempts")
         # BaseOperator has a method of the argument's name.
         self.only_plan = dry_run
-        self.fail_on_conflict = fail_on_conflict
+        self.fail_on_conflict = flag(fail_on_conflict, "fail_on_conflict")
 
     def build_spec(self, context: Context) -> CompactionSpec:
         """Translate the arguments."""
+        flag(self.only_plan, "dry_run")
         return CompactionSpec(
             catalog=self.lake.connection.catalog_name,
             table_format=self.lake.connection.table_format,
@@ -88,8 +90,8 @@ class LakeCompactionOperator(LakeJobOperator):
             run=self.run_identity(context),
             level=choice(CompactionLevel, self.level, "level"),
             strategy=choice(CompactionStrategy, self.strategy, "strategy"),
-            sort_by=names(self.sort_by, "sort_by"),
-            where=self.where or None,
+            sort_by=self.sort_by,
+            where=optional_text(self.where, "where", templated=True),
             target_file_bytes=self.target_file_bytes,
             partial_progress=self.partial_progress,
             max_commits=self.max_commits,

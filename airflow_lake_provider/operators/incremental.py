@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_layout import SchemaEvolution
-from airflow_lake_provider.operators.arguments import choice, flag, names, table_layout
+from airflow_lake_provider.operators.arguments import choice, flag, names, number, optional_text, table_layout, text
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.planning.incremental_range import nothing_new
 from airflow_lake_provider.snapshots.table_head import read_head
@@ -78,48 +78,49 @@ class LakeIncrementalOperator(LakeJobOperator):
     ) -> None:
         super().__init__(table=target, **job)
         self.source = source
-        self.consumer = consumer
-        self.keys = keys
-        self.transform = transform
+        self.consumer = text(consumer, "consumer")
+        self.keys = names(keys, "keys")
+        self.transform = optional_text(transform, "transform")
         self.query = query
-        self.source_keys = source_keys
+        self.source_keys = names(source_keys, "source_keys")
         self.from_snapshot = from_snapshot
         self.full_refresh = full_refresh
-        self.on_gap = on_gap
-        self.on_transform_change = on_transform_change
-        self.protect_source = protect_source
-        self.create = create
-        self.schema_evolution = schema_evolution
-        self.max_attempts = max_attempts
+        self.on_gap = text(on_gap, "on_gap")
+        self.on_transform_change = text(on_transform_change, "on_transform_change")
+        self.protect_source = flag(protect_source, "protect_source")
+        self.create = table_layout(create)
+        self.schema_evolution = choice(SchemaEvolution, schema_evolution, "schema_evolution")
+        self.max_attempts = number(max_attempts, "max_attempts")
 
     def build_spec(self, context: Context) -> IncrementalSpec:
         """Translate the arguments; the end of the range is the head of the source as this worker sees it.
 
         :raises MissingTableError: the source does not exist or has no snapshot yet.
         """
-        head = read_head(self.lake.load_table(self.source)).head
+        source = text(self.source, "source", templated=True)
+        head = read_head(self.lake.load_table(source)).head
         if head is None:
-            raise MissingTableError(f"{self.source}: the source has no snapshot yet, so there are no changes to read")
+            raise MissingTableError(f"{source}: the source has no snapshot yet, so there are no changes to read")
         return IncrementalSpec(
             catalog=self.lake.connection.catalog_name,
             table_format=self.lake.connection.table_format,
-            table=self.table,
+            table=text(self.table, "target", templated=True),
             run=self.run_identity(context),
-            source=self.source,
+            source=source,
             consumer=self.consumer,
-            keys=names(self.keys, "keys"),
+            keys=self.keys,
             to_snapshot=str(head),
             transform=self.transform,
             transform_code=_code_of(self.transform),
-            query=self.query,
-            source_keys=names(self.source_keys, "source_keys"),
-            from_snapshot=self.from_snapshot or None,
+            query=optional_text(self.query, "query", templated=True),
+            source_keys=self.source_keys,
+            from_snapshot=optional_text(self.from_snapshot, "from_snapshot", templated=True),
             full_refresh=flag(self.full_refresh, "full_refresh"),
             on_gap=self.on_gap,
             on_transform_change=self.on_transform_change,
             protect_source=self.protect_source,
-            create=table_layout(self.create),
-            schema_evolution=choice(SchemaEvolution, self.schema_evolution, "schema_evolution"),
+            create=self.create,
+            schema_evolution=self.schema_evolution,
             max_attempts=self.max_attempts,
         )
 

@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
+from airflow_lake_provider.operators.arguments import optional_text, text
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.commit_witness import CommitWitness
 from airflow_lake_provider.operators.failures import as_task_failure
@@ -66,9 +67,9 @@ class LakeJobOperator(SparkSubmitOperator):
         spark_arguments.setdefault("name", f"{type(self).__name__} {table}")
         super().__init__(conn_id=spark_conn_id, **spark_arguments)
         self.table = table
-        self.lake_conn_id = lake_conn_id
-        self.spark_conn_id = spark_conn_id
-        self.report_location = report_location
+        self.lake_conn_id = text(lake_conn_id, "lake_conn_id")
+        self.spark_conn_id = text(spark_conn_id, "spark_conn_id")
+        self.report_location = optional_text(report_location, "report_location")
         self._attempt: JobAttempt | None = None
         self._submitted = False
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.batch_source import Source, format_of_path
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
-from airflow_lake_provider.operators.arguments import names
+from airflow_lake_provider.operators.arguments import flag, names, number, optional_text, options
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class LakeDeleteRowsOperator(LakeJobOperator):
     :param keys_from_table: ``namespace.table`` with keys (templated).
     :param keys: key columns, which the table and the keys both have.
     :param keys_format: ``parquet | orc | json | csv | avro``; default by the path's ending.
-    :param keys_options: options of Spark's reader.
+    :param keys_options: options of Spark's reader; texts, numbers and booleans.
     :param keys_schema: DDL of the columns of the keys.
     :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: let no
         person's input into it.
@@ -46,7 +47,7 @@ class LakeDeleteRowsOperator(LakeJobOperator):
         keys_from_table: str | None = None,
         keys: Sequence[str] = (),
         keys_format: str | None = None,
-        keys_options: Mapping[str, str] | None = None,
+        keys_options: Mapping[str, Any] | None = None,
         keys_schema: str | None = None,
         allow_sql: bool = False,
         proof: bool = True,
@@ -57,13 +58,13 @@ class LakeDeleteRowsOperator(LakeJobOperator):
         self.where = where
         self.keys_from = keys_from
         self.keys_from_table = keys_from_table
-        self.keys = keys
-        self.keys_format = keys_format
-        self.keys_options = keys_options
-        self.keys_schema = keys_schema
-        self.allow_sql = allow_sql
-        self.proof = proof
-        self.max_attempts = max_attempts
+        self.keys = names(keys, "keys")
+        self.keys_format = optional_text(keys_format, "keys_format")
+        self.keys_options = options(keys_options, "keys_options")
+        self.keys_schema = optional_text(keys_schema, "keys_schema")
+        self.allow_sql = flag(allow_sql, "allow_sql")
+        self.proof = flag(proof, "proof")
+        self.max_attempts = number(max_attempts, "max_attempts")
 
     def build_spec(self, context: Context) -> DeleteRowsSpec:
         """Translate the arguments."""
@@ -73,21 +74,30 @@ class LakeDeleteRowsOperator(LakeJobOperator):
             table=self.table,
             run=self.run_identity(context, cleared_is_new=True),
             # Airflow keeps the rendered text of template fields; this one may name whom to forget.
-            where=None if self.where is None else self.render_template(self.where, context),
+            where=self._where(context),
             keys_from=self._source(),
-            keys=names(self.keys, "keys"),
+            keys=self.keys,
             allow_sql=self.allow_sql,
             proof=self.proof,
             max_attempts=self.max_attempts,
         )
 
+    def _where(self, context: Context) -> str | None:
+        rendered = None if self.where is None else self.render_template(self.where, context)
+        if rendered is not None and not isinstance(rendered, str):
+            # Without the value: it may name whom to forget.
+            raise InvalidSpecError(f"{self.table}: where must be a text of SQL, got a {type(rendered).__name__}")
+        return rendered
+
     def _source(self) -> Source | None:
-        if not self.keys_from and not self.keys_from_table:
+        path = optional_text(self.keys_from, "keys_from", templated=True)
+        table = optional_text(self.keys_from_table, "keys_from_table", templated=True)
+        if path is None and table is None:
             return None
         return Source(
-            path=self.keys_from or None,
-            format=(self.keys_format or format_of_path(self.keys_from)) if self.keys_from else None,
-            options=dict(self.keys_options or {}),
+            path=path,
+            format=(self.keys_format or format_of_path(path)) if path else None,
+            options=self.keys_options,
             schema=self.keys_schema,
-            table=self.keys_from_table or None,
+            table=table,
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
+from airflow_lake_provider.operators.arguments import flag, number, text, texts
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ class LakeUpdateRowsOperator(LakeJobOperator):
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.assignments = set
+        self.assignments = texts(set, "set", "a column to an SQL expression")
         self.where = where
-        self.allow_sql = allow_sql
-        self.max_attempts = max_attempts
+        self.allow_sql = flag(allow_sql, "allow_sql")
+        self.max_attempts = number(max_attempts, "max_attempts")
 
     def build_spec(self, context: Context) -> UpdateRowsSpec:
         """Translate the arguments."""
@@ -48,8 +49,8 @@ class LakeUpdateRowsOperator(LakeJobOperator):
             table_format=self.lake.connection.table_format,
             table=self.table,
             run=self.run_identity(context),
-            assignments=dict(self.assignments),
-            where=self.where,
+            assignments=self.assignments,
+            where=text(self.where, "where", templated=True),
             allow_sql=self.allow_sql,
             max_attempts=self.max_attempts,
         )

@@ -56,6 +56,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
     def build_spec(self, context: Context) -> ExpirySpec:
         """Translate the arguments; the cutoff is fixed here, so that a slow queue does not move it."""
         now = datetime.now(UTC)
+        flag(self.only_plan, "dry_run")
         return ExpirySpec(
             catalog=self.lake.connection.catalog_name,
             table_format=self.lake.connection.table_format,

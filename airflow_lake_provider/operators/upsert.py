@@ -14,7 +14,19 @@ from airflow_lake_provider.contracts.source_name import default_source_name
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.operators.arguments import choice, flag, names, queries, table_layout
+from airflow_lake_provider.operators.arguments import (
+    choice,
+    flag,
+    groups,
+    names,
+    number,
+    optional_text,
+    options,
+    queries,
+    table_layout,
+    text,
+    texts,
+)
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
 if TYPE_CHECKING:
@@ -32,7 +44,7 @@ class LakeUpsertOperator(LakeJobOperator):
     :param source_table: ``namespace.table`` to read at its head (templated).
     :param source_query: SQL over the view ``source``, the files or the table (templated).
     :param source_format: ``parquet | orc | json | csv | avro``; default by the path's ending. JSON means JSON lines.
-    :param source_options: options of Spark's reader (templated).
+    :param source_options: options of Spark's reader (templated); texts, numbers and booleans.
     :param source_schema: DDL of the columns, ``"id BIGINT, total DECIMAL(12,2)"`` (templated).
     :param source_name: identity of the source, at most 64 letters, digits, ``_``, ``-`` and ``.``, longer ones become a
         prefix and a digest (templated): the table keeps under it what it has consumed, wherever ``source`` points.
@@ -48,7 +60,8 @@ class LakeUpsertOperator(LakeJobOperator):
     :param delete_when: SQL predicate over a row of the batch: where true, its key is deleted.
     :param exclude_columns: columns of the batch that are not stored.
     :param create: layout of a missing table as a mapping of :class:`TableLayout` fields (``partition_by``, ``sort_by``,
-        ``file_format``, ``target_file_bytes``, ``bloom_filter_columns``, ``properties``); False refuses it.
+        ``file_format``, ``target_file_bytes``, ``bloom_filter_columns``, ``properties``); sizes take ``"128MB"`` too,
+        properties numbers and booleans. False refuses a missing table.
     :param schema_evolution: ``"add-and-widen"`` or ``"none"``.
     :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``;
         default ``"fail"``; for an envelope ``"null"``, because its events carry whole rows; ``"keep"`` for
@@ -97,7 +110,7 @@ class LakeUpsertOperator(LakeJobOperator):
         source_table: str | None = None,
         source_query: str | None = None,
         source_format: str | None = None,
-        source_options: Mapping[str, str] | None = None,
+        source_options: Mapping[str, Any] | None = None,
         source_schema: str | None = None,
         source_name: str | None = None,
         envelope: str | None = None,
@@ -125,36 +138,38 @@ class LakeUpsertOperator(LakeJobOperator):
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.keys = keys
+        self.keys = names(keys, "keys")
         self.source = source
         self.source_table = source_table
         self.source_query = source_query
-        self.source_format = source_format
+        self.source_format = optional_text(source_format, "source_format")
         self.source_options = source_options
         self.source_schema = source_schema
         self.source_name = source_name
-        self.envelope = envelope
+        self.envelope = optional_text(envelope, "envelope")
         self.envelope_table = envelope_table
-        self.ordering = ordering
-        self.order_by = order_by
-        self.delete_when = delete_when
-        self.exclude_columns = exclude_columns
-        self.create = create
-        self.schema_evolution = schema_evolution
-        self.missing_columns = missing_columns
+        self.ordering = None if ordering is None else choice(EventOrdering, ordering, "ordering")
+        self.order_by = names(order_by, "order_by")
+        self.delete_when = optional_text(delete_when, "delete_when")
+        self.exclude_columns = names(exclude_columns, "exclude_columns")
+        self.create = table_layout(create)
+        self.schema_evolution = choice(SchemaEvolution, schema_evolution, "schema_evolution")
+        self.missing_columns = (
+            None if missing_columns is None else choice(MissingColumns, missing_columns, "missing_columns")
+        )
         self.branch = branch
         self.batch_id = batch_id
         self.on_repeat = on_repeat
         self.strategy = strategy
-        self.semantics = semantics
-        self.sequence_groups = sequence_groups
-        self.aggregates = aggregates
-        self.ignore_stale = ignore_stale
-        self.deletes = deletes
-        self.deleted_column = deleted_column
+        self.semantics = choice(MergeEngine, semantics, "semantics")
+        self.sequence_groups = groups(sequence_groups, "sequence_groups")
+        self.aggregates = texts(aggregates or {}, "aggregates", "a column to its function")
+        self.ignore_stale = flag(ignore_stale, "ignore_stale")
+        self.deletes = choice(Deletes, deletes, "deletes")
+        self.deleted_column = text(deleted_column, "deleted_column")
         self.audits = audits
-        self.audits_local = audits_local
-        self.max_attempts = max_attempts
+        self.audits_local = flag(audits_local, "audits_local")
+        self.max_attempts = number(max_attempts, "max_attempts")
 
     def build_spec(self, context: Context) -> UpsertSpec:
         """Translate the arguments."""
@@ -162,21 +177,22 @@ class LakeUpsertOperator(LakeJobOperator):
         on_repeat = choice(OnRepeat, self.on_repeat, "on_repeat")
         source = self._source(context)
         # Two tasks may give one batch id to what they read for the same table.
-        batch = ("batch", self.batch_id, source.name or "") if self.batch_id else ()
+        batch_id = optional_text(self.batch_id, "batch_id", templated=True)
+        batch = ("batch", batch_id, source.name or "") if batch_id else ()
         return UpsertSpec(
             catalog=self.lake.connection.catalog_name,
             table_format=self.lake.connection.table_format,
             table=self.table,
             run=self.run_identity(context, batch, cleared_is_new=on_repeat is OnRepeat.APPLY),
             source=source,
-            keys=names(self.keys, "keys"),
-            order_by=names(self.order_by, "order_by"),
+            keys=self.keys,
+            order_by=self.order_by,
             delete_when=self.delete_when,
-            exclude_columns=names(self.exclude_columns, "exclude_columns"),
-            create=table_layout(self.create),
-            schema_evolution=choice(SchemaEvolution, self.schema_evolution, "schema_evolution"),
-            missing_columns=choice(MissingColumns, self._missing(semantics), "missing_columns"),
-            branch=self.branch or None,
+            exclude_columns=self.exclude_columns,
+            create=self.create,
+            schema_evolution=self.schema_evolution,
+            missing_columns=self._missing(semantics),
+            branch=optional_text(self.branch, "branch", templated=True),
             on_repeat=on_repeat,
             semantics=semantics,
             strategy=choice(UpsertStrategy, self.strategy, "strategy"),
@@ -184,40 +200,41 @@ class LakeUpsertOperator(LakeJobOperator):
             max_attempts=self.max_attempts,
         )
 
-    def _missing(self, semantics: MergeSemantics) -> str:
+    def _missing(self, semantics: MergeSemantics) -> MissingColumns:
+        if self.missing_columns is not None:
+            return self.missing_columns
         # Absent and NULL columns are one to these two.
         keeps = semantics.engine in (MergeEngine.PARTIAL, MergeEngine.AGGREGATE)
-        return self.missing_columns or ("null" if self.envelope else "keep" if keeps else "fail")
+        return MissingColumns.NULL if self.envelope else MissingColumns.KEEP if keeps else MissingColumns.FAIL
 
     def _audits(self) -> Audits | None:
-        if not self.audits:
-            return None
-        return Audits(queries=queries(self.audits, "audits"), local=flag(self.audits_local, "audits_local"))
+        found = queries(self.audits or {}, "audits")
+        return Audits(queries=found, local=self.audits_local) if found else None
 
     def _semantics(self) -> MergeSemantics:
-        groups = (self.sequence_groups or {}).items()
         return MergeSemantics(
-            engine=choice(MergeEngine, self.semantics, "semantics"),
-            sequence_groups={order: names(group, f"sequence_groups[{order!r}]") for order, group in groups},
-            aggregates=dict(self.aggregates or {}),
+            engine=self.semantics,
+            sequence_groups=self.sequence_groups,
+            aggregates=self.aggregates,
             ignore_stale=self.ignore_stale,
-            deletes=choice(Deletes, self.deletes, "deletes"),
+            deletes=self.deletes,
             deleted_column=self.deleted_column,
         )
 
     def _source(self, context: Context) -> Source:
-        path_format = "json" if self.envelope else format_of_path(self.source or "")
+        path = optional_text(self.source, "source", templated=True)
+        path_format = "json" if self.envelope else format_of_path(path or "")
         return Source(
-            path=self.source or None,
-            format=(self.source_format or path_format) if self.source else None,
-            options=dict(self.source_options or {}),
-            schema=self.source_schema,
-            table=self.source_table or None,
-            query=self.source_query,
+            path=path,
+            format=(self.source_format or path_format) if path else None,
+            options=options(self.source_options, "source_options", templated=True),
+            schema=optional_text(self.source_schema, "source_schema", templated=True),
+            table=optional_text(self.source_table, "source_table", templated=True),
+            query=optional_text(self.source_query, "source_query", templated=True),
             envelope=self.envelope,
-            envelope_table=self.envelope_table,
-            ordering=choice(EventOrdering, self.ordering, "ordering") if self.ordering else None,
-            name=self.source_name or self._default_name(context),
+            envelope_table=optional_text(self.envelope_table, "envelope_table", templated=True),
+            ordering=self.ordering,
+            name=optional_text(self.source_name, "source_name", templated=True) or self._default_name(context),
         )
 
     def _default_name(self, context: Context) -> str:

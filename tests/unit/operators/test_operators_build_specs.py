@@ -207,8 +207,8 @@ def test_audits_are_rendered_and_say_whether_they_are_local(lake_connection: str
 
 
 def test_what_cannot_be_fails_the_task_for_good(lake_connection: str, context: Context) -> None:
-    with pytest.raises(InvalidSpecError, match="keys") as failed:
-        upsert(keys="id", **NO_SPARK).execute(context)
+    with pytest.raises(InvalidSpecError, match="on_repeat") as failed:
+        upsert(on_repeat="never", **NO_SPARK).execute(context)
     assert isinstance(failed.value, AirflowFailException)
 
 
