@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from airflow.sdk.configuration import conf
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_file import spec_to_json
+from airflow_lake_provider.operators.report_location import forget_report, shared_report
 from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
 from airflow_lake_provider.submission.job_files import JobFiles
 from airflow_lake_provider.submission.spark_installation import spark_submit_binary
@@ -62,17 +61,17 @@ class JobAttempt:
 
         :param properties_file: the author's, merged with ours.
         :param report_location: for cluster mode; default: ``[lake]`` setting.
+        :raises InvalidSpecError: in cluster mode, a report location that one of the two sides cannot use.
+        :raises JobFailedError: in cluster mode, its store does not answer.
         """
+        # First: what is refused leaves no files behind.
+        shared = shared_report(spec, report_location) if target.cluster_mode else None
         base = job_directory()
         files = JobFiles.open(base, spec.run.who)
         files.write_spec(spec_to_json(spec))
         files.write_settings({**_QUIET, **connection.spark_settings()}, properties_file)
-        report = str(files.report)
-        if target.cluster_mode:
-            report = _shared_report(spec, report_location)
-        return cls(
-            files=files, archive=job_archive(base), connection=connection, target=target, report_path=report or None
-        )
+        report = shared if target.cluster_mode else str(files.report)
+        return cls(files=files, archive=job_archive(base), connection=connection, target=target, report_path=report)
 
     def submission(self, operator: SparkSubmitOperator) -> dict[str, Any]:
         """Return the attributes of SparkSubmitOperator for this submission, the author's merged with ours."""
@@ -115,11 +114,8 @@ class JobAttempt:
 
     def forget_old_report(self) -> None:
         """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place."""
-        if self.report_path is None:
-            return
-        files, path = fsspec.core.url_to_fs(self.report_path)
-        with suppress(FileNotFoundError):
-            files.rm_file(path)
+        if self.report_path is not None:
+            forget_report(self.report_path)
 
     def close(self) -> None:
         """Remove spec, settings and a local report."""
@@ -145,15 +141,6 @@ def job_directory() -> Path:
     """Return ``[lake] job_directory``, or a folder of this user under the temporary directory."""
     configured = conf.get("lake", "job_directory", fallback="")
     return Path(configured) if configured else Path(tempfile.gettempdir()) / f"airflow-lake-{os.getuid()}"
-
-
-def _shared_report(spec: JobSpec, location: str | None) -> str:
-    """Return where the driver of this run leaves its report; the same for every attempt, which may reconnect to it."""
-    base = location or conf.get("lake", "report_location", fallback="")
-    if not base:
-        return ""
-    name = hashlib.sha256(f"{spec.action}\x1f{spec.table}\x1f{spec.run.label}".encode()).hexdigest()[:32]
-    return f"{base.rstrip('/')}/{name}.json"
 
 
 def _joined(ours: list[str], theirs: str | None) -> str | None:

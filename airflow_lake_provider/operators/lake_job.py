@@ -167,6 +167,9 @@ class LakeJobOperator(SparkSubmitOperator):
         lost = f"spark-submit ended well, but there is no report: {attempt.where_the_report_is}"
         try:
             super().execute(context)
+        except LakeProviderError:
+            # Of ours, before anything was submitted.
+            raise
         # Whatever a deployment raises, the driver's own answer says more.
         except Exception as error:
             if isinstance(error, ValueError) and not self._submitted:

@@ -18,13 +18,18 @@ def write_answer(spark: SparkSession, path: str, text: str) -> None:
     jvm = spark._jvm
     if jvm is None:
         raise RuntimeError("the session has no JVM; it was stopped")
-    # fsspec says s3:// where Hadoop's connector listens to s3a://.
-    target = jvm.org.apache.hadoop.fs.Path(path.replace("s3://", "s3a://", 1))
+    target = jvm.org.apache.hadoop.fs.Path(_as_hadoop_says(path))
     stream = target.getFileSystem(spark._jsc.hadoopConfiguration()).create(target, True)
     try:
         stream.write(bytearray(text.encode()))
     finally:
         stream.close()
+
+
+def _as_hadoop_says(path: str) -> str:
+    scheme, _, rest = path.partition("://")
+    # fsspec says s3:// where Hadoop's connector listens to s3a://, and gcs:// where it listens to gs://.
+    return f"{({'s3': 's3a', 'gcs': 'gs'}).get(scheme, scheme)}://{rest}"
 
 
 def _write_local(path: str, text: str) -> None:

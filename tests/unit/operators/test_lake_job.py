@@ -105,12 +105,12 @@ def test_a_driver_in_the_cluster_gets_the_spec_shipped_and_reports_to_a_shared_p
 
 
 def test_the_setting_names_the_shared_place_where_the_operator_does_not(
-    context: Context, monkeypatch: pytest.MonkeyPatch
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert opened(operator(), context, CLUSTER).report_path is None
     assert "report_location" in opened(operator(), context, CLUSTER).where_the_report_is
-    monkeypatch.setenv("AIRFLOW__LAKE__REPORT_LOCATION", "s3://lake/reports")
-    assert str(opened(operator(), context, CLUSTER).report_path).startswith("s3://lake/reports/")
+    monkeypatch.setenv("AIRFLOW__LAKE__REPORT_LOCATION", f"{tmp_path}/reports")
+    assert str(opened(operator(), context, CLUSTER).report_path).startswith(f"{tmp_path}/reports/")
 
 
 REPORT = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="as asked")

@@ -1,0 +1,124 @@
+"""The folder that a worker and a driver in the cluster share for reports, looked at before a submission."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from airflow.sdk.configuration import conf
+from fsspec.registry import known_implementations
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.job_spec import JobSpec
+
+# Of the protocols that fsspec brings, those that Hadoop writes to as well.
+_SHARED = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "oss", "hdfs", "webhdfs")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)", re.DOTALL)
+# Whatever else a store answers may be over in a minute.
+_FINAL = (PermissionError, NotADirectoryError, FileExistsError, ValueError, ImportError)
+
+
+def shared_report(spec: JobSpec, location: str | None) -> str | None:
+    """Return where the driver of this run leaves its report; the same for every attempt, which may reconnect to it.
+
+    :param location: the operator's; default the setting ``[lake] report_location``.
+    :return: None without a location.
+    :raises InvalidSpecError: the worker cannot read there, or Hadoop cannot write.
+    :raises JobFailedError: the store does not answer.
+    """
+    said, base = "report_location", location
+    if not base:
+        said, base = "[lake] report_location", conf.get("lake", "report_location", fallback="").strip()
+    if not base:
+        return None
+    name = hashlib.sha256(f"{spec.action}\x1f{spec.table}\x1f{spec.run.label}".encode()).hexdigest()[:32]
+    report = f"{base.rstrip('/')}/{name}.json"
+    _look(f"{said} {base!r}", _protocol(f"{said} {base!r}", base), report)
+    return report
+
+
+def forget_report(report: str) -> None:
+    """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place.
+
+    :raises InvalidSpecError: the worker may not; the old report would be taken for the next attempt's.
+    :raises JobFailedError: the store does not answer.
+    """
+    try:
+        files, path = fsspec.core.url_to_fs(report)
+        with suppress(FileNotFoundError):
+            files.rm_file(path)
+    # Each file system has errors of its own.
+    except Exception as error:
+        what = f"nothing was submitted: the report of an earlier attempt at {report} cannot be removed"
+        raise _kind(error)(f"{what}, {_words(error)}. The worker needs the right to delete there") from error
+
+
+def _protocol(said: str, base: str) -> str:
+    """Return the protocol of a location, ``file`` for a path of this machine."""
+    url = _URL.fullmatch(base)
+    protocol = url[1].lower() if url else "file"
+    path = url[2] if url else base
+    if "::" in base or (protocol in known_implementations and protocol not in _SHARED):
+        raise InvalidSpecError(
+            f"{said}: the driver writes the report with Hadoop, which has no {base.partition('://')[0]}://; both know "
+            f"{', '.join(_SHARED)}"
+        )
+    if protocol == "file" and not path.startswith("/"):
+        raise InvalidSpecError(
+            f"{said} is relative, and worker and driver start in folders of their own; give a path from the root, such "
+            "as '/mnt/reports', of a folder that both have, or a URL such as 's3://bucket/reports'"
+        )
+    return protocol
+
+
+def _look(said: str, protocol: str, report: str) -> None:
+    """Look for the report as it will be looked for after the job, so that what is missing is told before it."""
+    try:
+        files: Any = fsspec.get_filesystem_class(protocol)
+    except (ImportError, ValueError) as error:
+        raise InvalidSpecError(f"{said}: this worker cannot read {protocol}://: {_missing(protocol, error)}") from error
+    try:
+        files, path = fsspec.core.url_to_fs(report)
+        if protocol == "file":
+            # A folder that both have is there or can be made; the earlier report in it must be removable.
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            _probe(Path(path))
+        else:
+            files.exists(path)
+    # Each file system has errors of its own.
+    except Exception as error:
+        if protocol == "hdfs" and isinstance(error, OSError) and "lib" in str(error):
+            raise InvalidSpecError(f"{said}: this worker cannot read hdfs://: {_missing(protocol, error)}") from error
+        raise _kind(error)(f"{said}: this worker cannot use it, {_words(error)}. Nothing was submitted") from error
+
+
+def _probe(report: Path) -> None:
+    probe = report.with_suffix(".probe")
+    probe.touch()
+    probe.unlink(missing_ok=True)
+
+
+def _missing(protocol: str, error: Exception) -> str:
+    if protocol == "hdfs":
+        return (
+            f"{_words(error)}. Install pyarrow and Hadoop's native client libhdfs, with JAVA_HOME, HADOOP_HOME and "
+            "CLASSPATH set, or give the name node's HTTP address as webhdfs://host:9870/folder"
+        )
+    if protocol == "abfss":
+        return "a Python package is missing. Install adlfs, on every machine that runs Airflow tasks"
+    if isinstance(error, ValueError):
+        return f"fsspec knows no such protocol; it brings {', '.join(_SHARED)}, and packages add others"
+    return f"a Python package is missing. {str(error).rstrip('.')}, on every machine that runs Airflow tasks"
+
+
+def _kind(error: Exception) -> type[InvalidSpecError | JobFailedError]:
+    no_credentials = "credential" in f"{type(error).__name__} {error}".lower()
+    return InvalidSpecError if isinstance(error, _FINAL) or no_credentials else JobFailedError
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -1,0 +1,151 @@
+"""Where a driver in the cluster leaves its report: what cannot be is refused before anything is submitted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import _registry
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.report_location import forget_report, shared_report
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+pytestmark = pytest.mark.usefixtures("spark_connection", "job_directory", "lake_connection")
+
+
+def compaction(location: str | None) -> LakeCompactionOperator:
+    return LakeCompactionOperator(task_id="c", table="shop.orders", deploy_mode="cluster", report_location=location)
+
+
+@pytest.fixture
+def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Counts what reaches the official operator."""
+    started: list[str] = []
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda *_: started.append("submitted"))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "yarn"}')
+    return started
+
+
+REFUSED = [
+    ("s3://lake/reports", ["s3://", "Install s3fs"]),
+    ("s3a://lake/reports", ["s3a://", "Install s3fs"]),
+    ("gs://lake/reports", ["gs://", "gcsfs"]),
+    ("abfs://lake@account.dfs.core.windows.net/r", ["abfs://", "adlfs"]),
+    ("abfss://lake@account.dfs.core.windows.net/r", ["abfss://", "adlfs"]),
+    ("hdfs://namenode:8020/reports", ["hdfs://", "libhdfs", "webhdfs://"]),
+    ("foo://lake/reports", ["foo://", "no such protocol"]),
+    ("memory://reports", ["Hadoop", "memory://"]),
+    ("https://host/reports", ["Hadoop", "https://"]),
+    ("simplecache::s3://lake/reports", ["Hadoop"]),
+    ("reports", ["relative", "'/mnt/reports'"]),
+    ("./reports", ["relative"]),
+    ("file://reports", ["relative"]),
+    ("~/reports", ["relative"]),
+]
+
+
+@pytest.mark.parametrize(("location", "said"), REFUSED)
+def test_a_location_that_one_side_cannot_use_is_refused_and_nothing_is_submitted(
+    context: Context, submissions: list[str], monkeypatch: pytest.MonkeyPatch, location: str, said: list[str]
+) -> None:
+    _without(monkeypatch, "s3fs", "gcsfs", "adlfs")
+    job = compaction(location)
+    with pytest.raises(InvalidSpecError) as refused:
+        job._run_in_spark(job.build_spec(context), context)
+    assert all(words in str(refused.value) for words in ("report_location", location, *said)), str(refused.value)
+    assert submissions == []
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Take packages away; fsspec keeps classes that it found once."""
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
+    for name in [name for name, cls in _registry.items() if cls.__module__.partition(".")[0] in packages]:
+        monkeypatch.delitem(_registry, name)
+
+
+def test_the_setting_is_named_where_it_gave_the_location(
+    context: Context, submissions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LAKE__REPORT_LOCATION", "reports")
+    job = compaction(None)
+    with pytest.raises(InvalidSpecError, match=r"\[lake\] report_location 'reports' is relative"):
+        job._run_in_spark(job.build_spec(context), context)
+    assert submissions == []
+
+
+def test_in_client_mode_nobody_asks_for_the_location(
+    context: Context, submissions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LAKE__REPORT_LOCATION", "foo://reports")
+    job = LakeCompactionOperator(task_id="c", table="shop.orders", report_location="reports")
+    with pytest.raises(JobFailedError, match="no report"):
+        job._run_in_spark(job.build_spec(context), context)
+    assert submissions == ["submitted"]
+
+
+class Broken(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A store that answers as ``error`` says."""
+
+    protocol = "broken"
+    error: Callable[[], Exception]
+
+    def exists(self, path: str, **_: Any) -> bool:
+        raise type(self).error()
+
+    def rm_file(self, path: str) -> None:
+        raise type(self).error()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (lambda: PermissionError("Access Denied"), InvalidSpecError),
+        (lambda: type("NoCredentialsError", (Exception,), {})("Unable to locate credentials"), InvalidSpecError),
+        (lambda: OSError("Connection reset by peer"), JobFailedError),
+        (lambda: TimeoutError("timed out"), JobFailedError),
+    ],
+)
+def test_a_store_that_refuses_is_final_and_one_that_is_away_is_tried_again(
+    context: Context, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception], expected: type[Exception]
+) -> None:
+    monkeypatch.setitem(_registry, "broken", Broken)
+    monkeypatch.setattr(Broken, "error", staticmethod(error), raising=False)
+    spec = compaction(None).build_spec(context)
+    with pytest.raises(expected, match=r"report_location 'broken://reports'.*Nothing was submitted"):
+        shared_report(spec, "broken://reports")
+    with pytest.raises(expected, match="nothing was submitted: the report of an earlier attempt"):
+        forget_report("broken://reports/a.json")
+
+
+def test_a_folder_that_the_worker_may_not_write_to_is_refused(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    spec = compaction(None).build_spec(context)
+    with pytest.raises(InvalidSpecError, match=r"taken.*this worker cannot use it"):
+        shared_report(spec, f"{tmp_path}/taken/reports")
+    report = shared_report(spec, f"file://{tmp_path}/new/")
+    assert report is not None
+    assert list((tmp_path / "new").iterdir()) == []
+    assert shared_report(spec, f"file://{tmp_path}/new") == report
+
+
+def test_a_report_that_cannot_be_removed_is_not_told_as_one_that_never_came(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(_registry, "broken", Broken)
+    monkeypatch.setattr(Broken, "error", staticmethod(lambda: PermissionError("Access Denied")), raising=False)
+    monkeypatch.setattr(Broken, "exists", lambda *_, **__: False)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "yarn"}')
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda job, _: job._before_submit())
+    job = compaction("broken://reports")
+    with pytest.raises(InvalidSpecError, match="right to delete"):
+        job._run_in_spark(job.build_spec(context), context)
