@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges
 
 # Columns of ours inside a batch; MARKERS are those that leave with the changes.
@@ -46,6 +47,8 @@ class ChangeBatch:
     :param key_ranges: of ``changes``.
     :param reads_table: whether the table gave values to ``changes``.
     :param absent: columns that some of the final rows do not have, though others do, with how many; NULL in those rows.
+    :param cut_deletes: halves of key changes, to be remembered with a snapshot that has the old row.
+    :param last_rows: by round of ``cut_deletes``, rows as they were before those deletes, for deletes of changed rows.
     :param cached: what :meth:`release` gives back.
     """
 
@@ -57,6 +60,8 @@ class ChangeBatch:
     key_ranges: KeyRanges | None = None
     reads_table: bool = False
     absent: dict[str, int] = field(default_factory=dict)
+    cut_deletes: tuple[CutDelete, ...] = ()
+    last_rows: dict[int, DataFrame] = field(default_factory=dict)
     cached: tuple[DataFrame, ...] = ()
 
     def with_deleted_column(self, column: str) -> ChangeBatch:

@@ -16,8 +16,10 @@ from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, KeyedTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.kept_old_rows import remember_cut_deletes
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
+from airflow_lake_provider.spark_jobs.sources.cut_key_changes import KeyChangeHistory
 from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
 from airflow_lake_provider.spark_jobs.target_schema import fit_target
 
@@ -62,7 +64,8 @@ def _attempt(
             return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the batch has no rows")
         before = target.state(spec.branch) if target.exists() else None
         changes = fit_target(spec, target, batch.changes, spec.missing_columns)
-        applied = target.apply(_commit(spec, batch, memory, listed, run_key), progress)
+        commit = _commit(spec, batch, memory, listed, run_key)
+        applied = target.apply(remember_cut_deletes(target, commit, batch, memory, progress), progress)
     finally:
         batch.release()
     return UpsertReport(
@@ -128,6 +131,7 @@ def _read(
             target.schema(),
             rows,
             spec.exclude_columns,
+            KeyChangeHistory(known=memory.key_changes, rows_of=target.rows_then),
             ignore_deletes=spec.semantics.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
         )

@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
+from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.merge_semantics import MergeSemantics
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
@@ -34,12 +35,14 @@ class TableMemory:
     :param run_keys: recent run keys of main; for another branch those in the summaries of its snapshots.
     :param position: of one source; the empty position for a branch other than main.
     :param newest_summary: ``lake.source-position`` of the newest snapshot of main that names the source.
+    :param key_changes: of the source, of which only the delete was applied; none for a branch other than main.
     """
 
     base: str | None = None
     run_keys: RecentRunKeys = field(default_factory=RecentRunKeys)
     position: SourcePosition = field(default_factory=SourcePosition)
     newest_summary: str | None = None
+    key_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +176,12 @@ class KeyedTable(Protocol):
 
     def rows(self, base: str | None) -> DataFrame | None:
         """Live rows at a snapshot; None where there are none."""
+
+    def rows_then(self, snapshot: str) -> DataFrame | None:
+        """Live rows at a snapshot of any age, in columns named as they are now; None where it has expired."""
+
+    def keep(self, commit: KeyedCommit, progress: Progress) -> str:
+        """Apply a commit to a snapshot that no branch leads to, and return its id; an expiry removes it by its age."""
 
     def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
         """Create the table unless another job has just done so."""

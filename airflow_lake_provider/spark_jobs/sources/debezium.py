@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, RESET, ChangeBatch, released_on_failure
+from airflow_lake_provider.spark_jobs.sources.cut_key_changes import (
+    KeyChangeHistory,
+    OldRows,
+    cut_deletes,
+    events_before,
+    old_rows,
+)
 from airflow_lake_provider.spark_jobs.sources.debezium_columns import (
     EventColumns,
     find_columns,
@@ -22,7 +31,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium_rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium_survey import refuse_bad_events, survey
 from airflow_lake_provider.spark_jobs.sources.table_values import with_table_values
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
-from airflow_lake_provider.spark_jobs.sources.unavailable_values import EVENT_ORDER, last_known_values
+from airflow_lake_provider.spark_jobs.sources.unavailable_values import EVENT_ORDER, PRESENT, last_known_values
 
 
 def read_debezium_changes(
@@ -33,6 +42,7 @@ def read_debezium_changes(
     table_schema: StructType | None,
     table_rows: DataFrame | None,
     exclude_columns: Sequence[str] = (),
+    history: KeyChangeHistory | None = None,
     *,
     ignore_deletes: bool = False,
     tells_resets: bool = False,
@@ -49,6 +59,7 @@ def read_debezium_changes(
     :param table_schema: of the target; None when it does not exist yet.
     :param table_rows: the target's rows before this batch, read only for keys whose values the batch does not hold.
     :param exclude_columns: columns of the events that are not stored; they are not even converted.
+    :param history: what the table knows of key changes that earlier batches began.
     :param ignore_deletes: a delete changes nothing; the last other event of its key stands.
     :param tells_resets: whether ``changes`` has ``_lake_reset``, for a table whose other columns keep their values.
     :raises BadInputError: lines that are no events, events without order, values that do not convert, NULL keys,
@@ -68,25 +79,58 @@ def read_debezium_changes(
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
         events = _typed_events(raw, columns, keys).localCheckpoint()
         raw.unpersist()
+        old = old_rows(events, history or KeyChangeHistory(), rows.types, rows.keys) if rows.hole_columns else OldRows()
+        values = _KnownValues(rows=rows, old=old, table_rows=table_rows)
         # Lazy: the job that counts and checks also fills it.
-        last = events.filter("op != 'd'") if ignore_deletes else events
-        filled = _last_events_filled(last, rows, table_rows, tells_resets)
-        checked = rows.checked_rows(filled).localCheckpoint(eager=False)
-        return rows.batch_of(checked, found.events)
+        last = _last_events(events.filter("op != 'd'") if ignore_deletes else events, tells_resets)
+        checked = rows.checked_rows(values.fill(last, events)).localCheckpoint(eager=False)
+        batch = rows.batch_of(checked, found.events, old.hint)
+        if "d" not in found.operations or ignore_deletes:
+            return batch
+        cut = cut_deletes(events, rows.keys)
+        return replace(batch, cut_deletes=cut, last_rows=_last_rows(events, cut, values))
 
 
-def _last_events_filled(
-    events: DataFrame, rows: RowBuilder, table_rows: DataFrame | None, tells_resets: bool
-) -> DataFrame:
+@dataclass(frozen=True, kw_only=True)
+class _KnownValues:
+    """Where unavailable values are looked for.
+
+    :param old: rows of the table that key changes of earlier batches began with; ``table_rows``: its present ones.
+    """
+
+    rows: RowBuilder
+    old: OldRows
+    table_rows: DataFrame | None
+
+    def fill(self, last: DataFrame, events: DataFrame) -> DataFrame:
+        """Add what is known of the unavailable values of ``last``.
+
+        :param events: all of the batch, those included that ``last`` leaves out.
+        """
+        if not self.rows.hole_columns:
+            return last
+        known = last_known_values(events, self.rows.hole_columns, self.old.roots)
+        named = {f"t{i}": name for i, name in enumerate(self.rows.hole_columns)}
+        rows_at = {**({PRESENT: self.table_rows} if self.table_rows is not None else {}), **self.old.rows_at}
+        return last.join(with_table_values(known, rows_at, self.rows.keys, named, self.rows.types), "key", "left")
+
+
+def _last_events(events: DataFrame, tells_resets: bool) -> DataFrame:
     if tells_resets:
         events = events.withColumn(RESET, sf.max(sf.col("op") == "d").over(Window.partitionBy("key")))
     newest = Window.partitionBy("key").orderBy(*(sf.col(name).desc() for name in EVENT_ORDER))
-    last = events.withColumn("number", sf.row_number().over(newest)).filter("number = 1").drop("number")
-    if not rows.hole_columns:
-        return last
-    known = last_known_values(events, rows.hole_columns)
-    named = {f"t{i}": name for i, name in enumerate(rows.hole_columns)}
-    return last.join(with_table_values(known, table_rows, rows.keys, named, rows.types), "key", "left")
+    return events.withColumn("number", sf.row_number().over(newest)).filter("number = 1").drop("number")
+
+
+def _last_rows(events: DataFrame, cut: Sequence[CutDelete], values: _KnownValues) -> dict[int, DataFrame]:
+    """Return, by round, the rows that the batch changed before it deleted them, as they were last."""
+    found = {}
+    for number in {delete.round for delete in cut if delete.changed}:
+        deletes = [delete for delete in cut if delete.round == number]
+        before = events_before(events, deletes, values.rows.keys).localCheckpoint()
+        last = _last_events(before.filter("is_cut"), tells_resets=False)
+        found[number] = values.rows.sound_rows(values.rows.checked_rows(values.fill(last, before))).localCheckpoint()
+    return found
 
 
 def _empty(spark: SparkSession, source: Source, table_schema: StructType | None) -> ChangeBatch:
@@ -106,5 +150,5 @@ def _typed_events(raw: DataFrame, columns: EventColumns, keys: Sequence[str]) ->
         "holes",
         "types",
         columns.key(keys, "key").alias("key"),
-        sf.when(sf.col("old_key").isNotNull(), columns.key(keys, "old_key")).alias("old_key"),
+        *(sf.when(sf.col(name).isNotNull(), columns.key(keys, name)).alias(name) for name in ("old_key", "new_key")),
     )

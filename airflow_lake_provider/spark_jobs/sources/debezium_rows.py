@@ -61,10 +61,11 @@ class RowBuilder:
             self._named(lambda _, name: ~deleted & ~sf.map_contains_key("after", name)).alias(_ABSENT),
         )
 
-    def batch_of(self, checked: DataFrame, events: int) -> ChangeBatch:
+    def batch_of(self, checked: DataFrame, events: int, hint: str = "") -> ChangeBatch:
         """Count and check in one job, which fills the cache of ``checked``.
 
         :param events: change events read.
+        :param hint: what unavailable values that nothing fills may wait for.
         :raises BadInputError: keys or values that do not convert, unavailable values that nothing fills.
         """
         counts = checked.agg(
@@ -75,7 +76,7 @@ class RowBuilder:
             *(sf.struct(*self._count_each(kind)).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
         ).collect()[0]
         lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
-        self._refuse(counts["no_key"], lost, unfilled)
+        self._refuse(counts["no_key"], lost, unfilled, hint)
         resets = [RESET] if RESET in checked.columns else []
         return ChangeBatch(
             changes=checked.select("row.*", sf.col("deleted").alias(DELETED), *resets),
@@ -88,6 +89,11 @@ class RowBuilder:
             absent=absent,
             cached=(checked,),
         )
+
+    def sound_rows(self, checked: DataFrame) -> DataFrame:
+        """Return the rows without trouble that are not deleted, as ``changes`` of a batch."""
+        sound = sf.expr(f"NOT deleted AND NOT no_key AND size({_LOST}) = 0 AND size({_UNFILLED}) = 0")
+        return checked.filter(sound).select("row.*", sf.lit(False).alias(DELETED))
 
     def _numbered(self) -> list[tuple[int, str]]:
         return list(enumerate(self.types))
@@ -134,7 +140,7 @@ class RowBuilder:
     def _found(self, counts: Sequence[int]) -> dict[str, int]:
         return {name: count for name, count in zip(self.types, counts, strict=True) if count}
 
-    def _refuse(self, no_key: int, lost: dict[str, int], unfilled: dict[str, int]) -> None:
+    def _refuse(self, no_key: int, lost: dict[str, int], unfilled: dict[str, int], hint: str) -> None:
         if no_key:
             kinds = ", ".join(f"{name} {self.types[name].simpleString()}" for name in self.keys)
             raise BadInputError(f"{no_key} events have a key that is NULL or cannot be read as {kinds}")
@@ -147,6 +153,10 @@ class RowBuilder:
         if unfilled:
             told = ", ".join(f"{count} of {name}" for name, count in unfilled.items())
             raise BadInputError(
-                f"values are not in the events, and neither earlier in the batch nor in the table: {told}. The batch "
-                "does not follow what was applied before: apply the missing events first, or take a new snapshot"
+                f"values are not in the events, and neither earlier in the batch nor in the table: {told}. "
+                + (
+                    hint
+                    or "The batch does not follow what was applied before: apply the missing events first, or take a "
+                    "new snapshot"
+                )
             )

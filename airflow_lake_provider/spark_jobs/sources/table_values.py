@@ -1,8 +1,10 @@
-"""The target's present values, for rows whose beginning lies before the batch."""
+"""The target's values, present or of a snapshot, for rows whose beginning lies before the batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -13,7 +15,7 @@ from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 def with_table_values(
     known: DataFrame,
-    table_rows: DataFrame | None,
+    rows_at: Mapping[str, DataFrame],
     keys: Sequence[str],
     named: Mapping[str, str],
     types: Mapping[str, DataType],
@@ -21,28 +23,37 @@ def with_table_values(
     """Add, for each row with a ``root``, the values of that row of the table.
 
     :param known: of ``unavailable_values.last_known_values``.
-    :param table_rows: rows of the target, or None.
-    :param keys: key columns, in the order of the struct ``root``.
+    :param rows_at: by ``root.at``, rows of the target.
+    :param keys: key columns, in the order of the struct ``root.key``.
     :param named: ``t0``, ``t1``, ... -> column of the table it is to hold, as a struct of ``value``; NULL where the
         table lacks the column, or the row.
     :param types: type of each column in the batch.
     """
-    existing = {name.lower() for name in table_rows.columns} if table_rows is not None else set()
-    taken = {short: name for short, name in named.items() if name.lower() in existing}
-    missing = {short: sf.lit(None).cast(_struct(types[name])) for short, name in named.items() if short not in taken}
-    if table_rows is None or not taken:
+    missing = {short: sf.lit(None).cast(_struct(types[name])) for short, name in named.items()}
+    if not rows_at:
         return known.withColumns(missing).drop("root")
-    root = sf.struct(*(quoted(name).cast(types[name]).alias(f"k{i}") for i, name in enumerate(keys))).alias("root")
-    values = [sf.struct(quoted(n).cast(types[n]).alias("value")).alias(short) for short, n in taken.items()]
-    unknown = sf.lit(False)
-    for short in taken:
-        unknown = unknown | sf.col(short.replace("t", "s")).isNull()
-    roots = known.filter(sf.col("root").isNotNull() & unknown).select("root").distinct()
+    unknown = reduce(or_, (sf.col(short.replace("t", "s")).isNull() for short in named))
+    roots = sf.broadcast(known.filter(sf.col("root").isNotNull() & unknown).select("root").distinct())
     # The few keys are sent to the table's rows, so that the table is not shuffled.
-    found = table_rows.select(root, *values).join(sf.broadcast(roots), "root", "left_semi")
-    once = found.groupBy("root").agg(sf.count(sf.lit(1)).alias("copies"), *(sf.first(s).alias(s) for s in taken))
-    joined = known.join(once.filter("copies = 1").drop("copies"), "root", "left")
-    return joined.withColumns(missing).drop("root")
+    found = (_values(rows, at, keys, named, types).join(roots, "root", "left_semi") for at, rows in rows_at.items())
+    values = reduce(DataFrame.unionByName, found)
+    once = values.groupBy("root").agg(sf.count(sf.lit(1)).alias("copies"), *(sf.first(s).alias(s) for s in named))
+    return known.join(once.filter("copies = 1").drop("copies"), "root", "left").drop("root")
+
+
+def _values(
+    rows: DataFrame, at: str, keys: Sequence[str], named: Mapping[str, str], types: Mapping[str, DataType]
+) -> DataFrame:
+    existing = {name.lower() for name in rows.columns}
+    values = {
+        short: sf.struct(quoted(name).cast(types[name]).alias("value"))
+        if name.lower() in existing
+        else sf.lit(None).cast(_struct(types[name]))
+        for short, name in named.items()
+    }
+    key = sf.struct(*(quoted(name).cast(types[name]).alias(f"k{i}") for i, name in enumerate(keys)))
+    root = sf.struct(key.alias("key"), sf.lit(at).alias("at")).alias("root")
+    return rows.select(root, *(value.alias(short) for short, value in values.items()))
 
 
 def _struct(kind: DataType) -> str:

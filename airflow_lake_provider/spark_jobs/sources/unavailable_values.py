@@ -17,22 +17,26 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
 
 EVENT_ORDER = ("first", "second", ARRIVAL)
+# The snapshot of a root that is the table as it is.
+PRESENT = ""
 _SEQUENCE = ["first", "second"]
 # Each round halves the longest chain of key changes, so this is more than any batch can hold.
 _MAX_ROUNDS = 40
 
 
-def last_known_values(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
+def last_known_values(events: DataFrame, hole_columns: Sequence[str], moved: DataFrame | None = None) -> DataFrame:
     """Return what is known at the end of each key that may need it.
 
     :param events: ``key`` (struct), ``op``, ``first`` and ``second`` (of ``source.sequence``), ``_lake_arrival``,
         ``after``, ``holes``, ``types``, ``old_key`` (struct, NULL without the header).
     :param hole_columns: columns with an unavailable value somewhere.
+    :param moved: ``first``, ``second`` and ``root`` of creates whose key change began before the batch.
     :return: ``key``; ``s0``, ``s1``, ... per column of ``hole_columns`` a struct of ``text`` and ``types``, NULL while
-        unknown; ``root``: the key whose row in the table goes on, NULL when there is none.
+        unknown; ``root``: ``key`` whose row in the table goes on, and ``at``, the snapshot that has it, empty for
+        the present; NULL when there is none.
     """
     incarnations = _incarnations(_events_of_needed_keys(events), hole_columns).localCheckpoint()
-    resolved = _inherit(_with_parents(incarnations), len(hole_columns))
+    resolved = _inherit(_with_parents(incarnations, moved), len(hole_columns))
     states = [f"s{i}" for i in range(len(hole_columns))]
     return resolved.filter("is_last").select(sf.col("id.key").alias("key"), "root", *states)
 
@@ -75,7 +79,7 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
     return found.select(
         sf.struct("key", "number").alias("id"),
         (sf.col("number") == sf.col("numbers")).alias("is_last"),
-        sf.when(older_than_batch, sf.col("key")).alias("root"),
+        sf.when(older_than_batch, sf.struct("key", sf.lit(PRESENT).alias("at"))).alias("root"),
         "start",
         "end",
         *(f"s{i}" for i in range(len(hole_columns))),
@@ -89,7 +93,7 @@ def _last_known(column: str, order: Column) -> Column:
     return sf.max_by(value, sf.when(known, order))
 
 
-def _with_parents(incarnations: DataFrame) -> DataFrame:
+def _with_parents(incarnations: DataFrame, moved: DataFrame | None) -> DataFrame:
     """Add ``parent``: the incarnation that one begun by a key change goes on with.
 
     Both sides of a key change are one WAL record, so the delete of the old key has the create's sequence.
@@ -104,7 +108,16 @@ def _with_parents(incarnations: DataFrame) -> DataFrame:
     pairs = born.join(ended, _SEQUENCE).filter(same_key).groupBy("id").agg(sf.collect_list("parent").alias("parents"))
     # Several deletes with one sequence tell nothing; the value then stays unknown and is refused.
     parent = sf.when(sf.size("parents") == 1, sf.get("parents", sf.lit(0))).alias("parent")
-    return incarnations.join(pairs.select("id", parent), "id", "left").drop("start", "end")
+    related = incarnations.join(pairs.select("id", parent), "id", "left")
+    return (related if moved is None else _with_roots(related, moved)).drop("start", "end")
+
+
+def _with_roots(incarnations: DataFrame, moved: DataFrame) -> DataFrame:
+    roots = moved.select(sf.col("first").alias("f"), sf.col("second").alias("s"), sf.col("root").alias("old_root"))
+    same = (sf.col("start.first") == sf.col("f")) & (sf.col("start.second") == sf.col("s"))
+    joined = incarnations.join(sf.broadcast(roots), same & (sf.col("start.op") == "c"), "left")
+    old = sf.when(sf.col("parent").isNull(), sf.col("old_root"))
+    return joined.withColumn("root", sf.coalesce("root", old)).drop("f", "s", "old_root")
 
 
 def _inherit(incarnations: DataFrame, columns: int) -> DataFrame:

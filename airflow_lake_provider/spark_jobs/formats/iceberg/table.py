@@ -9,6 +9,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import TableState
@@ -110,6 +111,19 @@ class IcebergTable:
     def rows_at(self, snapshot_id: int) -> DataFrame:
         """Return the live rows of a snapshot."""
         return self.spark.read.option("versionAsOf", str(snapshot_id)).table(self.sql_name)
+
+    def rows_then(self, snapshot_id: int) -> DataFrame | None:
+        """Return the live rows of a snapshot, in columns named as they are now; None where it has expired.
+
+        Columns that were dropped since are left out, as are those that were not there then.
+        """
+        snapshot = self.java.snapshot(snapshot_id)
+        if snapshot is None:
+            return None
+        then = self.java.schemas().get(snapshot.schemaId()) or self.java.schema()
+        fields = [(field.name(), then.findField(field.fieldId())) for field in self.java.schema().columns()]
+        kept = [sf.col(quoted_name(old.name())).alias(name) for name, old in fields if old is not None]
+        return self.rows_at(snapshot_id).select(*kept)
 
     def rows_by_newest_schema(self, snapshot_id: int) -> DataFrame:
         """Return the live rows of a branch's head, as columns that may have been renamed since it was committed.

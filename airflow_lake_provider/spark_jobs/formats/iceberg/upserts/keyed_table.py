@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
@@ -16,6 +17,7 @@ from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import position_side_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table, schema_evolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
@@ -71,6 +73,7 @@ class IcebergKeyedTable:
             run_keys=RecentRunKeys.read(properties),
             position=position_side_file.load(table, position),
             newest_summary=newest_position(table.summaries(), source_name),
+            key_changes=OpenKeyChanges.read(properties, source_name),
         )
 
     def properties(self) -> dict[str, str]:
@@ -86,6 +89,17 @@ class IcebergKeyedTable:
         if base is None:
             return None
         return self.table.rows_by_newest_schema(int(base))
+
+    def rows_then(self, snapshot: str) -> DataFrame | None:
+        """Live rows at a snapshot of any age; None where it has expired."""
+        return self.table.refresh().rows_then(int(snapshot)) if self.exists() else None
+
+    def keep(self, commit: KeyedCommit, progress: Progress) -> str:
+        """Apply a commit to a snapshot that no branch leads to."""
+        branch = stage_branch_name(commit.run_key)
+        kept = self.apply(replace(commit, branch=branch), progress).snapshot
+        drop_branch(self.table, branch)
+        return kept
 
     def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
         """Create the table unless another job has just done so."""

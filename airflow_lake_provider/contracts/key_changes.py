@@ -1,0 +1,95 @@
+"""Key changes of which only the delete was applied: where the old key's row is as it was right before.
+
+A connector tells a changed key by two events with one position: a delete of the old key, a create of the new one. The
+create leaves out values that did not change, and only the old row has them. A table remembers, for each such delete,
+a snapshot with that row, in the property ``lake.key-changes.<source name>``, set in the commit that deletes the row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from airflow_lake_provider.contracts.table_properties import KEY_CHANGES_PREFIX, MAX_VALUE_CHARACTERS
+
+_GROUP = re.compile(r"(\d+)=([0-9a-f,-]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenKeyChange:
+    """One delete whose create has not come.
+
+    :param position: second number of its ``source.sequence``, which the create has too.
+    :param key_hash: of the old key, 64 bits unsigned: a property holds no value of a row.
+    :param snapshot: id of one that has the old key's row.
+    """
+
+    position: int
+    key_hash: int
+    snapshot: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutDelete:
+    """A delete whose create is not in the batch.
+
+    :param first: of its ``source.sequence``, as ``position`` is the second.
+    :param changed: whether the batch changed the row before it deleted it, so that no snapshot has what it was last.
+    :param round: 0 for the first such delete of its key, 1 for the next.
+    """
+
+    first: int
+    position: int
+    key_hash: int
+    changed: bool
+    round: int = 0
+
+    def seen_at(self, snapshot: str) -> OpenKeyChange:
+        """Return what a table is to remember of it."""
+        return OpenKeyChange(position=self.position, key_hash=self.key_hash, snapshot=snapshot)
+
+
+@dataclass(frozen=True)
+class OpenKeyChanges:
+    """The key changes that a table remembers of a source, newest first.
+
+    Those beyond the 3,500 characters of a property, about 120, are forgotten, oldest first. One whose create has come
+    stays until then, for a create that is delivered again.
+    """
+
+    entries: tuple[OpenKeyChange, ...] = ()
+
+    @classmethod
+    def read(cls, properties: Mapping[str, str], source_name: str) -> OpenKeyChanges:
+        """Read the property; a table without it remembers nothing."""
+        found = _GROUP.findall(properties.get(KEY_CHANGES_PREFIX + source_name, ""))
+        return cls(tuple(_entry(text, snapshot) for snapshot, listed in found for text in listed.split(",")))
+
+    def add(self, entries: Iterable[OpenKeyChange]) -> OpenKeyChanges:
+        """Put some in front, and forget the oldest that a property has no room for."""
+        new = tuple(dict.fromkeys(entries))
+        known = {(entry.position, entry.key_hash) for entry in new}
+        kept = [*new, *(entry for entry in self.entries if (entry.position, entry.key_hash) not in known)]
+        while len(_text(kept)) > MAX_VALUE_CHARACTERS:
+            kept.pop()
+        return OpenKeyChanges(tuple(kept))
+
+    def at(self, position: int) -> tuple[OpenKeyChange, ...]:
+        """Return those of a position."""
+        return tuple(entry for entry in self.entries if entry.position == position)
+
+    def to_property(self, source_name: str) -> dict[str, str]:
+        """Return the property to set."""
+        return {KEY_CHANGES_PREFIX + source_name: _text(self.entries)}
+
+
+def _entry(text: str, snapshot: str) -> OpenKeyChange:
+    position, key_hash = text.split("-")
+    return OpenKeyChange(position=int(position, 16), key_hash=int(key_hash, 16), snapshot=snapshot)
+
+
+def _text(entries: Iterable[OpenKeyChange]) -> str:
+    groups = groupby(entries, key=lambda entry: entry.snapshot)
+    return ";".join(f"{snapshot}={','.join(f'{e.position:x}-{e.key_hash:x}' for e in of)}" for snapshot, of in groups)

@@ -1,0 +1,173 @@
+"""Key changes that the border of a batch cuts: their deletes, to remember, and creates of deletes applied earlier.
+
+A delete is one half of a key change where a header says so. Bare envelopes have no headers; there the delete at the
+batch's greatest position may be one, since nothing stands between the two halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType
+
+from airflow_lake_provider.contracts.key_changes import CutDelete, OpenKeyChange, OpenKeyChanges
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+
+_SEQUENCE = ["first", "second"]
+# More than a table remembers.
+_MOST_KEPT = 200
+_UNSIGNED = 2**64
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyChangeHistory:
+    """What a table knows of key changes.
+
+    :param rows_of: rows of the table at a snapshot; None where that one was expired.
+    """
+
+    known: OpenKeyChanges = field(default_factory=OpenKeyChanges)
+    rows_of: Callable[[str], DataFrame | None] = lambda _: None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldRows:
+    """The old keys' rows of creates whose delete was applied by an earlier run.
+
+    :param roots: for ``unavailable_values.last_known_values``; None where there are no such creates.
+    :param rows_at: rows of the table by snapshot.
+    :param unknown: creates of which nothing is known; ``expired``: of which the snapshot is gone.
+    """
+
+    roots: DataFrame | None = None
+    rows_at: Mapping[str, DataFrame] = field(default_factory=dict)
+    unknown: int = 0
+    expired: int = 0
+
+    @property
+    def hint(self) -> str:
+        """What a value that stays unknown may wait for; empty where nothing is known of that."""
+        if self.expired:
+            return (
+                f"{self.expired} of them are of rows whose key changed, and the snapshots with the old rows have "
+                "expired: take a new snapshot of these rows, and expire snapshots later than the source delivers"
+            )
+        if self.unknown:
+            return (
+                f"{self.unknown} rows have changed their key, and the delete of its old key is neither in the batch "
+                "nor was it applied lately: it may be in a file that has not come yet. Nothing was applied; run "
+                "again when it is there"
+            )
+        return ""
+
+
+def key_hash(key: Column, keys: Sequence[str]) -> Column:
+    """Return 64 bits of a struct ``k0, k1, ...``, the same after its types were widened."""
+    return sf.xxhash64(*(key[f"k{i}"].cast("string") for i in range(len(keys))))
+
+
+def cut_deletes(events: DataFrame, keys: Sequence[str]) -> tuple[CutDelete, ...]:
+    """Return the deletes whose create is not among the events, newest first, no more than a table remembers.
+
+    :param events: see ``last_known_values``, and ``new_key`` (struct, NULL without the header).
+    """
+    greatest = events.agg(
+        sf.max(sf.struct(*_SEQUENCE)).alias("greatest"),
+        sf.count_if(sf.coalesce("new_key", "old_key").isNotNull()).alias("told"),
+    )
+    halves = events.groupBy(*_SEQUENCE).agg(
+        sf.count_if(sf.col("op") == "c").alias("creates"),
+        sf.array_distinct(sf.collect_list(sf.when(sf.col("op") == "d", sf.col("key")))).alias("keys"),
+        sf.bool_or(sf.col("new_key").isNotNull()).alias("moves"),
+    )
+    is_last = (sf.struct(*_SEQUENCE) == sf.col("greatest")) & (sf.col("told") == 0)
+    cut = (
+        halves.filter("creates = 0 AND size(keys) > 0")
+        .join(sf.broadcast(greatest), sf.col("moves") | is_last)
+        .orderBy(*(sf.col(name).desc() for name in _SEQUENCE))
+        .limit(_MOST_KEPT)
+        .select(*_SEQUENCE, sf.explode("keys").alias("key"))
+    )
+    before = events.select("key", sf.col("first").alias("f"), sf.col("second").alias("s"))
+    is_before = (before["key"] == cut["key"]) & (sf.struct("f", "s") < sf.struct(*_SEQUENCE))
+    found = (
+        cut.join(before, is_before, "left")
+        .groupBy(*_SEQUENCE, key_hash(cut["key"], keys).alias("hash"))
+        .agg((sf.count("s") > 0).alias("changed"))
+    )
+    return tuple(_in_rounds(found.orderBy(*_SEQUENCE).collect()))[::-1]
+
+
+def _in_rounds(found: Iterable[tuple[int, int, int, bool]]) -> Iterator[CutDelete]:
+    rounds: dict[int, int] = {}
+    for first, position, hashed, changed in found:
+        rounds[hashed] = rounds.get(hashed, -1) + 1
+        key = hashed % _UNSIGNED
+        yield CutDelete(first=first, position=position, key_hash=key, changed=changed, round=rounds[hashed])
+
+
+def _signed(hashed: int) -> int:
+    return hashed - _UNSIGNED if hashed >= _UNSIGNED // 2 else hashed
+
+
+def events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequence[str]) -> DataFrame:
+    """Return the events without those of the deletes' keys from each delete on; ``is_cut`` tells these keys.
+
+    :param deletes: at most one of a key.
+    """
+    ends = events.sparkSession.createDataFrame(
+        [(_signed(delete.key_hash), delete.first, delete.position) for delete in deletes],
+        "h BIGINT, f BIGINT, s BIGINT",
+    )
+    joined = events.join(sf.broadcast(ends), key_hash(sf.col("key"), keys) == sf.col("h"), "left")
+    is_before = sf.col("h").isNull() | (sf.struct(*_SEQUENCE) < sf.struct("f", "s"))
+    return joined.filter(is_before).withColumn("is_cut", sf.col("h").isNotNull()).drop("h", "f", "s")
+
+
+def old_rows(
+    events: DataFrame, history: KeyChangeHistory, types: Mapping[str, DataType], keys: Sequence[str]
+) -> OldRows:
+    """Find the old keys' rows of creates with unavailable values whose delete is not among the events."""
+    deletes = events.filter("op = 'd'").select(*_SEQUENCE).distinct()
+    creates = events.filter((sf.col("op") == "c") & (sf.size("holes") > 0)).join(deletes, _SEQUENCE, "left_anti")
+    hashed = sf.when(sf.col("old_key").isNotNull(), key_hash(sf.col("old_key"), keys)).alias("hash")
+    wanted = creates.select(*_SEQUENCE, hashed).distinct().collect()
+    found = [(first, second, _remembered(history, second, old)) for first, second, old in wanted]
+    known = [(first, second, entry) for first, second, entry in found if entry is not None]
+    rows_at = {at: history.rows_of(at) for at in {entry.snapshot for _, _, entry in known}}
+    present = {at: rows for at, rows in rows_at.items() if rows is not None}
+    kept = [(first, second, entry) for first, second, entry in known if entry.snapshot in present]
+    roots = [_roots(present[at], at, kept, types, keys) for at in present]
+    return OldRows(
+        roots=reduce(DataFrame.unionByName, roots) if roots else None,
+        rows_at=present,
+        unknown=len(found) - len(known),
+        expired=len(known) - len(kept),
+    )
+
+
+def _remembered(history: KeyChangeHistory, position: int, hashed: int | None) -> OpenKeyChange | None:
+    entries = [e for e in history.known.at(position) if hashed is None or e.key_hash == hashed % _UNSIGNED]
+    # Several old keys with one position tell nothing without the header.
+    return entries[0] if len(entries) == 1 else None
+
+
+def _roots(
+    rows: DataFrame,
+    at: str,
+    known: Sequence[tuple[int, int, OpenKeyChange]],
+    types: Mapping[str, DataType],
+    keys: Sequence[str],
+) -> DataFrame:
+    """Return ``first``, ``second`` and ``root`` of the creates whose old row is in a snapshot."""
+    wanted = [(first, second, _signed(entry.key_hash)) for first, second, entry in known if entry.snapshot == at]
+    creates = rows.sparkSession.createDataFrame(wanted, "first BIGINT, second BIGINT, h BIGINT")
+    key = sf.struct(*(quoted(name).cast(types[name]).alias(f"k{i}") for i, name in enumerate(keys)))
+    held = rows.select(key.alias("key"))
+    joined = held.join(sf.broadcast(creates), key_hash(sf.col("key"), keys) == sf.col("h"))
+    root = sf.struct("key", sf.lit(at).alias("at")).alias("root")
+    return joined.select(*_SEQUENCE, root).localCheckpoint()
