@@ -9,8 +9,8 @@ def quoted_name(name: str) -> str:
 
 
 def text_literal(text: str) -> str:
-    """Return a SQL string literal."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    # Spark replaces ${name} in a whole statement, literals included.
-    escaped = escaped.replace("$", "\\u0024")
-    return f"'{escaped}'"
+    """Return a SQL expression that is folded into a text, whatever the session's settings make of text literals."""
+    # Their backslashes may or may not escape, and Spark replaces ${name} in a whole statement, literals included.
+    if any(character in text for character in "\\'$"):
+        return f"CAST(X'{text.encode().hex()}' AS STRING)"
+    return f"'{text}'"

@@ -28,6 +28,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions i
     row_versions,
     snapshot_schema,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 CHANGE_TYPE = "_change_type"
@@ -94,7 +95,7 @@ def net_changes(
     names = [str(item.name()) for item in snapshot_schema(table, after).columns()]
     columns = _Columns.of(table, names, wanted)
     if from_snapshot is None:
-        return NetChanges(_select(_matching(table.rows_at(end), wanted), columns).withColumn(*_mark(UPSERT)))
+        return NetChanges(_select(_live(table, end, wanted), columns).withColumn(*_mark(UPSERT)))
     before = _snapshot_with_lineage(table, from_snapshot, after)
     return _diff(table, before, after, columns, wanted)
 
@@ -136,7 +137,7 @@ def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wante
     if gone is not None:
         gone.persist()
         releases.append(gone.unpersist)
-        live_rows = _matching(table.rows_at(after.snapshotId()), wanted)
+        live_rows = _live(table, int(after.snapshotId()), wanted)
         deletes = deletes_without_live_key(gone, live_rows, columns.keys, ROW_ID)
         if deletes is not None:
             parts.append(_select(deletes, columns).withColumn(*_mark(DELETE)))
@@ -216,6 +217,11 @@ def _refuse_range_of_empty_table(table: IcebergTable, from_snapshot: int | None)
         raise RangeUnavailableError(
             f"{table.name}: main has no snapshot, so there is no end for a range from {from_snapshot}; give to_snapshot"
         )
+
+
+def _live(table: IcebergTable, snapshot: int, wanted: ChangeFilter) -> DataFrame:
+    rows = table.rows_at(snapshot)
+    return rows_where(table, rows, wanted.where, snapshot) if wanted.where else rows
 
 
 def _matching(rows: DataFrame, wanted: ChangeFilter) -> DataFrame:

@@ -8,8 +8,13 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
-# Types whose values come to Python and back unchanged; a timestamp passes through the driver's time zone.
-_BOUNDED_TYPES = ("tinyint", "smallint", "int", "bigint", "string", "date")
+from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
+    greatest_literal,
+    has_literals,
+    least_literal,
+)
+from airflow_lake_provider.spark_jobs.key_ranges import as_text
+
 # Beyond it the keys are a burden on every executor, and Spark chooses by size.
 MAX_BROADCAST_KEYS = 1_000_000
 
@@ -59,20 +64,24 @@ def deletes_without_live_key(
 
 def _extent(gone: DataFrame, keys: Sequence[str]) -> tuple[int, Column | None]:
     """Return how many rows are gone and a predicate that all their keys satisfy, for pruning files."""
-    types = dict(gone.dtypes)
-    bounded = [key for key in keys if types[key] in _BOUNDED_TYPES]
+    types = {field.name: field.dataType for field in gone.schema}
+    bounded = [key for key in keys if has_literals(types[key])]
     measures = [
-        measure(column(key)).alias(f"{measure.__name__}_{position}")
+        measure.alias(f"{name}_{position}")
         for position, key in enumerate(bounded)
-        for measure in (F.count, F.min, F.max)
+        for name, measure in (
+            ("count", F.count(column(key))),
+            ("min", as_text(F.min(column(key)), types[key])),
+            ("max", as_text(F.max(column(key)), types[key])),
+        )
     ]
     found = gone.agg(F.count(F.lit(1)).alias("rows"), *measures).collect()[0]
-    within = [
-        column(key).between(
-            F.lit(found[f"min_{position}"]).cast(types[key]), F.lit(found[f"max_{position}"]).cast(types[key])
-        )
-        for position, key in enumerate(bounded)
+    within = []
+    for position, key in enumerate(bounded):
         # A NULL key has no bounds and must find its live rows too.
-        if found[f"count_{position}"] == found["rows"] > 0
-    ]
+        if found[f"count_{position}"] == found["rows"] > 0:
+            least = least_literal(found[f"min_{position}"], types[key])
+            greatest = greatest_literal(found[f"max_{position}"], types[key])
+            within += [column(key) >= F.expr(least)] if least else []
+            within += [column(key) <= F.expr(greatest)] if greatest else []
     return found["rows"], reduce(Column.__and__, within) if within else None

@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FILE, Fil
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import (
     expression_of,
     matching,
+    matching_of_files,
     rows_now_named,
     withheld,
 )
@@ -63,7 +64,7 @@ def held_rows(table: IcebergTable, match: RowMatch, without: str | None) -> Held
 
 
 def _matches(table: IcebergTable, head: int | None, match: RowMatch) -> bool:
-    return head is not None and not matching(rows_now_named(table, head), match).isEmpty()
+    return head is not None and not matching(table, rows_now_named(table, head), match, head).isEmpty()
 
 
 def _candidates(table: IcebergTable, expression: Any) -> _Candidates:
@@ -91,7 +92,7 @@ def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> s
     scan = FileScan(table.spark, table.java, tasks_without_deletes(table, files.values()))
     try:
         # Before a join, which would leave it with two inputs to name.
-        rows = matching(scan.dataframe.withColumn(FILE, sf.input_file_name()), match)
+        rows = matching_of_files(scan.dataframe.withColumn(FILE, sf.input_file_name()), match)
         return {str(row[FILE]) for row in rows.select(FILE).distinct().collect()}
     finally:
         scan.close()

@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidS
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS, collect_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import bounds_are_sure, rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import refuse_capitals, refuse_other_spellings
@@ -42,7 +43,7 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
         lineage = [ROW_ID] if updates and table.format_version >= 3 else []
         kept = [*(held.columns if updates else ()), *lineage]
         # Before a join: it hides the metadata columns.
-        found = matching(held.select("*", "_file", "_pos", *lineage), commit.match)
+        found = matching(table, held.select("*", "_file", "_pos", *lineage), commit.match, int(commit.base))
         found = found.select("_file", "_pos", *(quoted(name) for name in kept))
         if updates:
             # Lazy: the job that collects the positions also fills it.
@@ -52,8 +53,18 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
     return ResolvedRows(rows=found.drop("_file", "_pos") if updates else None, place=place)
 
 
-def matching(rows: DataFrame, match: RowMatch) -> DataFrame:
-    """Return the rows that match."""
+def matching(table: IcebergTable, rows: DataFrame, match: RowMatch, snapshot: int) -> DataFrame:
+    """Return the rows that match.
+
+    :param snapshot: that the rows are read from.
+    """
+    if match.where is not None:
+        return rows_where(table, rows, match.where, snapshot)
+    return matching_of_files(rows, match)
+
+
+def matching_of_files(rows: DataFrame, match: RowMatch) -> DataFrame:
+    """Return the rows that match, of a scan of chosen files, which nothing is pushed into."""
     if match.keys is None:
         return rows.filter(sf.expr(match.where or "false"))
     # Not pruned by the keys: they would become literals of the plan, which the Spark UI and its event log keep.
@@ -65,7 +76,10 @@ def expression_of(table: IcebergTable, match: RowMatch) -> Any:
 
     :raises InvalidSpecError: ``where`` does not convert, and free SQL was not allowed.
     """
-    return to_expression(table, None if match.allow_sql else match.where)
+    expression = to_expression(table, None if match.allow_sql else match.where)
+    if match.where is None or match.allow_sql or bounds_are_sure(table, match.where):
+        return expression
+    return to_expression(table, None)
 
 
 @contextmanager

@@ -5,10 +5,16 @@ A predicate that a matching row fails would make the row be inserted a second ti
 
 from __future__ import annotations
 
-from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampType
+from pyspark.sql.types import DataType
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
+    greatest_literal,
+    has_literals,
+    least_literal,
+    sure_literal,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.bucket_pruning import bucket_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import is_uuid
@@ -24,8 +30,6 @@ from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 # Above this many literals Iceberg stops evaluating IN against file bounds (IN_PREDICATE_LIMIT).
 _MAX_IN = 200
-# What a byte that is no UTF-8 becomes on its way to Python; Spark compares the bytes.
-_REPLACEMENT = "\ufffd"
 
 
 def key_pruning(
@@ -73,12 +77,17 @@ def _in(alias: str, column: str, listed: list[str]) -> str:
 
 
 def _between(alias: str, found: KeyRange, kind: DataType | None) -> str | None:
-    ends = [(_literal(low, kind), _literal(high, kind)) for low, high in found.parts]
-    if any(low is None or high is None for low, high in ends):
-        return None
     column = f"{alias}.{quoted_name(found.column)}"
-    parts = [f"{column} BETWEEN {low} AND {high}" for low, high in ends]
-    return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+    parts = [_part(column, least_literal(low, kind), greatest_literal(high, kind)) for low, high in found.parts]
+    if any(part is None for part in parts):
+        return None
+    return str(parts[0]) if len(parts) == 1 else f"({' OR '.join(map(str, parts))})"
+
+
+def _part(column: str, low: str | None, high: str | None) -> str | None:
+    if low is None or high is None:
+        return f"{column} >= {low}" if low is not None else f"{column} <= {high}" if high is not None else None
+    return f"{column} BETWEEN {low} AND {high}"
 
 
 def _partitioning(table: IcebergTable) -> set[str]:
@@ -93,13 +102,13 @@ def _key_types(commit: KeyedCommit) -> dict[str, DataType]:
 
 def _listed(commit: KeyedCommit, column: str, kind: DataType) -> list[str]:
     """Return the column's values as literals; none when there are too many, or when one of them has no literal."""
-    if _literal("0", kind) is None:
+    if not has_literals(kind):
         return []
     texts = commit.rows.select(as_text(quoted(column), kind))
     if len(commit.keys) > 1:
         texts = texts.distinct().limit(_MAX_IN + 1)
     found = texts.collect()
-    literals = [_literal(text, kind) for (text,) in found]
+    literals = [sure_literal(text, kind) for (text,) in found]
     return [lit for lit in literals if lit is not None] if None not in literals and len(found) <= _MAX_IN else []
 
 
@@ -115,23 +124,3 @@ def known_ranges(commit: KeyedCommit) -> KeyRanges:
 def _are_listed(commit: KeyedCommit, ranges: KeyRanges) -> bool:
     """Whether the keys themselves prune, so that nothing is gained by the gaps between them."""
     return len(commit.keys) == 1 and 0 < ranges.keys <= _MAX_IN
-
-
-def _literal(text: str, kind: DataType | None) -> str | None:
-    """Return a SQL literal equal to the value, or None for one that is not compared by literal.
-
-    :param text: of ``as_text``.
-    """
-    match kind:
-        case IntegralType():
-            return f"{text}L"
-        case DecimalType():
-            return f"{text}BD"
-        case DateType():
-            return f"date_from_unix_date({text})"
-        case TimestampType():
-            return f"timestamp_micros({text}L)"
-    # A collation has an order of its own.
-    if kind == StringType() and _REPLACEMENT not in text:
-        return text_literal(text)
-    return None

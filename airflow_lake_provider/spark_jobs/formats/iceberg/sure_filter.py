@@ -1,0 +1,101 @@
+"""A predicate that leaves no row out, whatever its files' statistics say.
+
+Iceberg's readers skip files and parts of files by statistics. For some types they compare otherwise than Spark does, so
+that a row that satisfies the predicate is never read; ``docs/decisions/0019`` has each case. Only what is compared
+alike reaches the scan. The rest is asked of the rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+# Types that readers of every format compare as Spark does. Floating point is none: its bounds ignore NaN and know two
+# zeros. A UUID is none: Iceberg compares its halves as signed numbers (apache/iceberg#14216).
+_SURE = frozenset({"boolean", "int", "long", "binary", "decimal"})
+# ORC compares texts by UTF-16 with bounds in UTF-8, and times by a calendar that is Julian before 1582.
+_SURE_OUTSIDE_ORC = frozenset({"string", "date", "timestamp", "timestamptz"})
+_BARRIER = "_lake_barrier"
+
+
+def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) -> DataFrame:
+    """Return the rows that satisfy a predicate.
+
+    :param rows: of the table, read from ``snapshot``.
+    :param where: SQL over the columns of ``rows``.
+    """
+    filtered = rows.filter(sf.expr(where))
+    conjuncts = list(_conjuncts(filtered))
+    sure = _names_of(table, _SURE)
+    if any(not _reads_only(table, part, sure) for part in conjuncts) and not _holds_orc(table, snapshot):
+        sure |= _names_of(table, _SURE_OUTSIDE_ORC)
+    pushed = [part for part in conjuncts if _reads_only(table, part, sure)]
+    if conjuncts and len(pushed) == len(conjuncts):
+        return filtered
+    for part in pushed:
+        rows = rows.filter(_column(table, part))
+    # Spark pushes no predicate below an expression that is not deterministic.
+    held = rows.withColumn(_BARRIER, sf.monotonically_increasing_id())
+    return held.filter((sf.col(_BARRIER) >= 0) & sf.expr(where)).drop(_BARRIER)
+
+
+def bounds_are_sure(table: IcebergTable, where: str) -> bool:
+    """Whether the bounds in the manifests tell files without a row that satisfies a predicate, in every format."""
+    conjuncts = list(_conjuncts(table.spark.table(table.sql_name).filter(sf.expr(where))))
+    sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC)
+    return bool(conjuncts) and all(_reads_only(table, part, sure) for part in conjuncts)
+
+
+def _conjuncts(filtered: DataFrame) -> Iterator[Any]:
+    """Yield the parts of the predicate that AND joins; none where Spark has planned more than a filter."""
+    plan = filtered._jdf.queryExecution().analyzed()
+    waiting = [plan.condition()] if plan.nodeName() == "Filter" else []
+    while waiting:
+        part = waiting.pop()
+        if part.nodeName() == "And":
+            waiting += [part.left(), part.right()]
+        else:
+            yield part
+
+
+def _reads_only(table: IcebergTable, part: Any, names: frozenset[str]) -> bool:
+    jvm: Any = table.spark._jvm
+    # A subquery would run twice: in the scan's filter, and behind the barrier.
+    if jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression.hasSubquery(part):
+        return False
+    found = part.references().iterator()
+    while found.hasNext():
+        if str(found.next().name()).lower() not in names:
+            return False
+    return bool(part.deterministic())
+
+
+def _column(table: IcebergTable, expression: Any) -> Column:
+    jvm: Any = table.spark._jvm
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def _names_of(table: IcebergTable, types: frozenset[str]) -> frozenset[str]:
+    """Return the columns of some types, in lower case; a nested field counts as the column that it is in."""
+    columns = table.java.schema().columns()
+    return frozenset(str(field.name()).lower() for field in columns if _type_name(field) in types)
+
+
+def _type_name(field: Any) -> str:
+    return str(field.type()).partition("(")[0]
+
+
+def _holds_orc(table: IcebergTable, snapshot: int) -> bool:
+    """Whether a data file of a snapshot is ORC; its manifests are read, in the JVM."""
+    tasks = table.java.newScan().useSnapshot(snapshot).planFiles()
+    try:
+        collect: Any = table.spark._jvm.com.google.common.collect  # type: ignore[union-attr]  # JVM attribute
+        return bool(collect.Iterables.any(tasks, JavaFunctions(table.spark).is_task_of("orc")))
+    finally:
+        tasks.close()
