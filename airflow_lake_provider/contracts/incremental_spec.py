@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 from airflow_lake_provider.contracts.table_layout import SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
@@ -65,6 +66,7 @@ class IncrementalSpec(JobSpec):
             )
         if not self.keys:
             raise InvalidSpecError(f"{self.table}: keys of the target are needed")
+        refuse_reserved_names(self.table, "keys", self.keys)
         if (self.transform is None) == (self.query is None):
             raise InvalidSpecError(f"{self.table}: give either transform='module:function' or query, not both or none")
         if self.transform is not None and not re.fullmatch(r"[\w.]+:\w+", self.transform):

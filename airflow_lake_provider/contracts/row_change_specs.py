@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,7 @@ class UpdateRowsSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: set needs one or more columns, each with an SQL expression")
         if len({name.lower() for name in self.assignments}) != len(self.assignments):
             raise InvalidSpecError(f"{self.table}: set names a column twice: {sorted(self.assignments)}")
+        refuse_reserved_names(self.table, "set", self.assignments)
         if not self.where.strip():
             raise InvalidSpecError(f"{self.table}: where is empty; to update every row, say 'true' with allow_sql=True")
         _refuse_no_attempt(self.table, self.max_attempts)

@@ -51,6 +51,9 @@ class TableLayout:
         ours = sorted(name for name in self.properties if name.startswith("lake."))
         if ours:
             raise InvalidSpecError(f"table properties {ours} belong to this package and cannot be set by hand")
+        given = sorted({"location", "provider", "owner"} & {name.lower() for name in self.properties})
+        if given:
+            raise InvalidSpecError(f"table properties {given} are the catalog's own and cannot be set by hand")
         # Both become part of a statement.
         partition_terms(self.partition_by)
         sort_terms(self.sort_by)

@@ -12,6 +12,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
@@ -67,6 +68,7 @@ class UpsertSpec(JobSpec):
         if self.source.name is None:
             raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")
         self._refuse_excluded("key columns", self.keys)
+        refuse_reserved_names(self.table, "keys", self.keys)
         if self.source.envelope and (self.order_by or self.delete_when):
             raise InvalidSpecError(
                 f"{self.table}: a debezium envelope brings its own order and deletes; leave out order_by, delete_when"
@@ -109,6 +111,7 @@ class UpsertSpec(JobSpec):
     def _refuse_semantics(self) -> None:
         semantics = self.semantics
         semantics.refuse_columns(self.table, self.keys)
+        refuse_reserved_names(self.table, "deleted_column", [semantics.deleted_column])
         semantics.refuse_order(self.table, self.order_by)
         for order, group in semantics.sequence_groups.items():
             # Without its order a group keeps the table's values for ever.

@@ -7,6 +7,7 @@ from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_columns
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.change_batch import MARKERS
@@ -22,9 +23,10 @@ def fit_target(
     :param missing: what happens to columns of the target that ``rows`` lacks.
     :return: sentences on what was changed.
     :raises MissingTableError: it does not exist and ``create`` is None.
-    :raises BadInputError: a column does not fit.
+    :raises BadInputError: a column does not fit, or has a name that Iceberg reserves.
     """
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
+    refuse_reserved_columns(spec.table, columns.names)
     if target.is_created():
         return target.fit_schema(columns, spec.schema_evolution, missing)
     if spec.create is None:

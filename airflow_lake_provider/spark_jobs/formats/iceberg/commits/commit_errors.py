@@ -41,6 +41,11 @@ def root_message(error: Exception) -> str:
     return f"{name}: {message}"
 
 
+def error_names(error: Exception) -> set[str]:
+    """Return the simple class names of the Java error and of its causes."""
+    return {name for name, _ in _causes(error)}
+
+
 def _causes(error: Exception) -> Iterator[tuple[str, str]]:
     """Yield (simple class name, message) of the Java error and of its causes, outermost first."""
     java = _java_exception(error)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.compaction_rules import RewriteRules
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
@@ -21,6 +22,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors impo
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.job_failures import failed_jobs, newest_job
+from airflow_lake_provider.spark_jobs.formats.iceberg.sort_order import build_sort_order
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 
@@ -128,31 +130,13 @@ class DataFileRewrite:
         return action.sort(self._sort_order()) if self.spec.sort_by else action.sort()
 
     def _sort_order(self) -> Any:
-        """Build a sort order from texts such as ``day DESC NULLS LAST``, by the parser of Iceberg's procedures."""
-        builder = self._jvm.org.apache.iceberg.SortOrder.builderFor(self.table.java.schema())
         try:
-            for term in self._parsed_sort_order():
-                builder.sortBy(term.term(), term.direction(), term.nullOrder())
-            return builder.build()
-        except Py4JJavaError as error:
+            return build_sort_order(self.table.spark, self.table.java.schema(), self.spec.sort_by)
+        except (Py4JJavaError, PySparkException) as error:
             raise InvalidSpecError(
                 f"{self.table.name}: sort_by={list(self.spec.sort_by)} is not a sort order of its columns: "
                 f"{root_message(error)}"
             ) from error
-
-    def _parsed_sort_order(self) -> Any:
-        # The interface has a static method of two parameters and an instance method of one under this name; py4j finds
-        # neither, so the static one is called by reflection.
-        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        parser = self._jvm.java.lang.Class.forName("org.apache.iceberg.spark.ExtendedParser", True, loader)
-        method = next(
-            method
-            for method in parser.getMethods()
-            if method.getName() == "parseSortOrder" and method.getParameterCount() == 2
-        )
-        arguments = self._gateway.new_array(self._jvm.java.lang.Object, 2)
-        arguments[0], arguments[1] = self.table.spark._jsparkSession, ", ".join(self.spec.sort_by)
-        return method.invoke(None, arguments)
 
     def _options(self) -> dict[str, str]:
         options = {

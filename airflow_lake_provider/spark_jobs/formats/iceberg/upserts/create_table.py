@@ -1,19 +1,25 @@
-"""Create a merge-on-read table of format version 3."""
+"""Create a merge-on-read table of format version 3, in one commit of the catalog."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, InvalidSpecError
 from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.table_alteration import alter_table
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import error_names, root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.table_definition import TableDefinition, define_table
 
-# Keys and sort order are commits of their own: a driver killed between them leaves this, and the next one goes on.
+# What a creation in several commits once left on a table when its driver was killed between them.
 _UNFINISHED = "lake.creation-unfinished"
 _PROPERTIES = {
-    _UNFINISHED: "true",
     "format-version": "3",
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
@@ -29,22 +35,21 @@ def create_table(table: IcebergTable, columns: StructType, keys: tuple[str, ...]
 
     Key columns are required and become the identifier fields, so that readers of changes know them.
 
-    :raises BadInputError: a key has a type that Iceberg does not take as an identifier.
-    :raises CommitConflictError: another job creates it, too, or alters it; the next try finds what is left to do.
+    :raises BadInputError: a column has a type that Iceberg does not store, or not as an identifier.
+    :raises InvalidSpecError: the layout does not fit the columns. As above, nothing was made then.
+    :raises CommitConflictError: another job has created it meanwhile; the next try finds it.
     """
-    spark = table.spark
     _refuse_unfit_keys(table, columns, keys)
-    namespace = ".".join(f"`{level}`" for level in (table.catalog, *table.name.namespace))
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-    partitioned = f"PARTITIONED BY ({', '.join(layout.partition_by)})" if layout.partition_by else ""
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {table.sql_name} ({_column_list(columns, keys)}) USING iceberg {partitioned} "
-        f"TBLPROPERTIES ({_property_list(layout)})"
-    )
-    quoted_keys = ", ".join(quoted_name(name) for name in columns.names if name.lower() in _lower(keys))
-    ordered = [f"WRITE ORDERED BY {', '.join(layout.sort_by)}"] if layout.sort_by else []
-    finished = f"UNSET TBLPROPERTIES IF EXISTS ({text_literal(_UNFINISHED)})"
-    alter_table(table, [f"SET IDENTIFIER FIELDS {quoted_keys}", *ordered, finished])
+    definition = define_table(table, columns, keys, layout)
+    properties = {**_PROPERTIES, "owner": str(table.spark.sparkContext.sparkUser()), **_properties(layout)}
+    _create_namespace(table)
+    builder = _builder(table, definition, properties)
+    with _conflicts(table):
+        if table.exists():
+            _finish(table, builder, definition)
+        else:
+            builder.create()
+    table.refresh()
 
 
 def is_unfinished(table: IcebergTable) -> bool:
@@ -52,9 +57,63 @@ def is_unfinished(table: IcebergTable) -> bool:
     return _UNFINISHED in table.refresh().properties()
 
 
+def _finish(table: IcebergTable, builder: Any, definition: TableDefinition) -> None:
+    """Make a table anew that nobody has written to; of one with rows set what its creation would have set.
+
+    :raises CommitConflictError: it was not cut off: another job has created it meanwhile.
+    """
+    if not is_unfinished(table):
+        raise CommitConflictError(f"{table.name}: another job has created the table meanwhile")
+    if table.java.currentSnapshot() is None:
+        change = builder.replaceTransaction()
+    else:
+        change = table.java.newTransaction()
+        change.updateSchema().setIdentifierFields(definition.schema.identifierFieldNames()).commit()
+    change.updateProperties().remove(_UNFINISHED).commit()
+    change.commitTransaction()
+
+
+def _builder(table: IcebergTable, definition: TableDefinition, properties: dict[str, str]) -> Any:
+    jvm: Any = table.spark._jvm
+    gateway: Any = table.spark.sparkContext._gateway
+    namespace = gateway.new_array(jvm.java.lang.String, len(table.name.namespace))
+    for place, level in enumerate(table.name.namespace):
+        namespace[place] = level
+    catalogs = jvm.org.apache.iceberg.catalog
+    identifier = catalogs.TableIdentifier.of(catalogs.Namespace.of(namespace), table.name.table)
+    catalog = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(table.spark._jsparkSession, table.catalog)
+    builder = catalog.buildTable(identifier, definition.schema).withPartitionSpec(definition.spec)
+    return builder.withSortOrder(definition.sort_order).withProperties(properties)
+
+
+def _create_namespace(table: IcebergTable) -> None:
+    namespace = ".".join(map(quoted_name, (table.catalog, *table.name.namespace)))
+    try:
+        table.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    except (Py4JJavaError, PySparkException):
+        # Of two jobs that create it at once, some catalogs fail one with an error of their database.
+        if not table.spark.catalog.databaseExists(namespace):
+            raise
+
+
+@contextmanager
+def _conflicts(table: IcebergTable) -> Iterator[None]:
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        if error_names(error) & {"AlreadyExistsException", "CommitFailedException"}:
+            raise CommitConflictError(
+                f"{table.name}: another job has created the table meanwhile: {root_message(error)}"
+            ) from error
+        if error_names(error) & {"IllegalArgumentException", "ValidationException"}:
+            raise InvalidSpecError(f"{table.name}: the table cannot be created: {root_message(error)}") from error
+        raise
+
+
 def _refuse_unfit_keys(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> None:
     # Iceberg spec, identifier fields: no float or double, no type that nests.
-    unfit = {f.name: f.dataType.simpleString() for f in columns if f.name.lower() in _lower(keys)}
+    named = {key.lower() for key in keys}
+    unfit = {f.name: f.dataType.simpleString() for f in columns if f.name.lower() in named}
     unfit = {name: text for name, text in unfit.items() if text in ("float", "double") or "<" in text}
     if unfit:
         raise BadInputError(
@@ -62,24 +121,13 @@ def _refuse_unfit_keys(table: IcebergTable, columns: StructType, keys: tuple[str
         )
 
 
-def _column_list(columns: StructType, keys: tuple[str, ...]) -> str:
-    return ", ".join(
-        f"{quoted_name(column.name)} {column.dataType.simpleString()}"
-        + (" NOT NULL" if column.name.lower() in _lower(keys) else "")
-        for column in columns
-    )
-
-
-def _property_list(layout: TableLayout) -> str:
-    properties = {**_PROPERTIES, "write.format.default": layout.file_format}
+def _properties(layout: TableLayout) -> dict[str, str]:
+    properties = {"write.format.default": layout.file_format}
+    if layout.sort_by:
+        # As WRITE ORDERED BY sets it.
+        properties["write.distribution-mode"] = "range"
     if layout.target_file_bytes is not None:
         properties["write.target-file-size-bytes"] = str(layout.target_file_bytes)
     for column in layout.bloom_filter_columns:
         properties[f"write.parquet.bloom-filter-enabled.column.{column}"] = "true"
-    properties.update(layout.properties)
-    return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
-
-
-def _lower(keys: tuple[str, ...]) -> set[str]:
-    """Return the keys as Spark compares names."""
-    return {key.lower() for key in keys}
+    return {**properties, **layout.properties}

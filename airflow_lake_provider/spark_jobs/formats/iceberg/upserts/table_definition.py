@@ -1,0 +1,109 @@
+"""Schema, partition spec and sort order of a table that is not there yet, as Iceberg's own objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructField, StructType
+
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.layout_terms import partition_terms
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.sort_order import build_sort_order
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+# Names of Spark SQL for methods of Iceberg's builder; the others have one name.
+_BUILDER_METHODS = {
+    "years": "year",
+    "months": "month",
+    "days": "day",
+    "date": "day",
+    "hours": "hour",
+    "date_hour": "hour",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDefinition:
+    """What one commit of the catalog makes a table of.
+
+    :param schema: ``org.apache.iceberg.Schema`` with its identifier fields.
+    :param spec: ``org.apache.iceberg.PartitionSpec``.
+    :param sort_order: ``org.apache.iceberg.SortOrder``.
+    """
+
+    schema: Any
+    spec: Any
+    sort_order: Any
+
+
+def define_table(
+    table: IcebergTable, columns: StructType, keys: tuple[str, ...], layout: TableLayout
+) -> TableDefinition:
+    """Check a layout against the columns; nothing is made.
+
+    :raises BadInputError: a column has a type that Iceberg does not store, or not as an identifier.
+    :raises InvalidSpecError: a term of the layout names an unknown column or a transform that its type refuses.
+    """
+    schema = _schema(table, columns, keys)
+    _refuse_unknown(table, schema, layout.bloom_filter_columns)
+    with _refused(table, f"partition_by={list(layout.partition_by)} is no partitioning of its columns"):
+        spec = _partition_spec(table, schema, layout.partition_by)
+    with _refused(table, f"sort_by={list(layout.sort_by)} is no sort order of its columns"):
+        order = build_sort_order(table.spark, schema, layout.sort_by)
+    return TableDefinition(schema=schema, spec=spec, sort_order=order)
+
+
+def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> Any:
+    jvm: Any = table.spark._jvm
+    named = {key.lower() for key in keys}
+    # Nested fields differ in nullability by reader; the next batch may leave out what this one has.
+    fields = [StructField(f.name, f.dataType, f.name.lower() not in named) for f in columns.toNullable()]
+    try:
+        described = jvm.org.apache.spark.sql.types.DataType.fromJson(StructType(fields).json())
+        schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(described)
+        ids = jvm.java.util.HashSet()
+        for field in schema.columns():
+            if str(field.name()).lower() in named:
+                ids.add(field.fieldId())
+        return jvm.org.apache.iceberg.Schema(schema.columns(), ids)
+    except (Py4JJavaError, PySparkException) as error:
+        types = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in columns)
+        raise BadInputError(
+            f"{table.name}: the columns {types} cannot be stored, {root_message(error)}. Cast or drop them in "
+            "source_query, or leave them out with exclude_columns"
+        ) from error
+
+
+def _refuse_unknown(table: IcebergTable, schema: Any, bloom_filter_columns: tuple[str, ...]) -> None:
+    unknown = [name for name in bloom_filter_columns if schema.caseInsensitiveFindField(name) is None]
+    if unknown:
+        names = [str(field.name()) for field in schema.columns()]
+        raise InvalidSpecError(f"{table.name}: bloom_filter_columns names {unknown}; the table will have {names}")
+
+
+def _partition_spec(table: IcebergTable, schema: Any, terms: tuple[str, ...]) -> Any:
+    jvm: Any = table.spark._jvm
+    builder = jvm.org.apache.iceberg.PartitionSpec.builderFor(schema)
+    for term in partition_terms(terms):
+        column = ".".join(term.column)
+        found = schema.caseInsensitiveFindField(column)
+        # As the table spells it, so that the partition field is named after it.
+        name = column if found is None else schema.findColumnName(found.fieldId())
+        add = getattr(builder, _BUILDER_METHODS.get(term.transform, term.transform))
+        builder = add(name) if term.number is None else add(name, term.number)
+    return builder.build()
+
+
+@contextmanager
+def _refused(table: IcebergTable, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise InvalidSpecError(f"{table.name}: {what}: {root_message(error)}") from error

@@ -1,0 +1,132 @@
+"""A missing table is made in one commit of the catalog, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, InvalidSpecError
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.reserved_columns import RESERVED_COLUMNS
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table
+from tests.spark.upsert_flow import SCHEMA, Flow, row
+
+
+@pytest.fixture
+def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
+    return Flow(spark, f"created.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox")
+
+
+def names(flow: Flow) -> tuple[list[str], list[str], list[str]]:
+    """Identifier fields, partition fields and sort fields, as PyIceberg reads them."""
+    table = flow.loaded()
+    schema = table.schema()
+    return (
+        [str(schema.find_column_name(number)) for number in schema.identifier_field_ids],
+        [field.name for field in table.spec().fields],
+        [str(schema.find_column_name(field.source_id)) for field in table.sort_order().fields],
+    )
+
+
+def test_a_layout_that_the_columns_refuse_makes_no_table_and_its_correction_makes_it_whole(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    wrong = [
+        TableLayout(sort_by=("gone",)),
+        TableLayout(partition_by=("gone",)),
+        TableLayout(partition_by=("days(name)",)),
+        TableLayout(partition_by=("bucket(4, id)", "bucket(8, id)")),
+        TableLayout(bloom_filter_columns=("gone",)),
+        TableLayout(properties={"format-version": "9"}),
+    ]
+    for layout in wrong:
+        with pytest.raises(InvalidSpecError):
+            flow.apply("run 1", create=layout)
+        with pytest.raises(NoSuchTableError):
+            flow.loaded()
+    layout = TableLayout(
+        partition_by=("bucket(4, ID)", "truncate(3, name)"), sort_by=("N DESC NULLS FIRST", "truncate(2, name)")
+    )
+    assert flow.apply("run 1", create=layout).outcome is Outcome.APPLIED
+    assert names(flow) == (["id"], ["id_bucket", "name_trunc"], ["n", "name"])
+    properties = flow.loaded().properties
+    assert properties["write.distribution-mode"] == "range"
+    # The creation, and the commit of the batch.
+    assert len(flow.loaded().metadata.metadata_log) == 1
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_half_a_table_of_an_older_try_gets_the_layout_that_was_corrected(flow: Flow, has_rows: bool) -> None:
+    spark = flow.spark
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS created")
+    spark.sql(
+        f"CREATE TABLE {flow.table} (id BIGINT NOT NULL, name STRING, n INT) USING iceberg PARTITIONED BY (name) "
+        "TBLPROPERTIES ('lake.creation-unfinished' = 'true', 'format-version' = '3')"
+    )
+    if has_rows:
+        spark.sql(f"INSERT INTO {flow.table} VALUES (7, 'theirs', 7)")
+    flow.arrive("1.jsonl", row(1, "a"))
+    flow.apply("run 1", create=TableLayout(partition_by=("bucket(4, id)",), sort_by=("n",)))
+    assert names(flow) == (["id"], ["name"], []) if has_rows else (["id"], ["id_bucket"], ["n"])
+    assert flow.rows() == {1: ("a", 0), **({7: ("theirs", 7)} if has_rows else {})}
+    assert "lake.creation-unfinished" not in flow.loaded().properties
+
+
+def test_a_table_that_another_job_makes_first_is_looked_at_again(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog: Catalog = flow.catalog()
+    create = create_table._create_namespace
+
+    def late(table: Any) -> None:
+        create(table)
+        if not catalog.table_exists(flow.table):
+            schema = Schema(NestedField(1, "id", LongType(), required=True), identifier_field_ids=[1])
+            catalog.create_table(flow.table, schema)
+
+    flow.arrive("1.jsonl", row(1, "a"))
+    monkeypatch.setattr(create_table, "_create_namespace", late)
+    with pytest.raises(CommitConflictError):
+        flow.apply("run 1", max_attempts=1)
+    assert flow.apply("run 1").schema_changes == ("added column name string", "added column n int")
+    assert flow.rows() == {1: ("a", 0)}
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_column_under_a_name_that_iceberg_reserves_never_reaches_a_table(flow: Flow, exists: bool) -> None:
+    if exists:
+        flow.arrive("1.jsonl", row(1, "a"))
+        flow.apply("run 1")
+    for place, name in enumerate(sorted(RESERVED_COLUMNS)):
+        spelled = name.upper() if place % 2 else name
+        flow.arrive("1.jsonl", {**row(1, "b"), spelled: 1})
+        source = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, {spelled} INT")
+        with pytest.raises(BadInputError, match=rf"\['{spelled}'\].*exclude_columns"):
+            flow.apply(f"run {place + 2}", source=source)
+    if exists:
+        assert flow.loaded().schema().column_names == ["id", "name", "n"]
+    else:
+        assert not flow.catalog().table_exists(flow.table)
+    assert flow.apply("run 99", source=source, exclude_columns=("op", name)).outcome is Outcome.APPLIED
+
+
+def test_two_jobs_that_make_one_namespace_both_go_on(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = type(flow.spark).sql
+
+    def late(session: SparkSession, text: str, *arguments: Any, **named: Any) -> Any:
+        if "CREATE NAMESPACE" in text:
+            execute(session.newSession(), text)
+            text = text.replace("IF NOT EXISTS ", "")
+        return execute(session, text, *arguments, **named)
+
+    flow.table = f"{flow.table.replace('.', '_')}.t"
+    flow.arrive("1.jsonl", row(1, "a"))
+    monkeypatch.setattr(type(flow.spark), "sql", late)
+    flow.apply("run 1")
+    assert flow.rows() == {1: ("a", 0)}

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.merge_semantics import MergeSemantics
+from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+
+JOB: dict[str, Any] = {"catalog": "lake", "table": "a.b", "run": RunIdentity.of("dag", "run", "task", "-1")}
+FILES = Source(path="/in/*.parquet", format="parquet", name="files")
+
+
+def test_a_property_that_is_the_catalogs_own_is_refused() -> None:
+    with pytest.raises(InvalidSpecError, match="'location'"):
+        TableLayout(properties={"Location": "s3://elsewhere"})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        lambda: UpsertSpec(**JOB, source=FILES, keys=("id", "_File")),
+        lambda: UpsertSpec(**JOB, source=FILES, keys=("id",), semantics=MergeSemantics(deleted_column="_deleted")),
+        lambda: UpdateRowsSpec(**JOB, assignments={"_ROW_ID": "1"}, where="id = 1"),
+        lambda: IncrementalSpec(
+            **JOB, source="a.c", consumer="c", keys=("_change_type",), to_snapshot="1", query="SELECT 1"
+        ),
+    ],
+)
+def test_an_argument_that_names_a_column_of_icebergs_own_is_refused(spec: Callable[[], object]) -> None:
+    with pytest.raises(InvalidSpecError, match="which Iceberg reserves"):
+        spec()
