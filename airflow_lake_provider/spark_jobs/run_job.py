@@ -11,6 +11,7 @@ import json
 import sys
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     progress = Progress()
     with progress.phase("session"):
-        spark = open_session()
+        spark, overruled = open_session()
+    for sentence in overruled:
+        progress.say(sentence)
     try:
         answer = _answer(spark, options.spec, progress)
+        if isinstance(answer, JobReport):
+            answer = replace(answer, warnings=(*answer.warnings, *overruled))
         if options.report:
             write_answer(spark, options.report, answer_to_json(answer))
     finally:

@@ -24,7 +24,7 @@ def serve(progress: Callable[[], Progress] = Progress, before_report: Callable[[
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     # Lines of progress, and whatever the JVM prints, go to the log.
     os.dup2(2, 1)
-    spark = open_session()
+    spark, _ = open_session()
     for line in sys.stdin:
         request = json.loads(line)
         if "sql" in request:

@@ -10,6 +10,6 @@ from airflow_lake_provider.spark_jobs.session import open_session
 def test_a_number_that_does_not_fit_is_an_error_whatever_the_cluster_says(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.ansi.enabled", "false")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    session = open_session()
+    session, _ = open_session()
     assert session.conf.get("spark.sql.ansi.enabled") == "true"
     assert session.conf.get("spark.sql.session.timeZone") == "UTC"

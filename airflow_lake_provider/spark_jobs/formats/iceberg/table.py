@@ -110,7 +110,9 @@ class IcebergTable:
 
     def rows_at(self, snapshot_id: int) -> DataFrame:
         """Return the live rows of a snapshot."""
-        return self.spark.read.option("versionAsOf", str(snapshot_id)).table(self.sql_name)
+        # A session may call the option otherwise, and ignores one of another name.
+        option = self.spark.conf.get("spark.sql.timeTravelVersionKey", None) or "versionAsOf"
+        return self.spark.read.option(option, str(snapshot_id)).table(self.sql_name)
 
     def rows_then(self, snapshot_id: int) -> DataFrame | None:
         """Return the live rows of a snapshot, in columns named as they are now; None where it has expired.

@@ -1,0 +1,123 @@
+"""Settings of a Spark session that our statements and the rows they name depend on, each with what it would change.
+
+A cluster's defaults, ``spark-defaults.conf`` and an operator's ``conf`` may say otherwise: the values here win.
+Settings that only say how an author's files are read (``spark.sql.parquet.binaryAsString``, rebase modes) are left
+alone: a key that is read as another type is refused by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class PinnedSetting:
+    """A setting and the value that a job needs.
+
+    :param value: None where the setting must not be there at all.
+    :param why: what another value changes.
+    :param hostile: another value, for tests.
+    """
+
+    name: str
+    value: str | None
+    why: str
+    hostile: str
+
+
+_P = PinnedSetting
+PINNED: tuple[PinnedSetting, ...] = (
+    # Statements and literals.
+    _P("spark.sql.parser.escapedStringLiterals", "false", "a quote, \\ or $ in a text literal is another text", "true"),
+    _P("spark.sql.variable.substitute", "false", "${env:NAME} in a key or a column name becomes its value", "true"),
+    _P("spark.sql.parser.quotedRegexColumnNames", "false", "a column name in backticks is a pattern", "true"),
+    _P("spark.sql.ansi.doubleQuotedIdentifiers", "false", "a text in double quotes is a column", "true"),
+    _P("spark.sql.ansi.enforceReservedKeywords", "false", "a nested field named like a keyword has no DDL", "true"),
+    _P("spark.sql.timeTravelVersionKey", "versionAsOf", "a snapshot is asked for and the head is read", "version"),
+    _P("spark.sql.timeTravelTimestampKey", "timestampAsOf", "a moment is asked for and the head is read", "moment"),
+    # Names.
+    _P("spark.sql.caseSensitive", "false", "a batch that spells a column otherwise adds a second one", "true"),
+    # Types and casts.
+    _P("spark.sql.ansi.enabled", "true", "a value that does not fit its column becomes NULL, or another", "false"),
+    _P("spark.sql.storeAssignmentPolicy", "ANSI", "MERGE stores a value that does not fit, changed", "LEGACY"),
+    _P("spark.sql.timestampType", "TIMESTAMP_LTZ", "TIMESTAMP in a schema is a type without a zone", "TIMESTAMP_NTZ"),
+    _P("spark.sql.session.timeZone", "UTC", "times without a zone and partition transforms mean another", "Asia/Tokyo"),
+    _P("spark.sql.decimalOperations.allowPrecisionLoss", "true", "sums of decimals overflow sooner", "false"),
+    _P("spark.sql.charAsVarchar", "false", "CHAR in a schema keeps no padding", "true"),
+    _P("spark.sql.preserveCharVarcharTypeInfo", "false", "texts of a schema with CHAR are padded", "true"),
+    _P("spark.sql.function.concatBinaryAsString", "false", "joined binaries are texts", "true"),
+    _P("spark.sql.function.eltOutputAsString", "false", "chosen binaries are texts", "true"),
+    _P("spark.sql.mapKeyDedupPolicy", "EXCEPTION", "of two values under one map key one is lost silently", "LAST_WIN"),
+    # Which rows are read.
+    _P("spark.sql.files.ignoreCorruptFiles", "false", "a file that cannot be read counts as applied", "true"),
+    _P("spark.sql.files.ignoreMissingFiles", "false", "a file that was moved away counts as applied", "true"),
+    _P("spark.sql.orc.filterPushdown", "false", "ORC's reader skips rows of a source (decisions/0019)", "true"),
+    _P("spark.sql.orc.aggregatePushdown", "false", "counts are taken from statistics of ORC files", "true"),
+    _P("spark.sql.parquet.aggregatePushdown", "false", "counts are taken from statistics of Parquet files", "true"),
+    _P("spark.sql.optimizer.metadataOnly", "false", "partitions without a row are answers", "true"),
+    _P(
+        "spark.sql.sources.partitionColumnTypeInference.enabled",
+        "true",
+        "a key in a folder's name is text in one run and a number in the next",
+        "false",
+    ),
+    _P("spark.sql.crossJoin.enabled", "true", "joins of ours on conditions other than equality are refused", "false"),
+    _P("spark.sql.groupByOrdinal", "true", "GROUP BY 1 in a query groups by the number", "false"),
+    _P("spark.sql.orderByOrdinal", "true", "ORDER BY 1 in a query orders by the number", "false"),
+    _P(
+        "spark.sql.optimizer.decorrelateSubqueryLegacyIncorrectCountHandling.enabled",
+        "false",
+        "a subquery of a query counts wrongly",
+        "true",
+    ),
+    _P(
+        "spark.sql.optimizer.decorrelateExistsSubqueryLegacyIncorrectCountHandling.enabled",
+        "false",
+        "EXISTS and IN of a query count wrongly",
+        "true",
+    ),
+    _P("spark.sql.analyzer.singlePassResolver.enabled", "false", "an unfinished analyzer resolves names", "true"),
+    # Iceberg.
+    _P("spark.sql.iceberg.merge-schema", "false", "a write may add columns to the table", "true"),
+    _P("spark.sql.iceberg.check-nullability", "true", "NULL is written into a required column", "false"),
+    _P("spark.sql.iceberg.check-ordering", "true", "columns are written in the order of the batch", "false"),
+    _P("spark.sql.iceberg.identifier-fields-rely", "false", "identifier fields are taken for proven keys", "true"),
+    _P("spark.wap.branch", None, "reads and writes go to another branch", "lake_elsewhere"),
+    _P("spark.wap.id", None, "a write is staged and never published", "lake_elsewhere"),
+)
+# Each brings a mistake of an older release back. One of them only reads files that could not be read otherwise.
+LEGACY = "spark.sql.legacy."
+_LEFT_TO_THE_AUTHOR = ("spark.sql.legacy.parquet.nanosAsLong",)
+
+
+def pin_settings(spark: SparkSession) -> list[str]:
+    """Give a session the values that jobs need.
+
+    :return: a sentence for each setting that said otherwise.
+    """
+    sentences = []
+    for setting in PINNED:
+        found = spark.conf.get(setting.name, None)
+        if setting.value is None:
+            spark.conf.unset(setting.name)
+        else:
+            spark.conf.set(setting.name, setting.value)
+        if found is not None and found.lower() != (setting.value or "").lower():
+            wanted = "is not set" if setting.value is None else f"is {setting.value}"
+            sentences.append(f"{setting.name}={found} is overruled, in a job it {wanted}: otherwise {setting.why}")
+    return [*sentences, *_without_legacy(spark)]
+
+
+def _without_legacy(spark: SparkSession) -> list[str]:
+    given = {name: value for name, value in spark.conf.getAll.items() if name.startswith(LEGACY)}
+    changed = []
+    for name in sorted(given.keys() - set(_LEFT_TO_THE_AUTHOR)):
+        # What cannot be modified while Spark runs says nothing about statements.
+        if not spark.conf.isModifiable(name):
+            continue
+        spark.conf.unset(name)
+        if given[name] != spark.conf.get(name, None):
+            changed.append(f"{name}={given[name]} is overruled: jobs run without what older releases did")
+    return changed
