@@ -18,24 +18,28 @@ class Mark:
 
     :param position: ``source.sequence`` of the greatest.
     :param ts_ms: greatest ``source.ts_ms``; None where events have none.
-    :param moved: whether a create with unavailable values was applied at ``position``. Only a change of the key makes
-        one, and its WAL record makes no other create, so it is recognised when it comes again.
+    :param moved: whether a create with unavailable values was applied at ``position``, which only a change of the key
+        makes; ``deleted``: whether a delete was. One record of the log makes no two of either, so that such an event is
+        recognised when it comes again, where others at the mark are applied again.
     :param consumed: offsets of the partition that were read.
     """
 
     position: tuple[int, int]
     ts_ms: int | None = None
     moved: bool = False
+    deleted: bool = False
     consumed: Ranges = ()
 
     def merged(self, other: Mark) -> Mark:
         """Return the mark after both."""
-        position, moved = max((self.position, self.moved), (other.position, other.moved))
+        position = max(self.position, other.position)
+        at_mark = [mark for mark in (self, other) if mark.position == position]
         times = [ts for ts in (self.ts_ms, other.ts_ms) if ts is not None]
         return Mark(
             position=position,
             ts_ms=max(times, default=None),
-            moved=moved,
+            moved=any(mark.moved for mark in at_mark),
+            deleted=any(mark.deleted for mark in at_mark),
             consumed=union(self.consumed, other.consumed),
         )
 
@@ -76,7 +80,7 @@ def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark]]:
 def _of_mark(mark: Mark) -> list[int]:
     commit, row = mark.position
     numbers = [_zigzag(commit), _zigzag(row - commit), 0 if mark.ts_ms is None else _zigzag(mark.ts_ms) + 1]
-    numbers += [int(mark.moved), len(mark.consumed)]
+    numbers += [mark.moved + 2 * mark.deleted, len(mark.consumed)]
     last = 0
     for low, high in mark.consumed:
         numbers += [low - last, high - low]
@@ -88,7 +92,7 @@ def _mark(packed: Iterator[int]) -> Mark:
     commit = _signed(_number(packed))
     row = commit + _signed(_number(packed))
     ts_ms = _number(packed)
-    moved, ranges, last, consumed = _number(packed), _number(packed), 0, []
+    flags, ranges, last, consumed = _number(packed), _number(packed), 0, []
     for _ in range(ranges):
         low = last + _number(packed)
         last = low + _number(packed)
@@ -96,7 +100,8 @@ def _mark(packed: Iterator[int]) -> Mark:
     return Mark(
         position=(commit, row),
         ts_ms=_signed(ts_ms - 1) if ts_ms else None,
-        moved=bool(moved),
+        moved=bool(flags & 1),
+        deleted=bool(flags & 2),
         consumed=tuple(consumed),
     )
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges
 
@@ -49,6 +50,9 @@ class ChangeBatch:
     :param absent: columns that some of the final rows do not have, though others do, with how many; NULL in those rows.
     :param cut_deletes: halves of key changes, to be remembered with a snapshot that has the old row.
     :param last_rows: by round of ``cut_deletes``, rows as they were before those deletes, for deletes of changed rows.
+    :param ordering: what was known of the order of change events; None for plain rows.
+    :param dropped: change events that were delivered again and are not in ``changes``; None for plain rows.
+    :param marks: what will have been applied of a change stream once this is.
     :param cached: what :meth:`release` gives back.
     """
 
@@ -62,6 +66,9 @@ class ChangeBatch:
     absent: dict[str, int] = field(default_factory=dict)
     cut_deletes: tuple[CutDelete, ...] = ()
     last_rows: dict[int, DataFrame] = field(default_factory=dict)
+    ordering: EventOrdering | None = None
+    dropped: int | None = None
+    marks: EventMarks | None = None
     cached: tuple[DataFrame, ...] = ()
 
     def with_deleted_column(self, column: str) -> ChangeBatch:

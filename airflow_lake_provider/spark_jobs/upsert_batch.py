@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,6 +12,7 @@ from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
@@ -27,6 +29,9 @@ _CHANGED_INPUT = (
     "the input has changed since an earlier try of this task committed it: files came, went or were corrected. Nothing "
     "was applied twice. Clear the task, or wait for the next run, to apply all of the input again"
 )
+
+# Bytes of files without an event of the table that are looked through again rather than committed as consumed.
+_LOOKED_AT_AGAIN = 64 * 1024 * 1024
 
 
 def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> UpsertReport:
@@ -61,7 +66,7 @@ def _attempt(
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
         if batch.keys == 0:
-            return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the batch has no rows")
+            return _without_rows(spec, target, batch, wanted, _commit(spec, batch, memory, listed, run_key), progress)
         before = target.state(spec.branch) if target.exists() else None
         changes = fit_target(spec, target, batch.changes, spec.missing_columns)
         commit = _commit(spec, batch, memory, listed, run_key)
@@ -83,8 +88,44 @@ def _attempt(
         batch_keys=batch.keys,
         schema_changes=changes,
         source_position=listed.position_after(memory.position).to_summary(listed.source_name),
+        ordering=batch.ordering.value if batch.ordering else None,
+        events_dropped=batch.dropped,
         attempts=attempt,
         **_counts(applied),
+    )
+
+
+def _without_rows(
+    spec: UpsertSpec,
+    target: KeyedTable,
+    batch: ChangeBatch,
+    wanted: BatchInput,
+    commit: KeyedCommit,
+    progress: Progress,
+) -> UpsertReport:
+    """Report a batch that changes no row; what a stream's files are known not to hold is not looked for again."""
+    outcome, reason = Outcome.EMPTY_BATCH, "the batch has no rows"
+    if batch.dropped:
+        outcome = Outcome.NOTHING_NEW
+        reason = f"all {batch.dropped} events were applied before; they were delivered again"
+    report = _unchanged(spec, target, commit.run_key, progress, outcome, reason)
+    report = replace(
+        report,
+        batch_files=len(wanted.files),
+        batch_rows=batch.rows,
+        ordering=batch.ordering.value if batch.ordering and batch.rows else None,
+        events_dropped=batch.dropped,
+    )
+    # The stream's other tables may fill many files before this one has another event.
+    is_worth_it = batch.rows > 0 or sum(file.size for file in wanted.files) > _LOOKED_AT_AGAIN
+    if batch.marks is None or not is_worth_it or not target.exists():
+        return report
+    applied = target.apply(replace(commit, audits=None, strategy=UpsertStrategy.AUTO), progress)
+    return replace(
+        report,
+        after=target.state(spec.branch),
+        committed=(applied.snapshot,),
+        source_position=commit.position.to_summary(commit.source_name or ""),
     )
 
 
@@ -134,6 +175,10 @@ def _read(
             KeyChangeHistory(known=memory.key_changes, rows_of=target.rows_then),
             ignore_deletes=spec.semantics.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
+            marks=memory.position.events,
+            ignore_marks=spec.on_repeat is OnRepeat.APPLY,
+            # A branch keeps no marks: there, a table without rows is the only sign.
+            is_first=memory.position.events is None and (spec.branch is None or memory.base is None),
         )
     else:
         batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
@@ -141,6 +186,7 @@ def _read(
 
 
 def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: BatchInput, run_key: str) -> KeyedCommit:
+    position = listed.position_after(memory.position)
     return KeyedCommit(
         action=spec.action,
         rows=batch.changes,
@@ -148,7 +194,7 @@ def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: B
         run_key=run_key,
         base=memory.base,
         source_name=listed.source_name,
-        position=listed.position_after(memory.position),
+        position=replace(position, events=batch.marks) if batch.marks else position,
         key_ranges=batch.key_ranges,
         branch=spec.branch,
         missing_columns=spec.missing_columns,

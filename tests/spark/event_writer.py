@@ -22,6 +22,8 @@ class SourceTable:
 
     :param kafka: write ``{"topic", "key", "value", "headers"}`` with tombstones, else bare envelopes.
     :param headers: name the other key on key changes.
+    :param position: in the log, of the newest event.
+    :param began: epoch milliseconds of position 0.
     """
 
     kafka: bool = True
@@ -29,6 +31,7 @@ class SourceTable:
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     position: int = 100
+    began: int = 1_760_000_000_000
 
     def insert(self, key: int, n: int, note: str | None) -> None:
         self.rows[key] = {"id": key, "n": n, "note": note}
@@ -64,6 +67,7 @@ class SourceTable:
         self.position += 10
         sequence = [str(self.position - 1), str(self.position)]
         event = envelope(op, image, sequence)
+        event["source"]["ts_ms"] = self.began + self.position
         if not self.kafka:
             self.lines.append(json.dumps(event))
             return
@@ -90,3 +94,28 @@ def write_files(folder: Path, *files: list[str]) -> str:
     for number, lines in enumerate(files):
         (folder / f"{number:03}.jsonl").write_text("\n".join(lines) + "\n")
     return str(folder)
+
+
+@dataclass
+class Topic:
+    """Gives records their partition, by key, and their offset in it.
+
+    :param name: of the topic.
+    """
+
+    partitions: int = 1
+    name: str = "shop.public.items"
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def produce(self, lines: Sequence[str]) -> list[str]:
+        return [json.dumps(self._placed(json.loads(line))) for line in lines]
+
+    def _placed(self, record: dict[str, Any]) -> dict[str, Any]:
+        partition = record["key"]["id"] % self.partitions
+        offset = self.ends.get(partition, 0)
+        self.ends[partition] = offset + 1
+        return {**record, "topic": self.name, "partition": partition, "offset": offset}
+
+
+def of_partition(partition: int, lines: Sequence[str]) -> list[str]:
+    return [line for line in lines if json.loads(line)["partition"] == partition]

@@ -10,6 +10,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
+from airflow_lake_provider.contracts.event_order import applied_marks, choose_ordering, count_repeated
 from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, RESET, ChangeBatch, released_on_failure
@@ -26,12 +29,16 @@ from airflow_lake_provider.spark_jobs.sources.debezium_columns import (
     spelled_keys,
     types_hash,
 )
-from airflow_lake_provider.spark_jobs.sources.debezium_lines import read_events
+from airflow_lake_provider.spark_jobs.sources.debezium_lines import count_tables, read_events
 from airflow_lake_provider.spark_jobs.sources.debezium_rows import RowBuilder
-from airflow_lake_provider.spark_jobs.sources.debezium_survey import refuse_bad_events, survey
+from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey, refuse_bad_events, survey
+from airflow_lake_provider.spark_jobs.sources.event_places import is_old
+from airflow_lake_provider.spark_jobs.sources.sink_file_names import sink_file
 from airflow_lake_provider.spark_jobs.sources.table_values import with_table_values
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 from airflow_lake_provider.spark_jobs.sources.unavailable_values import EVENT_ORDER, PRESENT, last_known_values
+
+_TABLES_NAMED = 20
 
 
 def read_debezium_changes(
@@ -46,6 +53,9 @@ def read_debezium_changes(
     *,
     ignore_deletes: bool = False,
     tells_resets: bool = False,
+    marks: EventMarks | None = None,
+    ignore_marks: bool = False,
+    is_first: bool = False,
 ) -> ChangeBatch:
     """Read the change events of one source table and keep the last change of each key.
 
@@ -62,33 +72,82 @@ def read_debezium_changes(
     :param history: what the table knows of key changes that earlier batches began.
     :param ignore_deletes: a delete changes nothing; the last other event of its key stands.
     :param tells_resets: whether ``changes`` has ``_lake_reset``, for a table whose other columns keep their values.
-    :raises BadInputError: lines that are no events, events without order, values that do not convert, NULL keys,
-        unavailable values that nothing fills.
+    :param marks: what was applied of the stream before; events that they show to be repeated are dropped first of all.
+    :param ignore_marks: apply repeated events, too.
+    :param is_first: whether no event of this source was ever applied: then other tables' events alone are an error.
+    :raises BadInputError: lines that are no events, events without order, events that may be late, values that do not
+        convert, NULL keys, unavailable values that nothing fills.
     :raises UnsupportedError: truncations, types that events cannot have.
     """
     with released_on_failure() as cached:
-        raw = read_events(spark, source, files, keys).persist()
+        names = [sink_file(file.path, str(source.envelope_table)) for file in files]
+        raw = read_events(spark, source, files, keys, names).persist()
         cached.append(raw)
-        found = survey(raw).without(exclude_columns)
-        refuse_bad_events(spark, found, source, files)
-        if not found.events:
+        found = survey(raw, names, marks).without(exclude_columns)
+        refuse_bad_events(spark, found, source, files, keys)
+        if is_first and not found.events:
+            _refuse_other_tables(spark, source, files)
+        told = _told_repeated(found, source, marks, ignore_marks)
+        if told.dropped == found.events:
             raw.unpersist()
-            return _empty(spark, source, table_schema)
+            return told.on(_empty(spark, source, table_schema, found.events))
         columns = find_columns(spark, source, files, found, table_schema)
         rows = RowBuilder(columns=columns, keys=spelled_keys(keys, found.columns), hole_columns=found.hole_columns)
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
-        events = _typed_events(raw, columns, keys).localCheckpoint()
+        kept = raw.filter(~is_old(marks, told.ordering)) if marks and told.dropped else raw
+        events = _typed_events(kept.filter("op IS NOT NULL"), columns, keys).localCheckpoint()
         raw.unpersist()
         old = old_rows(events, history or KeyChangeHistory(), rows.types, rows.keys) if rows.hole_columns else OldRows()
         values = _KnownValues(rows=rows, old=old, table_rows=table_rows)
         # Lazy: the job that counts and checks also fills it.
         last = _last_events(events.filter("op != 'd'") if ignore_deletes else events, tells_resets)
         checked = rows.checked_rows(values.fill(last, events)).localCheckpoint(eager=False)
-        batch = rows.batch_of(checked, found.events, old.hint)
+        batch = told.on(rows.batch_of(checked, found.events, old.hint))
         if "d" not in found.operations or ignore_deletes:
             return batch
         cut = cut_deletes(events, rows.keys)
         return replace(batch, cut_deletes=cut, last_rows=_last_rows(events, cut, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Repeated:
+    """What was found out about events that were delivered again."""
+
+    ordering: EventOrdering
+    dropped: int
+    marks: EventMarks | None
+
+    def on(self, batch: ChangeBatch) -> ChangeBatch:
+        return replace(batch, ordering=self.ordering, dropped=self.dropped, marks=self.marks)
+
+
+def _told_repeated(found: EventSurvey, source: Source, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
+    table = str(source.envelope_table)
+    ordering = choose_ordering(source.ordering, marks, found.seen, table)
+    if ordering is EventOrdering.KEY:
+        raise UnsupportedError("ordering='key' is not supported yet; use 'partition' or 'stream'")
+    judged = marks is not None and not ignore_marks
+    return _Repeated(
+        ordering=ordering,
+        dropped=count_repeated(ordering, marks, found.seen, table) if judged and marks else 0,
+        marks=applied_marks(ordering, marks, found.seen) if found.events else marks,
+    )
+
+
+def _refuse_other_tables(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> None:
+    """Refuse lines of which none belongs to the table; once it has had events, it may be quiet.
+
+    :raises BadInputError: with the tables whose events were seen.
+    """
+    seen = count_tables(spark, source, files, _TABLES_NAMED)
+    if not seen:
+        return
+    told = ", ".join(f"{table} ({count})" for table, count in seen.items())
+    raise BadInputError(
+        f"none of the events belongs to {source.envelope_table}, and no earlier run has had one; there are events of "
+        f"{told}. Give envelope_table as one of these, as <table> or <schema>.<table>; or wait with this task until "
+        "the table has its first event"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,10 +192,10 @@ def _last_rows(events: DataFrame, cut: Sequence[CutDelete], values: _KnownValues
     return found
 
 
-def _empty(spark: SparkSession, source: Source, table_schema: StructType | None) -> ChangeBatch:
+def _empty(spark: SparkSession, source: Source, table_schema: StructType | None, events: int) -> ChangeBatch:
     fields = [StructField(name, kind) for name, kind in declared_types(source.schema, table_schema).items()]
     changes = spark.createDataFrame([], StructType([*fields, StructField(DELETED, BooleanType())]))
-    return ChangeBatch(changes=changes, rows=0, keys=0, upserts=0, deletes=0)
+    return ChangeBatch(changes=changes, rows=events, keys=0, upserts=0, deletes=0)
 
 
 def _typed_events(raw: DataFrame, columns: EventColumns, keys: Sequence[str]) -> DataFrame:

@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.event_places import Names, partition_label
 
 # What stands for a value the server did not send: as text, as base64 of bytes, as the bytes of an integer array, and
 # as the one element of any other array.
@@ -47,24 +48,40 @@ def _line_schema(image: str) -> str:
     return f"STRUCT<{line}, {_CORRUPT}: STRING>"
 
 
-def read_events(spark: SparkSession, source: Source, files: tuple[InputFile, ...], keys: Sequence[str]) -> DataFrame:
+def read_events(
+    spark: SparkSession, source: Source, files: tuple[InputFile, ...], keys: Sequence[str], names: Names = ()
+) -> DataFrame:
     """Return one row per change event of the source's table and per line that is no change event at all.
+
+    Also one per tombstone whose place in Kafka is known: ``op`` is NULL in it, and it is not ``bad``.
 
     :param source: its options go to Spark's text reader (``lineSep``).
     :param keys: key columns.
+    :param names: what the name of each file tells.
     :return: ``_lake_arrival``; ``bad`` (no change event); ``op``; ``first`` and ``second`` of ``source.sequence``
         (NULL where it has no numbers); ``ts_ms`` of the source; ``partition`` (``<topic>-<partition>``) and ``offset``
-        of the record, or NULL; ``after`` (column -> JSON text); ``image`` (names in ``after``, or in ``before`` for a
+        of the record, or NULL; ``record_key`` (names of the key's columns, none for a record without a key, NULL where
+        they are not told); ``after`` (column -> JSON text); ``image`` (names in ``after``, or in ``before`` for a
         delete); ``holes`` (names of unavailable values); ``key``, ``key_before``, ``old_key``, ``new_key`` (texts in
         the order of ``keys``, or NULL); ``types`` (text per distinct connect schema, NULL without one).
     """
-    kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>")
-    return kept.select(ARRIVAL, "bad", "op", *_places(), "after", *_row_columns(keys))
+    kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>", names)
+    return kept.select(ARRIVAL, "bad", "op", *_places(), _record_key(), "after", *_row_columns(keys))
 
 
 def read_images(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
     """Return ``after``, or ``before`` where there is none, of the table's events as one column of JSON text."""
     return _events_of_table(spark, source, files, "STRING").select(sf.coalesce("after", "before"))
+
+
+def count_tables(spark: SparkSession, source: Source, files: tuple[InputFile, ...], limit: int) -> dict[str, int]:
+    """Return how many events of which tables the lines hold, whatever table is read; those with the most."""
+    events = _parse(spark, _lines(spark, source, files), files, "STRING").filter(
+        "op != 'm' AND source_table IS NOT NULL"
+    )
+    table = sf.concat_ws(".", "source_schema", "source_table").alias("table")
+    counts = events.groupBy(table).count().orderBy(sf.desc("count"), "table").limit(limit).collect()
+    return {row["table"]: row["count"] for row in counts}
 
 
 def mark_bad(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
@@ -79,12 +96,20 @@ def _lines(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) ->
     return lines.filter(sf.length(sf.trim("value")) > 0)
 
 
-def _events_of_table(spark: SparkSession, source: Source, files: tuple[InputFile, ...], image: str) -> DataFrame:
+def _events_of_table(
+    spark: SparkSession, source: Source, files: tuple[InputFile, ...], image: str, names: Names | None = None
+) -> DataFrame:
     table = str(source.envelope_table)
     of_table = (sf.col("source_table") == table) | (sf.concat_ws(".", "source_schema", "source_table") == table)
     # A logical message ('m') may name a table and carries no row.
     wanted = sf.col("bad") | (of_table & (sf.col("op") != "m"))
-    return _parse(spark, _lines(spark, source, files).filter(_may_be_of(table)), files, image).filter(wanted)
+    parsed = _parse(spark, _lines(spark, source, files).filter(_may_be_of(table)), files, image)
+    if names is None:
+        return parsed.filter(wanted)
+    placed_tombstone = sf.col("op").isNull() & sf.col("partition").isNotNull()
+    return parsed.withColumn("partition", partition_label(names)).filter(
+        sf.coalesce(wanted, sf.lit(False)) | placed_tombstone
+    )
 
 
 def _may_be_of(table: str) -> Column:
@@ -119,6 +144,8 @@ def _event_columns() -> list[Column]:
         sf.element_at("line.headers", "__debezium.oldkey").alias("old_key"),
         sf.element_at("line.headers", "__debezium.newkey").alias("new_key"),
         *(sf.col(f"line.{name}").alias(name) for name in ("topic", "partition", "offset")),
+        sf.col("line.key").alias("key_text"),
+        sf.coalesce("line.value.payload.op", "line.value.op").isNotNull().alias("of_record"),
         (sf.col("line").isNull() | sf.col(f"line.{_CORRUPT}").isNotNull()).alias("corrupt"),
         (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull()).alias("is_record"),
         sf.col("line.value").isNull().alias("no_value"),
@@ -150,20 +177,29 @@ def _texts(image: Column, keys: Sequence[str]) -> Column:
     return sf.array(*(sf.element_at(image, key) for key in keys))
 
 
-def _places() -> list[Column]:
+def _places() -> list[Column | str]:
     """Where the event stands in the source, and where its record stands in Kafka."""
     sequence = sf.from_json("sequence", "ARRAY<STRING>")
     second = sf.get(sequence, sf.lit(1)).try_cast("bigint")
     # Before the first commit there is none to name: what a snapshot reads stands at its own place.
     first = sf.when(sf.get(sequence, sf.lit(0)).isNull(), second)
-    partition = sf.col("partition").try_cast("bigint")
+    offset = sf.col("offset").try_cast("bigint")
     return [
         sf.coalesce(first, sf.get(sequence, sf.lit(0)).try_cast("bigint")).alias("first"),
         second.alias("second"),
         sf.col("ts_ms").try_cast("bigint").alias("ts_ms"),
-        sf.when(partition.isNotNull(), sf.concat_ws("-", "topic", partition)).alias("partition"),
-        sf.col("offset").try_cast("bigint").alias("offset"),
+        "partition",
+        sf.when(offset >= 0, offset).alias("offset"),
     ]
+
+
+def _record_key() -> Column:
+    """Names of the columns of the record's key; a key that is one bare value has none to tell."""
+    names = sf.json_object_keys("key_text")
+    payload = sf.json_object_keys(sf.get_json_object("key_text", "$.payload"))
+    told = sf.when(sf.array_contains(names, "payload") & sf.array_contains(names, "schema"), payload).otherwise(names)
+    keyless = sf.when(sf.col("key_text").isNull(), sf.array().cast("ARRAY<STRING>")).otherwise(sf.array_sort(told))
+    return sf.when(sf.col("of_record"), keyless).alias("record_key")
 
 
 def _key_of_header(header: str, keys: Sequence[str]) -> Column:

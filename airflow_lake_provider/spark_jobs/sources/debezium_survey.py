@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,10 +11,19 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.event_marks import EventMarks
+from airflow_lake_provider.contracts.event_order import SeenEvents
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium_lines import mark_bad
 from airflow_lake_provider.spark_jobs.sources.debezium_types import ConnectType, parse_types
+from airflow_lake_provider.spark_jobs.sources.event_places import (
+    IS_EVENT,
+    Names,
+    place_columns,
+    place_groups,
+    seen_events,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +34,8 @@ class EventSurvey:
     :param columns: names in their images, in the events' order.
     :param hole_columns: those of them that have an unavailable value somewhere.
     :param connect_types: by text of the connect schema, each column's connect type.
+    :param record_keys: the columns of the records' keys, each combination once; an empty one for records without key.
+    :param seen: where the events stand.
     """
 
     events: int
@@ -36,6 +47,8 @@ class EventSurvey:
     hole_columns: tuple[str, ...]
     connect_types: dict[str, dict[str, ConnectType]]
     schemaless: int
+    record_keys: tuple[tuple[str, ...], ...] = ()
+    seen: SeenEvents = field(default_factory=SeenEvents)
 
     def without(self, excluded: Sequence[str]) -> EventSurvey:
         """Return the same without these columns; names are compared without case."""
@@ -47,51 +60,67 @@ class EventSurvey:
         )
 
 
-def survey(events: DataFrame) -> EventSurvey:
+def survey(events: DataFrame, names: Names = (), marks: EventMarks | None = None) -> EventSurvey:
     """Look through all events in one job, which fills the cache of ``events``.
 
     :param events: see ``debezium_lines.read_events``.
+    :param names: what the name of each file tells.
+    :param marks: what was applied before.
     """
     moved = (
         (sf.col("op") == "u")
         & ~sf.exists("key_before", lambda text: text.isNull())
         & (sf.col("key_before") != sf.col("key"))
     )
-    found = events.agg(
-        sf.count_if(~sf.col("bad")).alias("events"),
+    is_event = sf.expr(IS_EVENT)
+    found = events.groupBy(*place_groups()).agg(
+        *place_columns(marks),
+        sf.count_if(is_event).alias("events"),
         sf.count_if("bad").alias("bad_lines"),
-        sf.count_if(~sf.col("bad") & _unsequenced()).alias("unsequenced"),
+        sf.count_if(is_event & _unsequenced()).alias("unsequenced"),
         sf.collect_set("op").alias("operations"),
         sf.count_if(moved).alias("keys_changed"),
         sf.collect_set("image").alias("images"),
         sf.array_distinct(sf.flatten(sf.collect_set("holes"))).alias("hole_columns"),
         sf.collect_set("types").alias("types"),
-        sf.count_if(~sf.col("bad") & sf.col("types").isNull()).alias("schemaless"),
-    ).collect()[0]
-    return _survey(found.asDict())
+        sf.count_if(is_event & sf.col("types").isNull()).alias("schemaless"),
+        sf.collect_set("record_key").alias("record_keys"),
+    )
+    groups = [row.asDict() for row in found.collect()]
+    return _survey(groups, seen_events(groups, names))
 
 
 def _unsequenced() -> Column:
     return sf.col("first").isNull() | sf.col("second").isNull()
 
 
-def _survey(found: dict[str, Any]) -> EventSurvey:
-    images = sorted(found.pop("images"), key=lambda names: (-len(names), names))
-    types = {text: parse_types(text) for text in found.pop("types")}
+def _survey(groups: Sequence[dict[str, Any]], seen: SeenEvents) -> EventSurvey:
+    images = sorted(_all_of(groups, "images"), key=lambda names: (-len(names), names))
+    counts = ("events", "bad_lines", "unsequenced", "keys_changed", "schemaless")
     return EventSurvey(
-        operations=frozenset(found.pop("operations")),
+        operations=frozenset(_all_of(groups, "operations")),
         columns=tuple(dict.fromkeys(name for names in images for name in names)),
-        hole_columns=tuple(sorted(found.pop("hole_columns"))),
-        connect_types=types,
-        **found,
+        hole_columns=tuple(sorted(_all_of(groups, "hole_columns"))),
+        connect_types={text: parse_types(text) for text in sorted(_all_of(groups, "types"))},
+        record_keys=tuple(sorted(_all_of(groups, "record_keys"))),
+        seen=seen,
+        **{count: sum(group[count] for group in groups) for count in counts},
     )
 
 
-def refuse_bad_events(spark: SparkSession, found: EventSurvey, source: Source, files: tuple[InputFile, ...]) -> None:
+def _all_of(groups: Sequence[dict[str, Any]], name: str) -> set[Any]:
+    found = (item for group in groups for item in group[name])
+    return {tuple(item) if isinstance(item, list) else item for item in found}
+
+
+def refuse_bad_events(
+    spark: SparkSession, found: EventSurvey, source: Source, files: tuple[InputFile, ...], keys: Sequence[str]
+) -> None:
     """Refuse what cannot be applied.
 
     :param files: the files that were read, to say where a bad line stands.
-    :raises BadInputError: lines that are no change events, events without an order, updates that move a key.
+    :raises BadInputError: lines that are no change events, events without an order, keys that are not the stream's,
+        updates that move a key.
     :raises UnsupportedError: truncations, and operations this package does not know.
     """
     table = source.envelope_table or ""
@@ -111,8 +140,25 @@ def refuse_bad_events(spark: SparkSession, found: EventSurvey, source: Source, f
             f"{found.unsequenced} of {found.events} events of {table} have no source.sequence with two positions, "
             "which orders them; the PostgreSQL connector writes it, other connectors are not supported yet"
         )
+    _refuse_other_keys(found, table, keys)
     if found.keys_changed:
         raise BadInputError(
             f"{found.keys_changed} updates of {table} change the key columns; the connector splits such an update into "
             "a delete and a create only for the primary key, so give the primary key as keys"
+        )
+
+
+def _refuse_other_keys(found: EventSurvey, table: str, keys: Sequence[str]) -> None:
+    """Refuse keys that do not tell the rows of the source apart, where the records say which columns do."""
+    if () in found.record_keys:
+        raise BadInputError(
+            f"events of {table} have no key: the source table has no primary key, so several of its rows may be equal "
+            f"in {list(keys)}, and an upsert would make one of them. REPLICA IDENTITY FULL does not help. Give the "
+            "table a primary key, or name columns that are unique in the connector's message.key.columns"
+        )
+    others = [names for names in found.record_keys if set(names) != set(keys)]
+    if others:
+        raise BadInputError(
+            f"events of {table} are keyed by {list(others[0])}, and keys are {list(keys)}, which would make one row of "
+            f"several, or several of one; give keys={list(others[0])}"
         )

@@ -29,6 +29,7 @@ marks = st.builds(
     position=st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)),
     ts_ms=st.none() | st.integers(-(2**40), 2**42),
     moved=st.booleans(),
+    deleted=st.booleans(),
     consumed=offset_sets.map(ranges_of),
 )
 

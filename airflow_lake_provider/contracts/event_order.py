@@ -1,0 +1,167 @@
+"""Decide what of a change stream was delivered again, by the marks of what was applied; nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, partition_digest
+from airflow_lake_provider.contracts.mark_codec import Mark
+from airflow_lake_provider.contracts.offset_ranges import Ranges, missing, up_to
+
+# Servers note the time of a commit shortly before its place in the log. Events that come late were never applied, so
+# no greatest time covers theirs.
+_LATE_TOLERANCE_MS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldEvents:
+    """Events of a batch that are below a mark.
+
+    :param ts_ms: greatest ``source.ts_ms`` among them.
+    :param offsets: where they may stand in their partition.
+    """
+
+    count: int = 0
+    ts_ms: int | None = None
+    offsets: Ranges = ()
+
+    def __add__(self, other: OldEvents) -> OldEvents:
+        times = [ts for ts in (self.ts_ms, other.ts_ms) if ts is not None]
+        return OldEvents(
+            count=self.count + other.count, ts_ms=max(times, default=None), offsets=(*self.offsets, *other.offsets)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenPartition:
+    """What a batch has of one partition, or of none that is known.
+
+    :param mark: that applying all of it would leave; None where it has no event of the table.
+    :param old: events below the mark that the table has of it.
+    """
+
+    mark: Mark | None = None
+    old: OldEvents = field(default_factory=OldEvents)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenEvents:
+    """What one pass over the events of a batch has found of their places.
+
+    :param partitions: by label, None for events without one.
+    :param unplaced: events whose partition or offset is not known.
+    :param old: events below the greatest mark of all.
+    """
+
+    partitions: Mapping[str | None, SeenPartition] = field(default_factory=dict)
+    unplaced: int = 0
+    old: OldEvents = field(default_factory=OldEvents)
+
+
+def choose_ordering(
+    asked: EventOrdering | None, marks: EventMarks | None, seen: SeenEvents, table: str
+) -> EventOrdering:
+    """Return what is known of the order of a batch.
+
+    A table whose marks are not by partition keeps on without: what was applied before cannot be told by partition.
+
+    :raises BadInputError: partitions were asked for, and some events do not tell theirs.
+    """
+    if asked is EventOrdering.PARTITION and seen.unplaced:
+        raise BadInputError(
+            f"{seen.unplaced} events of {table} do not tell their partition and offset, and ordering='partition' was "
+            "asked for. They are told by lines with topic, partition and offset, or by the names that Kafka Connect "
+            "sinks give their files. Use ordering='stream' where all events of the table are in order, else "
+            "ordering='key'"
+        )
+    if asked is not None:
+        return asked
+    by_partition = marks is None or marks.ordering is EventOrdering.PARTITION
+    return EventOrdering.PARTITION if by_partition and not seen.unplaced else EventOrdering.UNKNOWN
+
+
+def count_repeated(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents, table: str) -> int:
+    """Return how many events were delivered again: those below their mark, which are to be dropped.
+
+    :raises BadInputError: the positions of the source started again, or it cannot be told whether an event is
+        repeated or late.
+    """
+    if ordering is EventOrdering.PARTITION:
+        return sum(_repeated_of(label, part, marks, table) for label, part in seen.partitions.items() if part.old.count)
+    greatest = marks.greatest
+    if greatest is None or not seen.old.count:
+        return 0
+    _refuse_restarted(seen.old, greatest, table, _LATE_TOLERANCE_MS if ordering is EventOrdering.KEY else 0)
+    if ordering is EventOrdering.KEY:
+        return 0
+    if ordering is EventOrdering.STREAM and marks.ordering in (EventOrdering.STREAM, EventOrdering.UNKNOWN):
+        return seen.old.count
+    raise BadInputError(_cannot_tell(seen.old.count, ordering, marks, table))
+
+
+def applied_marks(ordering: EventOrdering, marks: EventMarks | None, seen: SeenEvents) -> EventMarks:
+    """Return the marks after a batch; none goes back."""
+    before = marks or EventMarks(ordering=ordering)
+    applied = {
+        label: part.mark
+        for label, part in seen.partitions.items()
+        # Tombstones have offsets too; those of other topics are of no use.
+        if part.mark is not None and (part.mark.position != NO_POSITION or _is_known(before, label))
+    }
+    return before.merged(ordering, applied)
+
+
+# Of a partition that has tombstones only: below every event.
+NO_POSITION = (-1, -1)
+
+
+def _is_known(marks: EventMarks, label: str | None) -> bool:
+    return partition_digest(label or "") in marks.partitions
+
+
+def _repeated_of(label: str | None, part: SeenPartition, marks: EventMarks, table: str) -> int:
+    floor = marks.floor(label or "")
+    if floor is None:
+        return 0
+    _refuse_restarted(part.old, floor, table, 0)
+    if not _is_known(marks, label):
+        raise BadInputError(_cannot_tell(part.old.count, EventOrdering.PARTITION, marks, table))
+    late = missing(up_to(part.old.offsets, floor.last_offset), floor.consumed)
+    if late:
+        first, last = late[0][0], late[-1][1]
+        raise BadInputError(
+            f"{part.old.count} events of {table} in partition {label} are older than what was applied of it, and "
+            f"offsets from {first} to {last} among theirs were never read: the file came late. Whether they are older "
+            "than the rows they change cannot be told by partition; use ordering='key', which compares row by row. "
+            "Nothing was applied"
+        )
+    return part.old.count
+
+
+def _refuse_restarted(old: OldEvents, mark: Mark, table: str, tolerance: int) -> None:
+    if old.ts_ms is None or mark.ts_ms is None or old.ts_ms <= mark.ts_ms + tolerance:
+        return
+    raise BadInputError(
+        f"{old.count} events of {table} have positions below {list(mark.position)}, up to which events were applied, "
+        f"and were committed later (source.ts_ms {old.ts_ms}, applied up to {mark.ts_ms}). So the positions of the "
+        "source have started again: a restored database, or another server. Take a new snapshot with the connector and "
+        "give the task a new source_name for its files; or apply this input as it is with on_repeat='apply'. Nothing "
+        "was applied"
+    )
+
+
+def _cannot_tell(count: int, ordering: EventOrdering, marks: EventMarks, table: str) -> str:
+    if ordering is not EventOrdering.UNKNOWN:
+        return (
+            f"{count} events of {table} are older than what was applied with ordering={marks.ordering.value!r}, and "
+            f"whether they were applied then cannot be told by ordering={ordering.value!r}. Use the former, or "
+            "ordering='key'; what is newer is applied by either. Nothing was applied"
+        )
+    return (
+        f"{count} events of {table} are older than what was applied, and nothing tells whether they come again or come "
+        "late. Use ordering='stream' where all events of the table arrive in order: then they are dropped as repeated. "
+        "Use ordering='key' where they may be late: then each is compared with its row. Files that were put right are "
+        "applied with on_repeat='apply'. Nothing was applied"
+    )

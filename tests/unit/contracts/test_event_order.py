@@ -1,0 +1,133 @@
+"""What is dropped of random deliveries of a topic: never an event that was not applied, never older over newer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
+from airflow_lake_provider.contracts.event_order import (
+    OldEvents,
+    SeenEvents,
+    SeenPartition,
+    applied_marks,
+    choose_ordering,
+    count_repeated,
+)
+from airflow_lake_provider.contracts.mark_codec import Mark
+from airflow_lake_provider.contracts.offset_ranges import union
+
+# (partition, offset, position): a key is of one partition, so its events are in order there.
+Record = tuple[str, int, int]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Record]:
+    """Two partitions whose connector starts again now and then, each sending old positions at new offsets."""
+    records: list[Record] = []
+    for label in ("t-0", "t-1"):
+        positions, newest = [], 0
+        for _ in range(draw(st.integers(1, 8))):
+            again = draw(st.integers(0, 2)) == 0 and newest > 0
+            position = draw(st.integers(1, newest)) if again else newest + 1
+            positions += list(range(position, newest + 1)) if again else [position]
+            newest = max(newest, position)
+        records += [(label, offset, position) for offset, position in enumerate(positions)]
+    return records
+
+
+def seen(batch: list[Record], marks: EventMarks | None) -> SeenEvents:
+    """What the pass over a batch finds, by plain Python."""
+    partitions: dict[str | None, SeenPartition] = {}
+    for label in {record[0] for record in batch}:
+        of = [record for record in batch if record[0] == label]
+        floor = marks.floor(label) if marks else None
+        old = [record for record in of if floor and (0, record[2]) < floor.position]
+        partitions[label] = SeenPartition(
+            mark=Mark(
+                position=(0, max(record[2] for record in of)),
+                ts_ms=max(record[2] for record in of),
+                consumed=union((record[1], record[1]) for record in of),
+            ),
+            old=OldEvents(
+                count=len(old),
+                ts_ms=max((record[2] for record in old), default=None),
+                offsets=union((record[1], record[1]) for record in old),
+            ),
+        )
+    return SeenEvents(partitions=partitions)
+
+
+@given(log=logs(), data=st.data())
+def test_no_event_is_lost_nor_applied_over_a_newer_one(log: list[Record], data: st.DataObject) -> None:
+    marks: EventMarks | None = None
+    applied: set[tuple[str, int]] = set()
+    read: set[tuple[str, int]] = set()
+    for batch in data.draw(st.lists(st.lists(st.sampled_from(log), min_size=1), min_size=1, max_size=6)):
+        found = seen(batch, marks)
+        try:
+            dropped = count_repeated(EventOrdering.PARTITION, marks, found, "t") if marks else 0
+        except BadInputError as refused:
+            if "came late" not in str(refused):
+                raise
+            continue
+        floors = {label: marks.floor(label) if marks else None for label in ("t-0", "t-1")}
+        kept = [(p, o, at) for p, o, at in batch if not ((mark := floors[p]) and (0, at) < mark.position)]
+        assert dropped == len(batch) - len(kept)
+        for partition, offset, position in set(batch) - set(kept):
+            # It was applied, or the connector had sent it before: at an offset that is refused when it comes late.
+            first_sent = min(o for p, o, at in log if (p, at) == (partition, position))
+            assert (partition, position) in applied or first_sent < offset
+            assert (partition, offset) in read or offset > max(o for p, o in read if p == partition)
+        for partition, _, position in kept:
+            assert all(position >= at for p, at in applied if p == partition)
+        applied |= {(p, at) for p, _, at in kept}
+        read |= {(p, o) for p, o, _ in batch}
+        marks = applied_marks(EventOrdering.PARTITION, marks, found)
+        marks = EventMarks.read(marks.to_text())
+
+
+def test_the_ordering_is_taken_from_the_input_unless_the_table_was_marked_otherwise() -> None:
+    placed, bare = SeenEvents(), SeenEvents(unplaced=2)
+    by = {ordering: EventMarks(ordering=ordering) for ordering in EventOrdering}
+    assert choose_ordering(None, None, placed, "t") is EventOrdering.PARTITION
+    assert choose_ordering(None, by[EventOrdering.PARTITION], placed, "t") is EventOrdering.PARTITION
+    assert choose_ordering(None, None, bare, "t") is EventOrdering.UNKNOWN
+    for other in (EventOrdering.UNKNOWN, EventOrdering.STREAM, EventOrdering.KEY):
+        assert choose_ordering(None, by[other], placed, "t") is EventOrdering.UNKNOWN
+    assert choose_ordering(EventOrdering.STREAM, by[EventOrdering.KEY], placed, "t") is EventOrdering.STREAM
+    with pytest.raises(BadInputError, match="2 events of t do not tell their partition"):
+        choose_ordering(EventOrdering.PARTITION, None, bare, "t")
+
+
+def test_a_source_that_started_again_is_refused_by_every_ordering() -> None:
+    mark = Mark(position=(9, 9), ts_ms=1_000_000, consumed=((0, 5),))
+    marks = EventMarks(ordering=EventOrdering.PARTITION).merged(EventOrdering.PARTITION, {"t-0": mark})
+    old = OldEvents(count=1, ts_ms=1_020_000, offsets=((6, 6),))
+    found = SeenEvents(partitions={"t-0": SeenPartition(mark=replace(mark, position=(1, 1)), old=old)}, old=old)
+    for ordering in EventOrdering:
+        with pytest.raises(BadInputError, match="started again"):
+            count_repeated(ordering, marks, found, "t")
+    late = SeenEvents(old=replace(old, ts_ms=1_000_005))
+    assert count_repeated(EventOrdering.KEY, marks, late, "t") == 0
+    unknown_time = SeenEvents(old=replace(old, ts_ms=None))
+    assert count_repeated(EventOrdering.STREAM, marks.merged(EventOrdering.STREAM, {}), unknown_time, "t") == 1
+
+
+def test_marks_of_another_ordering_tell_nothing_of_older_events() -> None:
+    mark = Mark(position=(9, 9), ts_ms=5, consumed=((0, 5),))
+    old = OldEvents(count=3, ts_ms=4, offsets=((6, 8),))
+    found = SeenEvents(partitions={"t-0": SeenPartition(mark=mark, old=old)}, old=old)
+    by_partition = EventMarks(ordering=EventOrdering.PARTITION).merged(EventOrdering.PARTITION, {"t-0": mark})
+    with pytest.raises(BadInputError, match=r"applied with ordering='partition'.*cannot be told by ordering='stream'"):
+        count_repeated(EventOrdering.STREAM, by_partition, found, "t")
+    by_stream = by_partition.merged(EventOrdering.STREAM, {})
+    assert count_repeated(EventOrdering.STREAM, by_stream, found, "t") == 3
+    with pytest.raises(BadInputError, match=r"applied with ordering='stream'.*cannot be told by ordering='partition'"):
+        count_repeated(EventOrdering.PARTITION, by_stream, found, "t")
+    with pytest.raises(BadInputError, match="nothing tells"):
+        count_repeated(EventOrdering.UNKNOWN, by_stream, found, "t")
