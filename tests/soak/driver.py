@@ -52,7 +52,7 @@ class Driver:
                 text=True,
                 bufsize=1,
                 cwd=REPOSITORY,
-                env={**_environment(lake), **environment},
+                env={**session_environment(lake), **environment},
                 # The JVM is its child: one signal to the group kills both.
                 start_new_session=True,
             )
@@ -117,7 +117,7 @@ class Driver:
         return answer
 
 
-def _environment(lake: Lake) -> dict[str, str]:
+def session_environment(lake: Lake) -> dict[str, str]:
     jars = "".join(f"{Path(jar).resolve()}:" for jar in lake_jars().split(","))
     # Jars on the class path are not copied by each driver, as those of spark.jars are.
     return {

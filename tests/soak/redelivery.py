@@ -1,0 +1,199 @@
+"""A real change stream cut at random, its pieces delivered again, late and renamed, against the server's rows.
+
+Each table ends as its server held it, by each way to know the order of its events. A batch that is refused because half
+of a key change is on its way is tried again with more files: nothing may be lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
+from airflow_lake_provider.contracts.job_report import UpsertReport
+from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.spark_jobs.session import open_session
+from tests.shop_oracle import SHOP, keys_of, oracle
+from tests.soak.driver import session_environment
+from tests.soak.event_log import Captured, EventLog
+from tests.soak.lake import Lake
+from tests.spark.shop_events import ddl_of
+from tests.spark.upsert_flow import Flow
+
+SMALL = Captured(SHOP / "redelivered", "orders", ("currency", "channel", "gift_wrap"), ("item_count",))
+TABLES = (SMALL, Captured(SHOP, "products"), Captured(SHOP, "orders"), Captured(SHOP, "order_items"))
+# Ways that are known to the soak: the order of a partition told by its records or by names of files, that of a stream.
+WAYS = ("records", "names", "stream")
+# What a half key change is refused with.
+_HALF = "values are not in the events"
+
+
+@dataclass
+class Deliveries:
+    """One table that one stream is delivered to.
+
+    :param way: of ``WAYS``.
+    """
+
+    captured: Captured
+    way: str
+    flow: Flow
+    log: EventLog
+    random: Random
+    counts: Counter[str]
+    pieces: list[tuple[int, range]] = field(default_factory=list)
+    files: int = 0
+
+    def deliver(self, left: int) -> None:
+        """Deliver some pieces and something old, and apply what is there.
+
+        :param left: deliveries that are still to come; all of the log is delivered by then.
+        """
+        for number, part in enumerate(self.log.partitions):
+            rest = len(part) - self.log.delivered[number]
+            # A partition may be behind for some deliveries.
+            if rest and (not left or self.random.random() < 0.7):
+                length = rest if not left else self.random.randint(1, max(1, 2 * rest // (left + 1)))
+                piece = self.log.next_piece(number, length)
+                self._write(number, piece, "new")
+                self.pieces.append((number, piece))
+        if self.pieces and self.random.random() < 0.7:
+            self._deliver_again()
+        self._apply()
+
+    def _deliver_again(self) -> None:
+        number, piece = self.random.choice(self.pieces)
+        how = self.random.choice(("whole", "some lines", "touched"))
+        if how == "touched":
+            file = self.random.choice(sorted(self.flow.inbox.iterdir()))
+            at = 1_800_000_000 + self.files
+            os.utime(file, (at, at))
+            self.files += 1
+        elif how == "some lines" and self.way != "names":
+            chosen = sorted(self.random.sample(piece, self.random.randint(1, len(piece))))
+            self._write(number, chosen, "again")
+        else:
+            # A sink that starts again cuts its files elsewhere.
+            begin = self.random.choice(piece)
+            self._write(number, range(begin, piece.stop), "again")
+        self.counts[f"delivered again, {how}"] += 1
+
+    def _write(self, number: int, offsets: range | list[int], name: str) -> None:
+        self.flow.inbox.mkdir(parents=True, exist_ok=True)
+        self.files += 1
+        file = self.flow.inbox / f"{self.random.randint(0, 999):03}-{name}-{self.files}.jsonl"
+        if self.way == "names":
+            # Confluent's name the first time; Aiven's, which means the same, when it comes again.
+            form = "{}+{}+{:010}.json" if name == "new" else "{}-{}-{}.json"
+            file = self.flow.inbox / str(self.files) / form.format(self.log.topic, number, offsets[0])
+            file.parent.mkdir()
+        lines = self.log.lines(number, offsets, placed=self.way == "records")
+        file.write_text("".join(line + "\n" for line in lines))
+
+    def _apply(self) -> None:
+        try:
+            report = self._upsert()
+        except BadInputError as refused:
+            if _HALF not in str(refused):
+                raise
+            self.counts["half a key change waits"] += 1
+            return
+        self.counts[report.outcome.value] += 1
+        self.counts["events dropped"] += report.events_dropped or 0
+
+    def _upsert(self) -> UpsertReport:
+        source = Source(
+            path=str(self.flow.inbox),
+            format="json",
+            schema=ddl_of(self.captured.table, self.captured.folder),
+            envelope="debezium",
+            envelope_table=self.captured.table,
+            name=f"{self.captured.table}.{self.way}",
+            ordering=EventOrdering.STREAM if self.way == "stream" else None,
+        )
+        return self.flow.apply(
+            f"run {self.files}",
+            source=source,
+            keys=tuple(keys_of(self.captured.table, self.captured.folder)),
+            delete_when=None,
+            exclude_columns=self.captured.dropped,
+            missing_columns=MissingColumns.NULL,
+        )
+
+    def compare(self) -> int:
+        """Compare all rows with the server's and return how many there are.
+
+        :raises AssertionError: a row is missing, too many, or another.
+        """
+        assert self.log.is_delivered
+        keys = keys_of(self.captured.table, self.captured.folder)
+        found = {tuple(row[key] for key in keys): row for row in self.flow.loaded().scan().to_arrow().to_pylist()}
+        expected = oracle(self.captured.table, self.captured.folder)
+        for key, row in found.items():
+            for name in self.captured.defaults:
+                row[name] = expected[key][name] if key in expected and row.get(name) is None else row[name]
+        wrong = [key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)]
+        assert not wrong, (
+            f"{self.flow.table}: {len(wrong)} rows differ, one is {found.get(wrong[0])}, the server's "
+            f"{expected.get(wrong[0])}"
+        )
+        return len(found)
+
+
+def redeliver(
+    spark: SparkSession,
+    home: Path,
+    seed: int,
+    deliveries: int,
+    tables: tuple[Captured, ...] = TABLES,
+    ways: tuple[str, ...] = WAYS,
+) -> str:
+    """Deliver and return one line that says what happened.
+
+    :param deliveries: of all tables and ways together.
+    """
+    started = time.monotonic()
+    counts: Counter[str] = Counter()
+    rows = 0
+    shares = [(captured, way) for captured in tables for way in ways]
+    for number, (captured, way) in enumerate(shares):
+        random = Random(f"{seed} {number}")
+        log = EventLog.of(captured.lines(), 1 if way == "stream" else 4, restarts=3, random=random)
+        flow = Flow(spark, f"redelivery.t{seed}_{number}", home / f"inbox-{number}")
+        flow.catalog()
+        stream = Deliveries(captured, way, flow, log, random, counts)
+        share = deliveries // len(shares) + (number < deliveries % len(shares))
+        for left in reversed(range(share)):
+            stream.deliver(left)
+        rows += stream.compare()
+        print(f"{captured.table} by {way}: {share} deliveries, {time.monotonic() - started:.0f} s", flush=True)
+    said = ", ".join(f"{value} {name}" for name, value in sorted(counts.items()))
+    took = time.monotonic() - started
+    return f"redelivery: seed {seed}, {deliveries} deliveries in {took:.0f} s, {rows} rows equal the server's: {said}"
+
+
+def main() -> None:
+    """Deliver and print the line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--deliveries", type=int, default=200)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        lake = Lake.at(Path(folder) / "lake")
+        os.environ.update(session_environment(lake))
+        spark, _ = open_session()
+        print(redeliver(spark, Path(folder), options.seed, options.deliveries))
+
+
+if __name__ == "__main__":
+    main()
