@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import PurePosixPath
 from typing import ClassVar
 
@@ -21,10 +22,24 @@ _FORMAT_OF_SUFFIX = {
 }
 
 
+_LONGEST_MEMORY = 36_500
+
+
 def format_of_path(path: str) -> str | None:
     """Return the format that a path's ending tells, also before ``.gz``; None when it tells none."""
     suffixes = reversed(PurePosixPath(path).suffixes)
     return next((_FORMAT_OF_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_OF_SUFFIX), None)
+
+
+class OnSourceChange(str, Enum):
+    """What to do when what shapes the rows of a source has changed since its last commit.
+
+    ``continue`` reads new files with the change, ``replay`` applies all files again once, ``fail`` refuses the run.
+    """
+
+    CONTINUE = "continue"
+    REPLAY = "replay"
+    FAIL = "fail"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +57,8 @@ class Source:
     :param ordering: what is known of the order of an envelope's events; None to take what the input itself tells.
     :param name: identity of the source, under which a table keeps what it has consumed of it, wherever ``path`` points
         and whatever shapes the rows; None where no table keeps it, as for keys of rows to delete.
+    :param on_source_change: when format, options, schema, query or envelope are not those of the last commit.
+    :param max_file_age_days: how long a consumed file is remembered that is not in the source any more.
     """
 
     path: str | None = None
@@ -54,12 +71,19 @@ class Source:
     envelope_table: str | None = None
     ordering: EventOrdering | None = None
     name: str | None = None
+    on_source_change: OnSourceChange = OnSourceChange.CONTINUE
+    max_file_age_days: int = 365
 
     FORMATS: ClassVar[tuple[str, ...]] = ("parquet", "orc", "json", "csv", "avro")
 
     def __post_init__(self) -> None:
         if self.name is not None:
             object.__setattr__(self, "name", source_name(self.name))
+        if not 1 <= self.max_file_age_days <= _LONGEST_MEMORY:
+            raise InvalidSpecError(
+                f"max_file_age must be 1 to {_LONGEST_MEMORY:,} days, got {self.max_file_age_days}; "
+                "semantics='aggregate' forgets no file"
+            )
         if (self.path is None) == (self.table is None):
             raise InvalidSpecError(f"give either files or a table as the source, got {self.path!r} and {self.table!r}")
         if self.table is not None:

@@ -38,6 +38,15 @@ def default_source_name(dag_id: str, task_id: str) -> str:
     return source_name(text) if plain == text else _digested(plain, text)
 
 
+def consumer_source_name(table_uuid: str, consumer: str) -> str:
+    """Return the name under which a target keeps how far a consumer has read a source table.
+
+    :param table_uuid: of the source table; one that is dropped and made again has another.
+    :param consumer: name of the cursor.
+    """
+    return source_name(f"{table_uuid}.{consumer}")
+
+
 def _digested(plain: str, text: str) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
     return f"{plain[: MAX_CHARACTERS - _DIGEST_DIGITS - 1]}-{digest}"

@@ -11,16 +11,23 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
+from airflow_lake_provider.contracts.consumed_files import DIGEST_BYTES, ConsumedFiles
 from airflow_lake_provider.contracts.errors import RolledBackError
 from airflow_lake_provider.contracts.event_marks import EventMarks
-from airflow_lake_provider.contracts.table_properties import EVENTS_PREFIX, POSITION_PREFIX, SOURCE_POSITION
+from airflow_lake_provider.contracts.table_properties import (
+    EVENTS_PREFIX,
+    MAX_VALUE_CHARACTERS,
+    POSITION_PREFIX,
+    SOURCE_POSITION,
+)
 
-# 10 bytes of digest per file: 250 of them are 3,336 characters of base64, below the 3,500 of a property.
-MAX_INLINE_FILES = 250
 _PATH_BYTES = 3
-_DIGEST_BYTES = 10
+_DAY = 24 * 60 * 60
+# Names of one storage: which of them a path has depends on the cluster's settings, not on the file.
+_SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
 
 
 @dataclass(frozen=True, order=True)
@@ -39,18 +46,48 @@ class InputFile:
     @property
     def identity(self) -> str:
         """Path, size and version in one text; a corrected file under the same name has another identity."""
-        return f"{self.path}\x1f{self.size}\x1f{self.version}"
+        return f"{plain_path(self.path)}\x1f{self.size}\x1f{self.version}"
+
+    @property
+    def modified(self) -> int | None:
+        """Modification time in epoch seconds; None where the version is none."""
+        return int(self.version) // 1000 if self.version.isdecimal() else None
 
     @property
     def digest(self) -> bytes:
         """10 bytes: 3 of the path's SHA-256, so that a corrected file is told from a new one, 7 of the identity's."""
         identity = hashlib.sha256(self.identity.encode()).digest()
-        return self.path_digest + identity[: _DIGEST_BYTES - _PATH_BYTES]
+        return self.path_digest + identity[: DIGEST_BYTES - _PATH_BYTES]
 
     @property
     def path_digest(self) -> bytes:
         """First 3 bytes of the path's SHA-256; for wording only, never for a decision."""
-        return hashlib.sha256(self.path.encode()).digest()[:_PATH_BYTES]
+        return hashlib.sha256(plain_path(self.path).encode()).digest()[:_PATH_BYTES]
+
+
+def plain_path(path: str) -> str:
+    """Return a path in the one spelling that all names of its storage have: ``s3a://a/b`` is ``s3://a/b``.
+
+    :param path: with a scheme; ``file:/a`` and ``file:///a`` are one.
+    """
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme:
+        return path
+    scheme = scheme.lower()
+    if scheme == "file":
+        return f"file:/{rest.lstrip('/')}"
+    return f"{_SAME_SCHEMES.get(scheme, scheme)}:{rest}"
+
+
+@dataclass(frozen=True)
+class SideFile:
+    """Where a list of files is that does not fit into a property.
+
+    :param entries: how many files it lists; another number means another file, or a part of it.
+    """
+
+    path: str
+    entries: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +95,22 @@ class SourcePosition:
     """What a table has consumed of one source.
 
     :param generation: how many commits moved this position; 0 for a source never consumed.
-    :param files: digests of the consumed files that still exist in the source; None when ``side_file`` has them.
-    :param side_file: path of a file of concatenated digests, for more than 250 files.
+    :param files: the consumed files; None while they are in ``side_file`` only.
+    :param side_file: the file that holds exactly these files; None where a property does, or nothing yet.
+    :param superseded: paths of side files before this one, newest first; one of them may still be read.
+    :param forgotten_until: epoch seconds; a file modified after it was never forgotten. None where none was.
     :param snapshot: consumed snapshot id of a source table, as text.
+    :param shape: part of the source that shapes its rows, to a digest of it; empty where it is not known.
     :param events: what was applied of a change stream, kept in a property of its own.
     """
 
     generation: int = 0
-    files: frozenset[bytes] | None = None
-    side_file: str | None = None
+    files: ConsumedFiles | None = field(default_factory=ConsumedFiles)
+    side_file: SideFile | None = None
+    superseded: tuple[str, ...] = ()
+    forgotten_until: int | None = None
     snapshot: str | None = None
+    shape: Mapping[str, str] = field(default_factory=dict)
     events: EventMarks | None = None
 
     @classmethod
@@ -77,59 +120,120 @@ class SourcePosition:
         if text is None:
             return cls()
         plain = json.loads(text)
-        files = unpack_digests(base64.b64decode(plain["files"])) if "files" in plain else None
+        side_file = SideFile(*plain["side_file"]) if "side_file" in plain else None
+        packed = base64.b64decode(plain.get("files", ""))
         return cls(
             generation=plain["generation"],
-            files=files,
-            side_file=plain.get("side_file"),
+            files=ConsumedFiles.unpack(packed) if side_file is None else None,
+            side_file=side_file,
+            superseded=tuple(plain.get("superseded", ())),
+            forgotten_until=plain.get("forgotten_until"),
             snapshot=plain.get("snapshot"),
+            shape=plain.get("shape", {}),
             events=EventMarks.read(properties.get(EVENTS_PREFIX + source_name)),
         )
 
+    @property
+    def has_lost_files(self) -> bool:
+        """Whether the consumed files are not known, which is so until their side file is read."""
+        return self.files is None
+
     def unconsumed(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
-        """Return the files that this position has not consumed, in their order."""
-        consumed = self.files or frozenset()
-        return tuple(file for file in files if file.digest not in consumed)
+        """Return the files that this position does not know, in their order."""
+        known = self.files or ConsumedFiles()
+        return tuple(file for file in files if file.digest not in known)
 
     def corrected(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
         """Return the unconsumed files of which an earlier version was consumed under the same path."""
-        paths = {digest[:_PATH_BYTES] for digest in self.files or ()}
+        paths = {digest[:_PATH_BYTES] for digest in (self.files or ConsumedFiles()).days}
         return tuple(file for file in self.unconsumed(files) if file.path_digest in paths)
 
-    def next_files(self, files: Iterable[InputFile]) -> SourcePosition:
-        """Return the position after consuming ``files``, the whole present listing of the source."""
-        digests = frozenset(file.digest for file in files)
-        return SourcePosition(generation=self.generation + 1, files=digests, events=self.events)
+    def uncertain(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
+        """Return the files that this position does not know, and may have known once."""
+        until = self.forgotten_until
+        if until is None:
+            return ()
+        return tuple(file for file in self.unconsumed(files) if file.modified is None or file.modified <= until)
 
-    def next_snapshot(self, snapshot_id: str) -> SourcePosition:
+    def next_files(
+        self, files: Iterable[InputFile], at: datetime, keep_for: timedelta | None, shape: Mapping[str, str]
+    ) -> SourcePosition:
+        """Return the position after consuming ``files``, the whole present listing of the source.
+
+        :param at: when they were listed.
+        :param keep_for: how long a file is remembered that no listing shows any more; None for ever.
+        """
+        today = _day(at)
+        # Not before it was modified, by a clock that may be ahead of ours: the mark has to cover that time.
+        listed = ((file.digest, max(today, (file.modified or 0) // _DAY)) for file in files)
+        consumed, newest = (self.files or ConsumedFiles()).seen(listed), None
+        if keep_for is not None:
+            consumed, newest = consumed.forget(_day(at - keep_for))
+        marks = [self.forgotten_until, None if newest is None else (newest + 1) * _DAY - 1]
+        return replace(
+            self,
+            generation=self.generation + 1,
+            files=consumed,
+            side_file=self.side_file if consumed == self.files else None,
+            forgotten_until=max((mark for mark in marks if mark is not None), default=None),
+            shape=shape,
+            superseded=self._superseded_by(consumed),
+        )
+
+    def next_snapshot(self, snapshot_id: str, shape: Mapping[str, str] | None = None) -> SourcePosition:
         """Return the position after consuming a source table up to ``snapshot_id``."""
-        return SourcePosition(generation=self.generation + 1, snapshot=snapshot_id)
+        return replace(self, generation=self.generation + 1, snapshot=snapshot_id, shape=shape or {})
 
-    def with_side_file(self, path: str) -> SourcePosition:
-        """Move the digests to a side file; the caller has written :attr:`packed_files` there."""
-        return replace(self, files=None, side_file=path)
+    def restarted(self) -> SourcePosition:
+        """Return a position that has consumed no file, and goes on counting from this one."""
+        superseded = self._superseded_by(ConsumedFiles())
+        return SourcePosition(generation=self.generation, superseded=superseded, events=self.events)
+
+    def without_lost_files(self, at: datetime) -> SourcePosition:
+        """Return this position with its list given up: what it held may be any file modified until now.
+
+        :param at: of the listing that is consumed next.
+        """
+        until = max(self.forgotten_until or 0, int(at.timestamp()))
+        superseded = self._superseded_by(ConsumedFiles())
+        return replace(self, files=ConsumedFiles(), side_file=None, superseded=superseded, forgotten_until=until)
+
+    def _superseded_by(self, files: ConsumedFiles) -> tuple[str, ...]:
+        # The one before the last was to be removed by the commit before, which may have been cut off.
+        if self.side_file is None or files == self.files:
+            return self.superseded
+        return (self.side_file.path, *self.superseded)[:3]
+
+    @property
+    def outdated(self) -> tuple[str, ...]:
+        """Paths of side files that nobody reads any more, once this position is the table's."""
+        return self.superseded[1:]
 
     @property
     def needs_side_file(self) -> bool:
-        """Whether the digests do not fit in a property."""
-        return self.files is not None and len(self.files) > MAX_INLINE_FILES
-
-    @property
-    def packed_files(self) -> bytes:
-        """Digests one after another, sorted."""
-        return b"".join(sorted(self.files or ()))
+        """Whether the files do not fit into a property and are in no side file yet."""
+        return self.side_file is None and len(self._text()) > MAX_VALUE_CHARACTERS
 
     def to_properties(self, source_name: str) -> dict[str, str]:
         """Return all table properties that keep this position."""
+        events = {EVENTS_PREFIX + source_name: self.events.to_text()} if self.events else {}
+        return {POSITION_PREFIX + source_name: self._text(), **events}
+
+    def _text(self) -> str:
         plain: dict[str, object] = {"generation": self.generation}
-        if self.files is not None:
-            plain["files"] = base64.b64encode(self.packed_files).decode()
         if self.side_file is not None:
-            plain["side_file"] = self.side_file
+            plain["side_file"] = [self.side_file.path, self.side_file.entries]
+        elif self.files:
+            plain["files"] = base64.b64encode(self.files.pack()).decode()
+        if self.superseded:
+            plain["superseded"] = self.superseded
+        if self.forgotten_until is not None:
+            plain["forgotten_until"] = self.forgotten_until
         if self.snapshot is not None:
             plain["snapshot"] = self.snapshot
-        position = {POSITION_PREFIX + source_name: json.dumps(plain, sort_keys=True, separators=(",", ":"))}
-        return {**position, **({EVENTS_PREFIX + source_name: self.events.to_text()} if self.events else {})}
+        if self.shape:
+            plain["shape"] = dict(self.shape)
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
     def to_summary(self, source_name: str) -> str:
         """Return the value of ``lake.source-position`` in a snapshot summary."""
@@ -170,6 +274,5 @@ def newest_position(summaries: Iterable[Mapping[str, str]], source_name: str) ->
     return next((text for text in said if text.startswith(f"{source_name}=")), None)
 
 
-def unpack_digests(packed: bytes) -> frozenset[bytes]:
-    """Split concatenated 10-byte digests."""
-    return frozenset(packed[i : i + _DIGEST_BYTES] for i in range(0, len(packed), _DIGEST_BYTES))
+def _day(at: datetime) -> int:
+    return int(at.astimezone(UTC).timestamp()) // _DAY

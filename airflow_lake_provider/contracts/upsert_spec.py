@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
@@ -86,6 +87,17 @@ class UpsertSpec(JobSpec):
         """Identity of the source."""
         return self.source.name or ""
 
+    @property
+    def keep_consumed_for(self) -> timedelta | None:
+        """How long a consumed file is remembered that is not in the source any more; None for ever."""
+        counts = self.semantics.engine is MergeEngine.AGGREGATE
+        return None if counts else timedelta(days=self.source.max_file_age_days)
+
+    def digest_text(self) -> str:
+        """Return what is applied as canonical JSON; what may be done about a changed source is no part of it."""
+        source = replace(self.source, on_source_change=OnSourceChange.CONTINUE, max_file_age_days=1)
+        return JobSpec.digest_text(replace(self, source=source))
+
     def _refuse_excluded(self, what: str, names: Sequence[str]) -> None:
         lost = sorted({name.lower() for name in names} & {name.lower() for name in self.exclude_columns})
         if lost:
@@ -110,6 +122,12 @@ class UpsertSpec(JobSpec):
 
     def _refuse_semantics(self) -> None:
         semantics = self.semantics
+        replays = self.source.on_source_change is OnSourceChange.REPLAY
+        if replays and semantics.engine is MergeEngine.AGGREGATE:
+            raise InvalidSpecError(
+                f"{self.table}: on_source_change='replay' would count all files again; semantics='aggregate' takes "
+                "'continue' or 'fail'"
+            )
         semantics.refuse_columns(self.table, self.keys)
         refuse_reserved_names(self.table, "deleted_column", [semantics.deleted_column])
         semantics.refuse_order(self.table, self.order_by)

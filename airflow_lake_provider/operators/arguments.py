@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
@@ -169,6 +170,14 @@ def duration(value: object, name: str) -> timedelta:
     if not isinstance(parsed, timedelta) or parsed <= timedelta(0):
         raise InvalidSpecError(f"{name} must be a positive timedelta or ISO-8601 duration such as 'P5D', got {value!r}")
     return parsed
+
+
+def days(value: object, name: str) -> int:
+    """Return a duration in whole days, a part of a day as one.
+
+    :raises InvalidSpecError: as :func:`duration`.
+    """
+    return math.ceil(duration(value, name).total_seconds() / timedelta(days=1).total_seconds())
 
 
 def flag(value: object, name: str) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.batch_source import Source, format_of_path
+from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source, format_of_path
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
@@ -16,6 +17,7 @@ from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.operators.arguments import (
     choice,
+    days,
     flag,
     groups,
     names,
@@ -49,6 +51,11 @@ class LakeUpsertOperator(LakeJobOperator):
     :param source_name: identity of the source, at most 64 letters, digits, ``_``, ``-`` and ``.``, longer ones become a
         prefix and a digest (templated): the table keeps under it what it has consumed, wherever ``source`` points.
         Default ``<dag id>.<task id>``; mapped tasks have to give it.
+    :param on_source_change: ``"continue"``, ``"replay"`` or ``"fail"`` (templated) when format, options, schema, query
+        or envelope of the source are not those of its last commit: read new files with the change, apply all files
+        again once, or refuse the run.
+    :param max_file_age: timedelta or ISO-8601 text (templated): how long a consumed file is remembered that is not in
+        the source any more; with ``semantics="aggregate"`` for ever.
     :param envelope: ``"debezium"`` when each line is a change event, with or without its schema.
     :param envelope_table: source table, ``orders`` or ``public.orders``, whose events are taken (templated).
     :param ordering: what is known of the order of an envelope's events, so that none is applied over a newer one:
@@ -94,6 +101,8 @@ class LakeUpsertOperator(LakeJobOperator):
         "source_options",
         "source_schema",
         "source_name",
+        "on_source_change",
+        "max_file_age",
         "envelope_table",
         "branch",
         "batch_id",
@@ -113,6 +122,8 @@ class LakeUpsertOperator(LakeJobOperator):
         source_options: Mapping[str, Any] | None = None,
         source_schema: str | None = None,
         source_name: str | None = None,
+        on_source_change: str = "continue",
+        max_file_age: timedelta | str = "P365D",
         envelope: str | None = None,
         envelope_table: str | None = None,
         ordering: str | None = None,
@@ -146,6 +157,8 @@ class LakeUpsertOperator(LakeJobOperator):
         self.source_options = source_options
         self.source_schema = source_schema
         self.source_name = source_name
+        self.on_source_change = on_source_change
+        self.max_file_age = max_file_age
         self.envelope = optional_text(envelope, "envelope")
         self.envelope_table = envelope_table
         self.ordering = None if ordering is None else choice(EventOrdering, ordering, "ordering")
@@ -235,6 +248,8 @@ class LakeUpsertOperator(LakeJobOperator):
             envelope_table=optional_text(self.envelope_table, "envelope_table", templated=True),
             ordering=self.ordering,
             name=optional_text(self.source_name, "source_name", templated=True) or self._default_name(context),
+            on_source_change=choice(OnSourceChange, self.on_source_change, "on_source_change"),
+            max_file_age_days=days(self.max_file_age, "max_file_age"),
         )
 
     def _default_name(self, context: Context) -> str:

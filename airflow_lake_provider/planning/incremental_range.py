@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.snapshot_news import NoNews, Quiet, Since, decide
+from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.snapshots.source_positions import newest_source_position
 from airflow_lake_provider.snapshots.table_head import read_head
@@ -35,11 +36,11 @@ class IncrementalRange:
 
 
 def position_id(source_table: Table, consumer: str) -> str:
-    """Return the source id under which the target keeps this consumer's position.
+    """Return the source name under which the target keeps this consumer's position.
 
     :param consumer: name of the cursor.
     """
-    return f"{source_table.metadata.table_uuid}.{consumer}"
+    return consumer_source_name(str(source_table.metadata.table_uuid), consumer)
 
 
 def nothing_new(source_table: Table, target_table: Table | None, consumer: str) -> IncrementalRange:

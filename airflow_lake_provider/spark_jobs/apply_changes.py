@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
@@ -61,7 +62,7 @@ def _guard(spec: IncrementalSpec, target: KeyedTable, source: SourceTable, progr
 
 
 def _source_name(spec: IncrementalSpec, source: SourceTable) -> str:
-    return f"{source.identity()}.{spec.consumer}"
+    return consumer_source_name(source.identity(), spec.consumer)
 
 
 def _attempt(

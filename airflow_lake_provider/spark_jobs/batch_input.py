@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +14,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.source_shape import source_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +24,15 @@ class BatchInput:
     :param source_name: under which the table keeps the position.
     :param files: every file of the source, sorted by path; empty for a table.
     :param snapshot: head of a source table, as text.
+    :param shape: of :func:`source_shape`.
+    :param at: a moment before the listing.
     """
 
     source_name: str
     files: tuple[InputFile, ...] = ()
     snapshot: str | None = None
+    shape: Mapping[str, str] = field(default_factory=dict)
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -43,11 +50,22 @@ class BatchInput:
             return replace(self, snapshot=None if position.snapshot == self.snapshot else self.snapshot)
         return replace(self, files=position.unconsumed(self.files))
 
-    def position_after(self, position: SourcePosition) -> SourcePosition:
-        """Return the position once all of this input is consumed."""
+    def position_after(self, position: SourcePosition, keep_for: timedelta | None) -> SourcePosition:
+        """Return the position once all of this input is consumed.
+
+        :param keep_for: how long a file is remembered that no listing shows any more; None for ever.
+        """
         if self.snapshot is not None:
-            return position.next_snapshot(self.snapshot)
-        return position.next_files(self.files)
+            return position.next_snapshot(self.snapshot, self.shape)
+        return position.next_files(self.files, self.at, keep_for, self.shape)
+
+    def known_to(self, position: SourcePosition) -> int:
+        """Return how many files, or snapshots, a position has consumed, or may have."""
+        if self.snapshot is not None:
+            return int(position.snapshot == self.snapshot)
+        if position.has_lost_files:
+            return len(self.files)
+        return len(self.files) - len(position.unconsumed(self.files)) + len(position.uncertain(self.files))
 
 
 def list_input(spark: SparkSession, spec: UpsertSpec) -> BatchInput:
@@ -56,9 +74,10 @@ def list_input(spark: SparkSession, spec: UpsertSpec) -> BatchInput:
     :raises BadInputError: a path without a pattern that does not exist.
     :raises MissingTableError: the source table does not exist.
     """
+    empty = BatchInput(source_name=spec.source_name, shape=source_shape(spec.source))
     if spec.source.table is not None:
         table = keyed_table(spark, spec, TableName.parse(spec.source.table))
         if not table.exists():
             raise MissingTableError(f"{spec.source.table}: the source table does not exist")
-        return BatchInput(source_name=spec.source_name, snapshot=table.state().snapshot)
-    return BatchInput(source_name=spec.source_name, files=list_input_files(spark, spec.source.path or ""))
+        return replace(empty, snapshot=table.state().snapshot)
+    return replace(empty, files=list_input_files(spark, spec.source.path or ""))

@@ -18,6 +18,7 @@ from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, KeyedTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.input_decision import InputDecision, decide_input
 from airflow_lake_provider.spark_jobs.kept_old_rows import remember_cut_deletes
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
@@ -55,39 +56,42 @@ def _attempt(
         memory = target.memory(listed.source_name, spec.branch)
         run_key = spec.run.run_key(spec.digest_text(), listed.identities)
         facts["files"] = len(listed.files)
-    done = _recognised(spec, memory, listed, run_key)
+    done = _recognised(spec, memory, run_key)
     if done is not None:
         return _unchanged(spec, target, run_key, progress, *done)
-    wanted = listed if spec.on_repeat is OnRepeat.APPLY else listed.beyond(memory.position)
-    if wanted.is_empty:
+    decision = decide_input(spec, memory, listed, lambda: target.other_positions(listed.source_name))
+    wanted = decision.wanted
+    if listed.is_empty:
         return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the source has no input")
+    if wanted.is_empty:
+        return _unchanged(spec, target, run_key, progress, Outcome.NOTHING_NEW, _nothing_new(spec, decision))
     with progress.phase("read") as facts:
-        batch = _read(spark, spec, wanted, target, memory)
+        batch = _read(spark, spec, decision, target, memory)
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
         if batch.keys == 0:
-            return _without_rows(spec, target, batch, wanted, _commit(spec, batch, memory, listed, run_key), progress)
+            return _without_rows(spec, target, batch, wanted, _commit(spec, batch, memory, decision, run_key), progress)
         before = target.state(spec.branch) if target.exists() else None
         changes = fit_target(spec, target, batch.changes, spec.missing_columns)
-        commit = _commit(spec, batch, memory, listed, run_key)
+        commit = _commit(spec, batch, memory, decision, run_key)
         applied = target.apply(remember_cut_deletes(target, commit, batch, memory, progress), progress)
     finally:
         batch.release()
     return UpsertReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
-        reason=_reason(memory, listed, wanted),
+        reason=_noted(_reason(decision, listed), decision),
         run_key=run_key,
         before=before,
         after=target.state(spec.branch),
         committed=(applied.snapshot,),
-        warnings=(*applied.warnings, *_absent(batch)),
+        warnings=(*decision.warnings, *applied.warnings, *_absent(batch)),
         seconds=dict(progress.seconds),
         batch_files=len(wanted.files),
         batch_rows=batch.rows,
         batch_keys=batch.keys,
         schema_changes=changes,
-        source_position=listed.position_after(memory.position).to_summary(listed.source_name),
+        source_position=decision.position.to_summary(listed.source_name),
         ordering=batch.ordering.value if batch.ordering else None,
         events_dropped=batch.dropped,
         attempts=attempt,
@@ -129,14 +133,12 @@ def _without_rows(
     )
 
 
-def _recognised(
-    spec: UpsertSpec, memory: TableMemory, listed: BatchInput, run_key: str
-) -> tuple[Outcome, str, str | None] | None:
-    """Return why this batch needs no commit, and a warning if there is one; None where it needs one."""
+def _recognised(spec: UpsertSpec, memory: TableMemory, run_key: str) -> tuple[Outcome, str, str | None] | None:
+    """Return why this run has made its commit, and a warning if there is one; None where it has not."""
     known: tuple[Outcome, str, str | None] | None = None
     if spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
-        memory.position.refuse_rolled_back(memory.newest_summary, listed.source_name, spec.table)
+        memory.position.refuse_rolled_back(memory.newest_summary, spec.source_name, spec.table)
     if run_key in memory.run_keys:
         known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input", None
     elif (earlier := _key_of_earlier_try(spec, memory)) is not None:
@@ -144,11 +146,20 @@ def _recognised(
         known = Outcome.ALREADY_APPLIED, reason, _CHANGED_INPUT
     elif spec.on_repeat is not OnRepeat.APPLY:
         memory.run_keys.refuse_forgotten(spec.run, spec.table)
-        if not listed.is_empty and listed.beyond(memory.position).is_empty:
-            known = Outcome.NOTHING_NEW, "recognised by position: an earlier run has applied this input", None
-    if known is not None and spec.on_repeat is OnRepeat.FAIL:
-        raise BadInputError(f"{spec.table}: {known[1]}, and on_repeat='fail' was asked for")
+    if known is not None:
+        _refuse_repeat(spec, known[1])
     return known
+
+
+def _nothing_new(spec: UpsertSpec, decision: InputDecision) -> str:
+    reason = _noted("recognised by position: an earlier run has applied this input", decision)
+    _refuse_repeat(spec, reason)
+    return reason
+
+
+def _refuse_repeat(spec: UpsertSpec, reason: str) -> None:
+    if spec.on_repeat is OnRepeat.FAIL:
+        raise BadInputError(f"{spec.table}: {reason}, and on_repeat='fail' was asked for")
 
 
 def _key_of_earlier_try(spec: UpsertSpec, memory: TableMemory) -> str | None:
@@ -160,8 +171,9 @@ def _key_of_earlier_try(spec: UpsertSpec, memory: TableMemory) -> str | None:
 
 
 def _read(
-    spark: SparkSession, spec: UpsertSpec, wanted: BatchInput, target: KeyedTable, memory: TableMemory
+    spark: SparkSession, spec: UpsertSpec, decision: InputDecision, target: KeyedTable, memory: TableMemory
 ) -> ChangeBatch:
+    wanted = decision.wanted
     if spec.source.envelope:
         rows = target.rows(memory.base)
         batch = read_debezium_changes(
@@ -176,7 +188,7 @@ def _read(
             ignore_deletes=spec.semantics.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
             marks=memory.position.events,
-            ignore_marks=spec.on_repeat is OnRepeat.APPLY,
+            ignore_marks=decision.repeats,
             # A branch keeps no marks: there, a table without rows is the only sign.
             is_first=memory.position.events is None and (spec.branch is None or memory.base is None),
         )
@@ -185,15 +197,17 @@ def _read(
     return batch.with_deleted_column(spec.semantics.deleted_column) if spec.semantics.deletes is Deletes.SOFT else batch
 
 
-def _commit(spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, listed: BatchInput, run_key: str) -> KeyedCommit:
-    position = listed.position_after(memory.position)
+def _commit(
+    spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, decision: InputDecision, run_key: str
+) -> KeyedCommit:
+    position = decision.position
     return KeyedCommit(
         action=spec.action,
         rows=batch.changes,
         keys=spec.keys,
         run_key=run_key,
         base=memory.base,
-        source_name=listed.source_name,
+        source_name=spec.source_name,
         position=replace(position, events=batch.marks) if batch.marks else position,
         key_ranges=batch.key_ranges,
         branch=spec.branch,
@@ -228,10 +242,15 @@ def _unchanged(
     )
 
 
-def _reason(memory: TableMemory, listed: BatchInput, wanted: BatchInput) -> str:
+def _noted(reason: str, decision: InputDecision) -> str:
+    return f"{reason}; {decision.note}" if decision.note else reason
+
+
+def _reason(decision: InputDecision, listed: BatchInput) -> str:
+    wanted = decision.wanted
     if wanted.snapshot is not None:
         return f"applied snapshot {wanted.snapshot} of the source table"
-    corrected = len(memory.position.corrected(listed.files))
+    corrected = len(decision.start.corrected(listed.files))
     known = len(listed.files) - len(wanted.files)
     return (
         f"applied {len(wanted.files)} of {len(listed.files)} files: {len(wanted.files) - corrected} new, "

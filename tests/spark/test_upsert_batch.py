@@ -24,7 +24,6 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.source_position import MAX_INLINE_FILES
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -362,19 +361,3 @@ def test_another_lake_table_is_a_source_whose_snapshot_is_the_position(flow: Flo
     flow.spark.sql(f"INSERT INTO {flow.table}_source VALUES (2L, 'b', 2, 'u')")
     flow.apply("run 3", source=source)
     assert flow.rows() == {1: ("A", 1), 2: ("B", 2)}
-
-
-def test_more_files_than_a_property_holds_are_remembered_in_a_side_file(flow: Flow) -> None:
-    for number in range(MAX_INLINE_FILES + 1):
-        flow.arrive(f"{number:03}.jsonl", row(number, "a"))
-    flow.apply("run 1")
-    assert all(len(value) <= 3_500 for value in flow.loaded().properties.values())
-    assert flow.apply("run 2").outcome is Outcome.NOTHING_NEW
-    flow.arrive("999.jsonl", row(999, "z"))
-    report = flow.apply("run 3")
-    assert (report.batch_files, len(flow.rows())) == (1, MAX_INLINE_FILES + 2)
-    folder = Path(flow.loaded().location().removeprefix("file:")) / "metadata"
-    for side_file in folder.glob("lake-position-*"):
-        side_file.unlink()
-    with pytest.raises(BadInputError, match="removed as an orphan"):
-        flow.apply("run 4")

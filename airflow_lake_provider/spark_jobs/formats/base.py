@@ -168,6 +168,9 @@ class KeyedTable(Protocol):
     def memory(self, source_name: str, branch: str | None = None) -> TableMemory:
         """Read the newest metadata and what it remembers of a source."""
 
+    def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:
+        """Positions of all sources but one, by their names; empty for a missing table."""
+
     def properties(self) -> dict[str, str]:
         """Table properties; empty for a missing table."""
 

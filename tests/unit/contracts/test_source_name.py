@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.source_name import default_source_name, source_name
+from airflow_lake_provider.contracts.source_name import consumer_source_name, default_source_name, source_name
 
 SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -33,6 +33,12 @@ def test_names_that_are_long_or_have_other_letters_are_still_told_apart() -> Non
     assert len({source_name(long + end) for end in "abc"}) == 3
     assert default_source_name("käufe", "t") != default_source_name("kaufe", "t") != default_source_name("kôufe", "t")
     assert default_source_name("shop", "orders") == "shop.orders"
+
+
+def test_the_longest_name_of_a_consumer_stays_as_it_is_and_a_longer_one_is_cut() -> None:
+    uuid = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    assert consumer_source_name(uuid, "c" * 27) == f"{uuid}.{'c' * 27}"
+    assert len(consumer_source_name(uuid, "c" * 28)) == 64
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a=1", "a\n", "ä", "a/b", "a\x00"])

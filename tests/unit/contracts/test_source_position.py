@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import RolledBackError
-from airflow_lake_provider.contracts.source_position import (
-    MAX_INLINE_FILES,
-    InputFile,
-    SourcePosition,
-    unpack_digests,
-)
+from airflow_lake_provider.contracts.source_position import InputFile, SideFile, SourcePosition
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS, POSITION_PREFIX
 
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+YEAR = timedelta(days=365)
 FILES = st.builds(
     InputFile,
     path=st.integers(0, 40).map("s3://in/{}.parquet".format),
@@ -23,17 +23,30 @@ FILES = st.builds(
 )
 
 
-def listing(count: int) -> list[InputFile]:
-    return [InputFile(f"s3://in/{number}.parquet", number, "1") for number in range(count)]
+def listing(count: int, folder: str = "in", at: datetime = NOW) -> list[InputFile]:
+    return [file(f"s3://{folder}/{number}.parquet", at) for number in range(count)]
+
+
+def file(path: str, at: datetime = NOW) -> InputFile:
+    return InputFile(path, 1, str(int(at.timestamp() * 1000)))
+
+
+def consume(
+    position: SourcePosition, files: list[InputFile], at: datetime = NOW, keep_for: timedelta | None = YEAR
+) -> SourcePosition:
+    return position.next_files(files, at, keep_for, {})
 
 
 @settings(deadline=None)
-@given(st.lists(FILES), st.lists(FILES))
-def test_exactly_the_files_of_another_identity_are_unconsumed_in_their_order(
-    consumed: list[InputFile], present: list[InputFile]
+@given(st.lists(st.lists(FILES), max_size=4), st.lists(FILES))
+def test_exactly_the_files_that_no_earlier_listing_had_are_unconsumed_in_their_order(
+    listings: list[list[InputFile]], present: list[InputFile]
 ) -> None:
-    position = SourcePosition().next_files(consumed)
-    assert position.unconsumed(present) == tuple(file for file in present if file not in consumed)
+    position = SourcePosition()
+    for files in listings:
+        position = consume(position, files)
+    known = [file for files in listings for file in files]
+    assert position.unconsumed(present) == tuple(file for file in present if file not in known)
 
 
 @settings(deadline=None)
@@ -43,46 +56,137 @@ def test_a_new_version_under_a_known_path_is_corrected_and_any_other_is_new(
 ) -> None:
     paths = {file.path for file in consumed}
     expected = tuple(file for file in present if file not in consumed and file.path in paths)
-    assert SourcePosition().next_files(consumed).corrected(present) == expected
+    assert consume(SourcePosition(), consumed).corrected(present) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("s3://in/a.csv", "s3a://in/a.csv"),
+        ("s3n://in/a.csv", "s3://in/a.csv"),
+        ("file:/in/a.csv", "file:///in/a.csv"),
+        ("FILE:/in/a.csv", "file:/in/a.csv"),
+        ("abfs://c@x.dfs.core.windows.net/a", "abfss://c@x.dfs.core.windows.net/a"),
+        ("wasb://c@x/a", "wasbs://c@x/a"),
+    ],
+)
+def test_another_spelling_of_a_path_is_the_same_file(written: str, read: str) -> None:
+    position = consume(SourcePosition(), [file(written)])
+    assert position.unconsumed([file(read)]) == ()
+
+
+def test_other_storages_and_other_folders_are_other_files() -> None:
+    position = consume(SourcePosition(), [file("s3://in/a.csv")])
+    others = [file(path) for path in ("gs://in/a.csv", "s3://in2/a.csv", "file:/in/a.csv", "hdfs://in/a.csv", "a.csv")]
+    assert position.unconsumed(others) == tuple(others)
+
+
+POSITIONS = st.builds(
+    SourcePosition,
+    generation=st.integers(0, 10**9),
+    files=st.dictionaries(st.binary(min_size=10, max_size=10), st.integers(0, 65_535)).map(ConsumedFiles),
+    superseded=st.lists(st.text(min_size=1), max_size=3).map(tuple),
+    forgotten_until=st.none() | st.integers(0, 10**11),
+    snapshot=st.none() | st.integers(0, 2**63 - 1).map(str),
+    shape=st.dictionaries(st.sampled_from(["format", "schema"]), st.text(min_size=1)),
+)
 
 
 @settings(deadline=None)
-@given(
-    st.builds(
-        SourcePosition,
-        generation=st.integers(0, 10**9),
-        files=st.none() | st.frozensets(st.binary(min_size=10, max_size=10)),
-        side_file=st.none() | st.text(min_size=1),
-        snapshot=st.none() | st.integers(0, 2**63 - 1).map(str),
-    )
-)
+@given(POSITIONS)
 def test_a_position_survives_its_property(position: SourcePosition) -> None:
     assert SourcePosition.read(position.to_properties("src"), "src") == position
     assert SourcePosition.read(position.to_properties("src"), "another") == SourcePosition()
 
 
-def test_the_largest_inline_list_fits_a_property_and_one_more_asks_for_a_side_file() -> None:
-    largest = SourcePosition(generation=10**12).next_files(listing(MAX_INLINE_FILES))
-    assert not largest.needs_side_file
-    assert all(len(value) <= MAX_VALUE_CHARACTERS for value in largest.to_properties("src").values())
-    assert SourcePosition().next_files(listing(MAX_INLINE_FILES + 1)).needs_side_file
+def test_a_list_that_is_too_long_for_a_property_goes_to_a_side_file_and_the_property_names_it() -> None:
+    position = SourcePosition()
+    for number in (1, 100, 240, 250, 260, 399):
+        position = consume(position, listing(number))
+        assert position.needs_side_file == any(
+            len(value) > MAX_VALUE_CHARACTERS for value in position.to_properties("src").values()
+        )
+    assert position.needs_side_file
+    assert not consume(SourcePosition(generation=10**9), listing(240)).needs_side_file
+    position = SourcePosition(generation=9, files=position.files, side_file=SideFile("s3://lake/1.bin", 399))
+    assert not position.needs_side_file
+    read = SourcePosition.read(position.to_properties("src"), "src")
+    assert (read.side_file, read.files, read.has_lost_files) == (position.side_file, None, True)
 
 
-def test_a_side_file_holds_every_digest_and_the_property_only_its_path() -> None:
-    files = listing(MAX_INLINE_FILES + 50)
-    position = SourcePosition().next_files(files)
-    assert unpack_digests(position.packed_files) == {file.digest for file in files}
-    moved = position.with_side_file("s3://lake/positions/1.bin")
-    assert SourcePosition.read(moved.to_properties("src"), "src") == moved
-    assert moved.files is None
-    assert not moved.needs_side_file
+def test_a_side_file_is_kept_while_its_list_stays_and_the_one_before_it_is_still_readable() -> None:
+    first = SideFile("1.bin", 1)
+    position = SourcePosition(files=consume(SourcePosition(), listing(1)).files, side_file=first)
+    same = consume(position, listing(1))
+    assert (same.side_file, same.superseded, same.outdated) == (first, (), ())
+    second = consume(position, listing(2))
+    assert (second.side_file, second.superseded, second.outdated) == (None, ("1.bin",), ())
+    third = consume(SourcePosition(files=second.files, side_file=SideFile("2.bin", 2), superseded=("1.bin",)), [])
+    assert third.side_file is not None
+    third = consume(
+        SourcePosition(files=second.files, side_file=SideFile("2.bin", 2), superseded=("1.bin", "0.bin")), listing(3)
+    )
+    assert (third.superseded, third.outdated) == (("2.bin", "1.bin", "0.bin"), ("1.bin", "0.bin"))
+
+
+def test_a_file_that_left_the_source_a_year_ago_is_forgotten_and_never_taken_for_a_new_one() -> None:
+    old, left = listing(2, "old"), listing(1, "left", at=NOW - timedelta(days=1))
+    position = consume(SourcePosition(), [*old, *left])
+    later = NOW + timedelta(days=366)
+    position = consume(position, [*old, *listing(1, "new", later)], later)
+    assert position.unconsumed([*old, *left]) == tuple(left)
+    assert position.uncertain([*old, *left]) == tuple(left)
+    # One that came after all that were forgotten is surely new.
+    assert position.uncertain([file("s3://left/9.parquet", NOW + timedelta(days=1))]) == ()
+    assert position.uncertain([InputFile("s3://left/9.parquet", 1, "etag")]) != ()
+    assert consume(position, [], later).forgotten_until == position.forgotten_until
+
+
+def test_a_file_is_remembered_for_as_long_as_asked_for_after_the_last_listing_that_showed_it() -> None:
+    week = timedelta(days=7)
+    position = consume(SourcePosition(), listing(1))
+    for day in range(1, 8):
+        position = consume(position, [], NOW + timedelta(days=day), week)
+    assert position.unconsumed(listing(1)) == ()
+    position = consume(position, [], NOW + timedelta(days=8), week)
+    assert position.unconsumed(listing(1)) == tuple(listing(1))
+
+
+def test_without_a_retention_no_file_is_ever_forgotten() -> None:
+    position = consume(SourcePosition(), listing(1), keep_for=None)
+    position = consume(position, [], NOW + timedelta(days=20_000), None)
+    assert (position.unconsumed(listing(1)), position.forgotten_until) == ((), None)
+
+
+def test_a_file_whose_clock_is_ahead_of_ours_is_below_the_mark_once_it_is_forgotten() -> None:
+    ahead = [file("s3://in/a", NOW + timedelta(days=3))]
+    position = consume(SourcePosition(), ahead)
+    position = consume(position, [], NOW + timedelta(days=400), YEAR)
+    assert position.uncertain(ahead) == tuple(ahead)
+
+
+def test_a_lost_list_makes_every_file_until_now_uncertain_and_later_ones_new() -> None:
+    lost = SourcePosition(generation=4, files=None, side_file=SideFile("4.bin", 300), superseded=("3.bin",))
+    found = consume(lost.without_lost_files(NOW), listing(2), NOW)
+    assert (found.generation, found.side_file, found.superseded) == (5, None, ("4.bin", "3.bin"))
+    assert found.unconsumed(listing(2)) == ()
+    assert found.uncertain(listing(1, "elsewhere")) == tuple(listing(1, "elsewhere"))
+    later = listing(1, "elsewhere", NOW + timedelta(seconds=1))
+    assert (found.uncertain(later), found.unconsumed(later)) == ((), tuple(later))
+
+
+def test_a_restarted_position_knows_no_file_and_goes_on_counting() -> None:
+    position = consume(SourcePosition(generation=4, snapshot="7", forgotten_until=9, shape={"query": "x"}), listing(1))
+    again = position.restarted()
+    assert (again.generation, again.snapshot, again.forgotten_until) == (5, None, None)
+    assert again.unconsumed(listing(1)) == tuple(listing(1))
 
 
 def test_a_source_never_consumed_is_generation_0_and_each_commit_counts_one() -> None:
     position = SourcePosition.read({}, "src")
-    assert (position.generation, position.files, position.snapshot) == (0, None, None)
-    moved = position.next_files(listing(1)).next_files(listing(2)).next_snapshot("8245678901234567890")
-    assert (moved.generation, moved.files, moved.snapshot) == (3, None, "8245678901234567890")
+    assert (position.generation, position.files, position.snapshot) == (0, ConsumedFiles(), None)
+    moved = consume(consume(position, listing(1)), listing(2)).next_snapshot("8245678901234567890")
+    assert (moved.generation, moved.snapshot) == (3, "8245678901234567890")
     assert moved.to_properties("src").keys() == {POSITION_PREFIX + "src"}
 
 

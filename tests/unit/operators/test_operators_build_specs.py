@@ -120,6 +120,34 @@ def test_a_mapped_task_that_shares_the_name_of_its_source_with_its_siblings_is_r
     assert "source_name" in upsert().template_fields
 
 
+def test_a_source_remembers_its_files_for_as_long_as_asked_and_replays_no_sums(
+    lake_connection: str, context: Context
+) -> None:
+    spec = upsert(max_file_age="P30DT1H", on_source_change="replay").build_spec(context)
+    assert (spec.source.max_file_age_days, spec.keep_consumed_for) == (31, timedelta(days=31))
+    assert upsert().build_spec(context).keep_consumed_for == timedelta(days=365)
+    sums: dict[str, Any] = {"semantics": "aggregate", "aggregates": {"n": "sum"}}
+    assert upsert(**sums).build_spec(context).keep_consumed_for is None
+    for wrong, said in (
+        ({**sums, "on_source_change": "replay"}, "would count all files again"),
+        ({"on_source_change": "again"}, "'continue', 'replay', 'fail'"),
+        ({"max_file_age": "P500Y"}, "max_file_age"),
+        ({"max_file_age": "30"}, "max_file_age"),
+    ):
+        with pytest.raises(InvalidSpecError, match=said):
+            upsert(**wrong).build_spec(context)
+
+
+def test_what_may_be_done_about_a_changed_source_does_not_make_another_run_of_it(
+    lake_connection: str, context: Context
+) -> None:
+    changes: list[dict[str, Any]] = [{}, {"on_source_change": "fail"}, {"max_file_age": "P1D"}]
+    assert len({upsert(**change).build_spec(context).digest_text() for change in changes}) == 1
+    assert (
+        upsert(source_schema="id INT").build_spec(context).digest_text() != upsert().build_spec(context).digest_text()
+    )
+
+
 def test_with_on_repeat_apply_a_cleared_task_is_somebody_new_and_a_retry_is_not(
     lake_connection: str, context: Context
 ) -> None:

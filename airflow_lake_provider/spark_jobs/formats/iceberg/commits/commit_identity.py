@@ -8,7 +8,6 @@ from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits import position_side_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
 
 
@@ -18,13 +17,6 @@ def summary_of(commit: DataCommit) -> dict[str, str]:
     if commit.source_name is not None:
         identity[SOURCE_POSITION] = commit.position.to_summary(commit.source_name)
     return {**commit.summary, **identity}
-
-
-def position_property(table: IcebergTable, commit: DataCommit) -> dict[str, str]:
-    """Return the property of the source's position, its long part written to a side file; none without a source."""
-    if commit.source_name is None:
-        return {}
-    return position_side_file.store(table, commit.position, commit.source_name).to_properties(commit.source_name)
 
 
 def refuse_moved(table: IcebergTable, commit: DataCommit) -> None:
@@ -43,7 +35,7 @@ def refuse_moved(table: IcebergTable, commit: DataCommit) -> None:
 def properties_of(table: IcebergTable, commit: DataCommit, position: dict[str, str]) -> dict[str, str]:
     """Return the properties that appear with a commit; those of run keys continue what the table holds now.
 
-    :param position: of :func:`position_property`.
+    :param position: of ``position_properties``.
     :return: none for a branch other than main.
     """
     if commit.branch is not None:

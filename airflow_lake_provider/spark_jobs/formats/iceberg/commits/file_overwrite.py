@@ -28,7 +28,7 @@ def commit_overwrite(
 ) -> int:
     """Commit and return the snapshot's id; delete files that are on a replaced file alone go with it.
 
-    :param position: of ``position_property``.
+    :param position: of ``position_properties``.
     :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
         this commit is part of the table.
     :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table.

@@ -22,7 +22,7 @@ class Landing:
     def land(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
         """Commit and return the snapshot's id.
 
-        :param position: of ``position_property``.
+        :param position: of ``position_properties``.
         :raises CommitConflictError: the branch is no longer at the base; nothing of this is part of it.
         :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the branch.
         """

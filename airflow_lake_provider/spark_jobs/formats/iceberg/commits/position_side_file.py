@@ -1,46 +1,81 @@
-"""The digests of consumed files that do not fit in a table property, in a file beside the table's metadata.
+"""Keep lists of consumed files that do not fit into a table property, in files beside the table's metadata.
 
-A tool that removes orphan files may take a side file for one. Then it cannot be told any more which files were
-consumed, and the upsert is refused rather than guessed.
+Their names begin with ``_``: Iceberg's removal of orphan files takes such names for hidden and leaves them. Another
+tool may take one all the same; then it cannot be told any more which files were consumed, and that is never guessed.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from py4j.protocol import Py4JJavaError
 
-from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.source_position import SourcePosition, unpack_digests
+from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
+from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError
+from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
+from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import delete_locations
+
+_PREFIX = "_lake-position-"
 
 
-def load(table: IcebergTable, position: SourcePosition) -> SourcePosition:
-    """Return the position with its digests in memory.
+def read_position(table: IcebergTable, source_name: str) -> SourcePosition:
+    """Return the position with its files in memory; where their list is gone, ``has_lost_files`` says so.
 
-    :raises BadInputError: the side file is gone.
+    The table is read once more when a list is gone: two commits may have landed meanwhile, the second of which removes
+    what the first has superseded.
     """
-    if position.side_file is None:
+    position = _with_files(table, SourcePosition.read(table.properties(), source_name))
+    if not position.has_lost_files:
         return position
-    return replace(position, files=unpack_digests(_read(table, position.side_file)), side_file=None)
+    return _with_files(table, SourcePosition.read(table.refresh().properties(), source_name))
 
 
-def store(table: IcebergTable, position: SourcePosition, source_name: str) -> SourcePosition:
-    """Write the digests to a side file when a property cannot hold them.
+@contextmanager
+def position_properties(table: IcebergTable, commit: DataCommit) -> Iterator[dict[str, str]]:
+    """Yield the properties of the position that a commit sets, its list of files written before where it is long.
 
-    :return: the position as the property shall hold it.
+    A list whose commit is surely refused is removed. So are, after the commit, lists that nobody reads any more; the
+    one before stays, for drivers that have read the metadata before. After any other error all of them stay.
     """
-    if not position.needs_side_file:
+    if commit.source_name is None or commit.branch is not None:
+        yield {}
+        return
+    position = _stored(table, commit.position, commit.source_name)
+    try:
+        yield position.to_properties(commit.source_name)
+    except (CommitConflictError, AuditFailedError):
+        if position.side_file is not None and position != commit.position:
+            _remove(table, [position.side_file.path])
+        raise
+    _remove(table, position.outdated)
+
+
+def _stored(table: IcebergTable, position: SourcePosition, source_name: str) -> SourcePosition:
+    if position.files is None or not position.needs_side_file:
         return position
-    name = f"lake-position-{source_name}-{position.generation}-{secrets.token_hex(4)}.bin"
-    path = str(table.java.operations().metadataFileLocation(name))
+    name = f"{_PREFIX}{source_name}-{position.generation}-{secrets.token_hex(4)}.bin"
+    path = _location(table, name)
     stream = table.java.io().newOutputFile(path).create()
     try:
-        stream.write(bytearray(position.packed_files))
+        stream.write(bytearray(position.files.pack()))
     finally:
         stream.close()
-    return position.with_side_file(path)
+    return replace(position, side_file=SideFile(path, len(position.files)))
+
+
+def _with_files(table: IcebergTable, position: SourcePosition) -> SourcePosition:
+    if position.side_file is None:
+        return position
+    try:
+        files = ConsumedFiles.unpack(_read(table, position.side_file.path))
+    except (FileNotFoundError, ValueError):
+        return position
+    return replace(position, files=files) if len(files) == position.side_file.entries else position
 
 
 def _read(table: IcebergTable, path: str) -> bytes:
@@ -52,7 +87,17 @@ def _read(table: IcebergTable, path: str) -> bytes:
         finally:
             stream.close()
     except Py4JJavaError as error:
-        raise BadInputError(
-            f"{table.name}: {path}, the list of the input files consumed so far, cannot be read; it was probably "
-            "removed as an orphan. Apply the input again with on_repeat='apply', which writes a new list"
-        ) from error
+        # A store that does not answer is no proof that the list is gone.
+        if not table.java.io().newInputFile(path).exists():
+            raise FileNotFoundError(path) from error
+        raise
+
+
+def _remove(table: IcebergTable, paths: Iterable[str]) -> None:
+    """Delete lists of this table; one that a table made from this one's properties names is another's."""
+    ours = [path for path in paths if path == _location(table, path.rpartition("/")[2])]
+    delete_locations(table, [path for path in ours if path.rpartition("/")[2].startswith(_PREFIX)])
+
+
+def _location(table: IcebergTable, name: str) -> str:
+    return str(table.java.operations().metadataFileLocation(name))

@@ -31,7 +31,7 @@ def stage_branch_name(run_key: str) -> str:
 def publish(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, position: dict[str, str]) -> None:
     """Move the branch of ``commit`` to the staged snapshot while it still is at the base.
 
-    :param position: of ``position_property``.
+    :param position: of ``position_properties``.
     :raises CommitConflictError: the branch moved past the base, or the staged snapshot was expired; nothing changed.
     :raises UnknownOutcomeError: the swap's answer was lost and the branch has not got the snapshot.
     """

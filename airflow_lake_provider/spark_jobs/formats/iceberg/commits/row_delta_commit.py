@@ -28,7 +28,7 @@ class RowDelta:
 def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, position: dict[str, str]) -> int:
     """Commit and return the snapshot's id.
 
-    :param position: of ``position_property``.
+    :param position: of ``position_properties``.
     :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
         this commit is part of the table.
     :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table.

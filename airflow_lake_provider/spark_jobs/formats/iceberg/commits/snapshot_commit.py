@@ -22,7 +22,7 @@ def commit_snapshot(
 ) -> int:
     """Commit and return the snapshot's id.
 
-    :param position: of ``position_property``.
+    :param position: of ``position_properties``.
     :param update: from the ``org.apache.iceberg.Transaction`` to its ``RowDelta`` or ``OverwriteFiles`` with all files
         and validations; branch, base and summary are added here.
     :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.spark_jobs.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_landing import AuditedLanding, audit_stage
@@ -60,8 +60,8 @@ def _on_branch(
     staged = int(applied.snapshot)
     try:
         audit_stage(table, commit, audit, stage, staged, progress)
-        with progress.phase("publish"):
-            publish(table, _on_its_base(table, commit, staged), stage, staged, position_property(table, commit))
+        with progress.phase("publish"), position_properties(table, commit) as position:
+            publish(table, _on_its_base(table, commit, staged), stage, staged, position)
     except CommitConflictError:
         drop_branch(table, stage)
         raise

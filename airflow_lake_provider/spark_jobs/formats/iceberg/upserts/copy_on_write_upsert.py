@@ -15,8 +15,8 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
@@ -123,11 +123,11 @@ def _of_batch(name: str) -> str:
 
 
 def _commit(table: IcebergTable, commit: KeyedCommit, overwrite: FileOverwrite, progress: Progress) -> int:
-    position = position_property(table, commit)
-    return follow_conflicts(
-        lambda on_head: commit_overwrite(table, on_head, overwrite, position),
-        lambda behind: follow_appends(table, behind),
-        commit,
-        _TRIES,
-        progress,
-    )
+    with position_properties(table, commit) as position:
+        return follow_conflicts(
+            lambda on_head: commit_overwrite(table, on_head, overwrite, position),
+            lambda behind: follow_appends(table, behind),
+            commit,
+            _TRIES,
+            progress,
+        )

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
@@ -61,15 +61,20 @@ def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progr
 
 
 def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress: Progress) -> int:
-    position = position_property(table, commit)
-
-    def land(on_head: KeyedCommit) -> int:
+    def land(on_head: KeyedCommit, position: dict[str, str]) -> int:
         refuse_expired_base(table, on_head)
         with reading_base(table, on_head):
             refuse_unreached(table, on_head, delta.deletes)
         return commit_row_delta(table, on_head, delta, position)
 
-    return follow_conflicts(land, lambda behind: rebased(table, behind)[0], commit, _TRIES, progress)
+    with position_properties(table, commit) as position:
+        return follow_conflicts(
+            lambda on_head: land(on_head, position),
+            lambda behind: rebased(table, behind)[0],
+            commit,
+            _TRIES,
+            progress,
+        )
 
 
 def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> AppliedCommit:

@@ -13,10 +13,10 @@ from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
-from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits import position_side_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table, schema_evolution
@@ -66,15 +66,19 @@ class IcebergKeyedTable:
             # The count goes on from main's, so that main does not look rolled back once the branch is published.
             consumed = SourcePosition(generation=SourcePosition.read(table.properties(), source_name).generation)
             return TableMemory(base=base, run_keys=self._run_keys_in_summaries(branch), position=consumed)
-        properties = table.properties()
-        position = SourcePosition.read(properties, source_name)
+        position = read_position(table, source_name)
         return TableMemory(
-            base=base,
-            run_keys=RecentRunKeys.read(properties),
-            position=position_side_file.load(table, position),
+            base=table.base_of(None),
+            run_keys=RecentRunKeys.read(table.properties()),
+            position=position,
             newest_summary=newest_position(table.summaries(), source_name),
-            key_changes=OpenKeyChanges.read(properties, source_name),
+            key_changes=OpenKeyChanges.read(table.properties(), source_name),
         )
+
+    def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:
+        """Positions of all sources but one, by their names; empty for a missing table."""
+        known = [name.removeprefix(POSITION_PREFIX) for name in self.properties() if name.startswith(POSITION_PREFIX)]
+        return {name: read_position(self.table, name) for name in known if name != source_name}
 
     def properties(self) -> dict[str, str]:
         """Table properties; empty for a missing table."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
+from airflow_lake_provider.contracts.merge_semantics import MergeEngine
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
@@ -153,6 +154,9 @@ def _refuse_decided_anew(table: IcebergTable, commit: KeyedCommit, branch: str) 
     elif commit.source_name is not None:
         consumed = SourcePosition.read(properties, commit.source_name)
         known = known or consumed.generation >= commit.position.generation
+        if commit.position.generation == 1 and commit.semantics.engine is MergeEngine.AGGREGATE:
+            # Another name may have consumed the same files in what has landed, and they would be counted twice.
+            raise CommitConflictError(f"{table.name}: {commit.source_name} is new, and another commit got in between")
     if known:
         raise CommitConflictError(f"{table.name}: another driver has applied this batch, or one of the same source")
 

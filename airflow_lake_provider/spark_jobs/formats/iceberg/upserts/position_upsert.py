@@ -11,8 +11,8 @@ from typing import Any
 from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
@@ -74,11 +74,10 @@ def _commit(
     landing: Landing,
     progress: Progress,
 ) -> tuple[int, ResolvedRows]:
-    position = position_property(table, commit)
     delta: RowDelta | None = None
     marked: list[Any] = []
 
-    def land(on_head: FollowedHead) -> tuple[int, ResolvedRows]:
+    def land(on_head: FollowedHead, position: dict[str, str]) -> tuple[int, ResolvedRows]:
         nonlocal delta
         refuse_expired_base(table, on_head.commit)
         if delta is None:
@@ -99,6 +98,8 @@ def _commit(
                 staged.stage_again(table, followed.commit, followed.resolved, followed.affected, landing.discard)
         return followed
 
-    with discarded_on_conflict(table, marked, landing.discard):
-        found = FollowedHead(commit=commit, resolved=resolved)
-        return follow_conflicts(land, follow, found, landing.tries, progress, landing.may_go_on)
+    found = FollowedHead(commit=commit, resolved=resolved)
+    with discarded_on_conflict(table, marked, landing.discard), position_properties(table, commit) as position:
+        return follow_conflicts(
+            lambda on_head: land(on_head, position), follow, found, landing.tries, progress, landing.may_go_on
+        )

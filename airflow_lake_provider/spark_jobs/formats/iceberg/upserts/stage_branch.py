@@ -11,7 +11,8 @@ from __future__ import annotations
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import is_conflict
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import position_property, summary_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import summary_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_statement import merge_into
@@ -33,8 +34,8 @@ def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progre
             reason = _merge(table, stage, commit)
             staged = _head_of(table, stage)
             facts["snapshot"] = str(staged)
-        with progress.phase("publish"):
-            publish(table, commit, stage, staged, position_property(table, commit))
+        with progress.phase("publish"), position_properties(table, commit) as position:
+            publish(table, commit, stage, staged, position)
     except CommitConflictError:
         drop_branch(table, stage)
         raise

@@ -1,0 +1,135 @@
+"""What of an input is applied, by what the table remembers: without Spark, with dates of years."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.source_position import InputFile, SideFile, SourcePosition
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.spark_jobs.batch_input import BatchInput
+from airflow_lake_provider.spark_jobs.formats.base import TableMemory
+from airflow_lake_provider.spark_jobs.input_decision import InputDecision, decide_input
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+SUMS = MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"n": "sum"})
+SHAPE = {"format": "csv", "schema": "a"}
+LOST = SourcePosition(generation=3, files=None, side_file=SideFile("_lake-position-s-3.bin", 300), shape=SHAPE)
+
+
+def file(name: str, at: datetime = NOW) -> InputFile:
+    return InputFile(f"s3://in/{name}", 1, str(int(at.timestamp() * 1000)))
+
+
+def listed(
+    *names: str, at: datetime = NOW, shape: Mapping[str, str] = SHAPE, modified: datetime | None = None
+) -> BatchInput:
+    files = tuple(file(name, modified or at) for name in names)
+    return BatchInput(source_name="s", files=files, shape=shape, at=at)
+
+
+def after(*listings: BatchInput, keep_for: timedelta | None = timedelta(days=365)) -> SourcePosition:
+    position = SourcePosition()
+    for listing in listings:
+        position = listing.position_after(position, keep_for)
+    return position
+
+
+def decide(
+    position: SourcePosition, listing: BatchInput, others: Mapping[str, SourcePosition] | None = None, **words: Any
+) -> InputDecision:
+    source = Source(
+        path="s3://in/*", format="csv", name="s", on_source_change=words.pop("change", OnSourceChange.CONTINUE)
+    )
+    spec = UpsertSpec(catalog="c", table="shop.t", run=RunIdentity.of("r"), source=source, keys=("id",), **words)
+    return decide_input(spec, TableMemory(position=position), listing, lambda: others or {})
+
+
+def names(decision: InputDecision) -> list[str]:
+    return [file.path.rpartition("/")[2] for file in decision.wanted.files]
+
+
+def test_only_files_that_no_listing_had_are_wanted() -> None:
+    position = after(listed("1/a", "1/b"), listed("2/a"))
+    assert names(decide(position, listed("1/a", "1/b", "1/c"))) == ["c"]
+    assert decide(position, listed("1/a", "2/a")).wanted.is_empty
+
+
+def test_a_file_that_may_have_been_forgotten_is_neither_applied_nor_skipped() -> None:
+    year_later = NOW + timedelta(days=400)
+    position = after(listed("a"), listed("b", at=year_later))
+    with pytest.raises(BadInputError) as refused:
+        decide(position, listed("a", "b", at=year_later, modified=NOW))
+    for said in ("2 of 2 files", "2026-06-01T23:59:59+00:00", "on_repeat='apply'", "max_file_age"):
+        assert said in str(refused.value)
+    everything = decide(position, listed("a", at=year_later, modified=NOW), on_repeat=OnRepeat.APPLY)
+    assert names(everything) == ["a"]
+    assert decide(everything.position, listed("a", at=year_later, modified=NOW)).wanted.is_empty
+    assert names(decide(position, listed("c", at=year_later))) == ["c"]
+
+
+def test_a_sum_remembers_a_file_for_ever() -> None:
+    later = NOW + timedelta(days=4_000)
+    first = decide(SourcePosition(), listed("a"), semantics=SUMS)
+    second = decide(first.position, listed("b", at=later), semantics=SUMS)
+    assert decide(second.position, listed("a", at=later, modified=NOW), semantics=SUMS).wanted.is_empty
+
+
+@pytest.mark.parametrize("semantics", [MergeSemantics(), SUMS])
+def test_a_lost_list_is_refused_and_its_advice_works(semantics: MergeSemantics) -> None:
+    with pytest.raises(BadInputError, match=r"_lake-position-s-3\.bin") as refused:
+        decide(LOST, listed("a"), semantics=semantics)
+    assert "on_repeat='apply'" in str(refused.value)
+    assert ("counted again" in str(refused.value)) == (semantics is SUMS)
+    decision = decide(LOST, listed("a"), semantics=semantics, on_repeat=OnRepeat.APPLY)
+    assert (names(decision), decision.position.generation) == (["a"], 4)
+    assert decide(decision.position, listed("a"), semantics=semantics).wanted.is_empty
+
+
+def test_files_of_other_listings_that_a_roll_back_may_have_taken_are_not_skipped() -> None:
+    position = after(listed("1/a"), listed("2/a"))
+    memory = TableMemory(position=position, newest_summary="s=1")
+    source = Source(path="s3://in/*", format="csv", name="s")
+    spec = UpsertSpec(
+        catalog="c", table="t.t", run=RunIdentity.of("r"), source=source, keys=("id",), on_repeat=OnRepeat.APPLY
+    )
+    decision = decide_input(spec, memory, listed("1/a"), dict)
+    with pytest.raises(BadInputError, match="may have been applied"):
+        decide(decision.position, listed("2/a"))
+
+
+def test_a_change_of_the_source_is_said_and_replays_only_when_asked_to() -> None:
+    position = after(listed("a"))
+    changed = listed("a", "b", shape={**SHAPE, "schema": "b", "query": "q"})
+    decision = decide(position, changed)
+    assert (names(decision), decision.note.startswith("query, schema of the source changed")) == (["b"], True)
+    assert decide(decision.position, changed).note == ""
+    replayed = decide(position, changed, change=OnSourceChange.REPLAY)
+    assert (names(replayed), replayed.repeats, decision.repeats) == (["a", "b"], True, False)
+    assert decide(replayed.position, changed, change=OnSourceChange.REPLAY).wanted.is_empty
+    with pytest.raises(BadInputError, match="query, schema of source s changed"):
+        decide(position, changed, change=OnSourceChange.FAIL)
+    # A position of a version that kept no shape.
+    assert decide(SourcePosition(generation=1), changed, change=OnSourceChange.FAIL).note == ""
+
+
+@pytest.mark.parametrize("other", [after(listed("a", "z")), LOST])
+def test_what_another_name_has_consumed_or_may_have_is_not_counted_again(other: SourcePosition) -> None:
+    others = {"old": other, "unrelated": after(listed("y"))}
+    with pytest.raises(BadInputError, match="source_name='old'"):
+        decide(SourcePosition(), listed("a", "b"), others, semantics=SUMS)
+    (warning,) = decide(SourcePosition(), listed("a", "b"), others).warnings
+    assert "under the name old" in warning
+    assert decide(SourcePosition(), listed("c"), {"unrelated": after(listed("y"))}, semantics=SUMS).warnings == ()
+
+
+def test_other_names_are_looked_at_only_when_a_name_is_new() -> None:
+    decision = decide(after(listed("c")), listed("a"), {"old": after(listed("a"))}, semantics=SUMS)
+    assert (names(decision), decision.warnings) == (["a"], ())
