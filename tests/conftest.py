@@ -9,6 +9,7 @@ import os
 
 from hypothesis import settings
 
-settings.register_profile("fixed", derandomize=True)
+# A slow example on a busy machine is no failure.
+settings.register_profile("fixed", derandomize=True, deadline=None)
 if "LAKE_EXAMPLES" not in os.environ:
     settings.load_profile("fixed")

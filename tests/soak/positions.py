@@ -93,7 +93,7 @@ class DailyRuns:
     def clean(self) -> int:
         """Do what other people's maintenance does, and return the bytes of the metadata that is left."""
         flow = self.flow
-        flow.spark.sql(f"INSERT INTO {flow.table} VALUES (-1, 'foreign', 0)")
+        flow.spark.sql(f"INSERT INTO {flow.table} VALUES ({-1 - self.counts['cleanings']}, 'foreign', 0)")
         past = time.time() - timedelta(days=3).total_seconds()
         for path in flow.folder().parent.rglob("*"):
             os.utime(path, (past, past))
@@ -150,12 +150,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=1_000)
+    parser.add_argument("--clean-every", type=int, default=100, help="runs between two cleanings")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         spark = _session(Lake.at(Path(folder) / "lake"))
         try:
             flow = Flow(spark, "soak.positions", Path(folder) / "inbox")
-            print(soak(flow, options.runs, options.seed))
+            print(soak(flow, options.runs, options.seed, options.clean_every))
         finally:
             spark.stop()
 
