@@ -8,13 +8,17 @@ from pyiceberg.types import LongType
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
+from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, row
 
 
@@ -141,3 +145,23 @@ def test_a_batch_that_spells_its_key_otherwise_is_pruned_as_well(spark: SparkSes
 
 def test_a_batch_without_rows_prunes_nothing(spark: SparkSession) -> None:
     assert pruning(spark.range(0), "id")[0] == []
+
+
+def test_the_least_numbers_of_a_type_are_found_in_the_partition_that_truncate_gives_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = "id INT, name STRING, n INT, op STRING"
+    source = Source(path=f"{tmp_path}/inbox/*.jsonl", format="json", schema=schema)
+    flow = Flow(spark, "pruning.least", tmp_path / "inbox", {"source": source, "strategy": UpsertStrategy.POSITIONS})
+    least = -(2**31)
+    numbers = [*range(least, least + 150), *range(100)]
+    flow.arrive("1.jsonl", *(row(number, "a") for number in numbers))
+    flow.apply("run 1", create=TableLayout(partition_by=("truncate(50, id)",)))
+    flow.arrive("2.jsonl", *(row(number, "b") for number in numbers))
+    flow.apply("run 2")
+    assert flow.rows() == dict.fromkeys(numbers, ("b", 0))
+    run = RunIdentity.of("dag", "run 3", "task", "-1")
+    spec = DeleteRowsSpec(catalog="lake_default", table=flow.table, run=run, where="id < 50")
+    report = delete_rows(spark, spec, Progress())
+    assert (report.rows_deleted, sorted(flow.rows())) == (200, list(range(50, 100)))
+    assert "branch main" in (report.still_held_by or ())

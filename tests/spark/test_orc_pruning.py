@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import AuditFailedError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.source_table import IcebergSourceTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.spark_jobs.update_rows import update_rows
@@ -114,3 +119,19 @@ def test_a_predicate_on_floating_point_numbers_finds_nan_and_both_zeros(spark: S
     assert "history" in (report.still_held_by or ())
     assert delete_rows(spark, DeleteRowsSpec(**job(flow, "run 2"), where="d > 100"), Progress()).rows_deleted == 1
     assert [row["k"] for row in spark.table(flow.table).collect()] == ["x"]
+
+
+def test_queries_and_audits_find_the_rows_of_orc_files(spark: SparkSession, tmp_path: Path) -> None:
+    flow = flow_of(spark, tmp_path, "queried", "k STRING, v INT")
+    written(flow, "1.jsonl", *({"k": key, "v": n} for n, key in enumerate([LETTER, WIDE, EMOJI])))
+    flow.apply("run 1")
+    query = f"SELECT * FROM source WHERE k = '{WIDE}'"
+    copied = flow_of(spark, tmp_path, "copied", "", source=Source(table=flow.table, query=query))
+    assert copied.apply("run 2").batch_rows == 1
+    audits = Audits(queries={"no wide letters": f"SELECT * FROM audited WHERE k = '{WIDE}'"})
+    written(flow, "2.jsonl", {"k": LETTER, "v": 9})
+    with pytest.raises(AuditFailedError, match="1 rows"):
+        flow.apply("run 3", audits=audits)
+    snapshot = str(flow.loaded().metadata.current_snapshot_id)
+    rows = IcebergSourceTable(IcebergTable(spark, "lake_default", TableName.parse(flow.table))).rows(snapshot)
+    assert rows.where(f"k = '{WIDE}'").count() == 1

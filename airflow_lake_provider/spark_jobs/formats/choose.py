@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, MaintainedTable, MatchedTable, SourceTable
+from airflow_lake_provider.spark_jobs.formats.iceberg import sure_filter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.source_table import IcebergSourceTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.maintained_table import IcebergMaintainedTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_table import IcebergMatchedTable
@@ -43,6 +44,15 @@ def matched_table(spark: SparkSession, spec: JobSpec) -> MatchedTable:
     """Return the spec's table for changes of the rows that match."""
     _refuse_unknown(spec)
     return IcebergMatchedTable(IcebergTable(spark, spec.catalog, spec.name))
+
+
+def rows_for_queries(spark: SparkSession, name: TableName, rows: DataFrame, snapshot: str) -> DataFrame:
+    """Return rows of a table of which a query finds what its predicates are true for.
+
+    :param rows: read from ``snapshot`` of the table in the session's current catalog.
+    """
+    table = IcebergTable(spark, spark.catalog.currentCatalog(), name)
+    return sure_filter.rows_for_queries(table, rows, int(snapshot))
 
 
 def _refuse_unknown(spec: JobSpec) -> None:

@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedErr
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.formats.choose import rows_for_queries
 from airflow_lake_provider.spark_jobs.plan_sources import sources_of
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema
@@ -78,9 +79,11 @@ def read_batch(
 
 
 def _read_table(spark: SparkSession, table: str, snapshot: str | None) -> RawBatch:
+    name = TableName.parse(table)
     at = {"versionAsOf": snapshot} if snapshot else {}
     try:
-        return RawBatch(rows=spark.read.options(**at).table(TableName.parse(table).quoted()))
+        rows = spark.read.options(**at).table(name.quoted())
+        return RawBatch(rows=rows_for_queries(spark, name, rows, snapshot) if snapshot else rows)
     except AnalysisException as error:
         raise BadInputError(f"source table {table} cannot be read: {error.getMessage()}") from error
 

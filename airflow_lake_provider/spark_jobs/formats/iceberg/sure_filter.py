@@ -8,6 +8,7 @@ alike reaches the scan. The rest is asked of the rows themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -15,6 +16,8 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import wrapped_columns
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 # Types that readers of every format compare as Spark does. Floating point is none: its bounds ignore NaN and know two
 # zeros. A UUID is none: Iceberg compares its halves as signed numbers (apache/iceberg#14216).
@@ -36,20 +39,39 @@ def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) 
     if any(not _reads_only(table, part, sure) for part in conjuncts) and not _holds_orc(table, snapshot):
         sure |= _names_of(table, _SURE_OUTSIDE_ORC)
     pushed = [part for part in conjuncts if _reads_only(table, part, sure)]
-    if conjuncts and len(pushed) == len(conjuncts):
+    wrapped = wrapped_columns(table)
+    if conjuncts and len(pushed) == len(conjuncts) and not wrapped:
         return filtered
+    # Equality finds the partition of the least number, where a comparison does not.
+    with_least = reduce(
+        Column.__or__, (quoted(name) == column.least for name, column in wrapped.items()), sf.lit(False)
+    )
     for part in pushed:
-        rows = rows.filter(_column(table, part))
-    # Spark pushes no predicate below an expression that is not deterministic.
-    held = rows.withColumn(_BARRIER, sf.monotonically_increasing_id())
-    return held.filter((sf.col(_BARRIER) >= 0) & sf.expr(where)).drop(_BARRIER)
+        rows = rows.filter(_column(table, part) | with_least)
+    return _behind_barrier(rows, sf.expr(where))
+
+
+def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> DataFrame:
+    """Return rows of which a query of an author's finds what its predicates are true for.
+
+    Nothing of a query is pushed into a scan of ORC files; other scans stay as they are.
+
+    :param rows: of the table, read from ``snapshot``.
+    """
+    return _behind_barrier(rows, sf.lit(True)) if _holds_orc(table, snapshot) else rows
 
 
 def bounds_are_sure(table: IcebergTable, where: str) -> bool:
     """Whether the bounds in the manifests tell files without a row that satisfies a predicate, in every format."""
     conjuncts = list(_conjuncts(table.spark.table(table.sql_name).filter(sf.expr(where))))
-    sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC)
+    sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC) - wrapped_columns(table).keys()
     return bool(conjuncts) and all(_reads_only(table, part, sure) for part in conjuncts)
+
+
+def _behind_barrier(rows: DataFrame, predicate: Column) -> DataFrame:
+    # Spark pushes no predicate below an expression that is not deterministic.
+    held = rows.withColumn(_BARRIER, sf.monotonically_increasing_id())
+    return held.filter((sf.col(_BARRIER) >= 0) & predicate).drop(_BARRIER)
 
 
 def _conjuncts(filtered: DataFrame) -> Iterator[Any]:

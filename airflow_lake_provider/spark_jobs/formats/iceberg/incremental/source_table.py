@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
+from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 
@@ -27,7 +28,7 @@ class IcebergSourceTable:
 
     def rows(self, snapshot: str) -> DataFrame:
         """Live rows at a snapshot."""
-        return self.table.rows_at(int(snapshot))
+        return rows_for_queries(self.table, self.table.rows_at(int(snapshot)), int(snapshot))
 
     def has_passed(self, position: str, snapshot: str) -> bool:
         """Whether ``snapshot`` is an ancestor of ``position`` and ``position`` still one of the head."""

@@ -25,6 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import
     stage_branch_name,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -99,7 +100,7 @@ def audit_stage(
     if audit.is_settled:
         return
     with progress.phase("audit") as facts:
-        offending = audit.run(table.rows_at(staged))
+        offending = audit.run(rows_for_queries(table, table.rows_at(staged), staged))
         facts.update(passed=len(audit.audits.queries) - len(offending), failed=len(offending))
     if not offending:
         return

@@ -1,0 +1,44 @@
+"""Columns of whole numbers whose least values are in a partition of great ones.
+
+``truncate(5, -2147483648)`` would be -2147483650, which no INT holds: Iceberg takes 2147483646. A range that begins so
+low is projected to partitions from 2147483646 on, and finds none of its rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+
+_TRUNCATE = re.compile(r"truncate\[(\d+)\]")
+_LEAST = {"int": -(2**31), "long": -(2**63)}
+
+
+@dataclass(frozen=True)
+class WrappedColumn:
+    """A column that a partition spec of the table truncates.
+
+    :param least: of its type.
+    :param first_sure: the least value that is surely in a partition of its own order.
+    """
+
+    least: int
+    first_sure: int
+
+
+def wrapped_columns(table: IcebergTable) -> dict[str, WrappedColumn]:
+    """Return them by name, in lower case; of all specs, since files keep theirs."""
+    schema = table.java.schema()
+    found: dict[str, WrappedColumn] = {}
+    for spec in table.java.specs().values():
+        for field in spec.fields():
+            width = _TRUNCATE.fullmatch(str(field.transform()))
+            source = schema.findField(field.sourceId())
+            least = _LEAST.get(str(source.type())) if width and source is not None else None
+            if width is None or least is None or least % int(width[1]) == 0:
+                continue
+            name = str(schema.findColumnName(field.sourceId())).lower()
+            first = max(least + int(width[1]), found[name].first_sure if name in found else least)
+            found[name] = WrappedColumn(least=least, first_sure=first)
+    return found
