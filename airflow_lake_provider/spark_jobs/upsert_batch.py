@@ -112,6 +112,7 @@ def _without_rows(
     if batch.dropped:
         outcome = Outcome.NOTHING_NEW
         reason = f"all {batch.dropped} events were applied before; they were delivered again"
+        _refuse_repeat(spec, reason)
     report = _unchanged(spec, target, commit.run_key, progress, outcome, reason)
     report = replace(
         report,

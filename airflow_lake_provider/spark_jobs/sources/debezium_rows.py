@@ -72,11 +72,15 @@ class RowBuilder:
             sf.count(sf.lit(1)).alias("keys"),
             sf.count_if("deleted").alias("deletes"),
             sf.count_if("no_key").alias("no_key"),
+            sf.struct(
+                *(sf.count_if(sf.col("row")[name].isNull()).alias(f"k{i}") for i, name in enumerate(self.keys))
+            ).alias("null_keys"),
             ranges_column([(sf.col("row")[name], self.types[name]) for name in self.keys]).alias("key_ranges"),
             *(sf.struct(*self._count_each(kind)).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
         ).collect()[0]
         lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
-        self._refuse(counts["no_key"], lost, unfilled, hint)
+        self._refuse_null_keys(counts["no_key"], counts["null_keys"])
+        self._refuse(lost, unfilled, hint)
         resets = [RESET] if RESET in checked.columns else []
         return ChangeBatch(
             changes=checked.select("row.*", sf.col("deleted").alias(DELETED), *resets),
@@ -140,10 +144,17 @@ class RowBuilder:
     def _found(self, counts: Sequence[int]) -> dict[str, int]:
         return {name: count for name, count in zip(self.types, counts, strict=True) if count}
 
-    def _refuse(self, no_key: int, lost: dict[str, int], unfilled: dict[str, int], hint: str) -> None:
-        if no_key:
-            kinds = ", ".join(f"{name} {self.types[name].simpleString()}" for name in self.keys)
-            raise BadInputError(f"{no_key} events have a key that is NULL or cannot be read as {kinds}")
+    def _refuse_null_keys(self, events: int, counts: Sequence[int]) -> None:
+        if not events:
+            return
+        found = [(name, count) for name, count in zip(self.keys, counts, strict=True) if count]
+        told = ", ".join(f"{count} of {name} as {self.types[name].simpleString()}" for name, count in found)
+        raise BadInputError(
+            f"{events} events have a key that is NULL or cannot be read: {told}. Give the source table's primary key "
+            "as keys, whose columns are never NULL; or give them a type in source_schema that holds their values"
+        )
+
+    def _refuse(self, lost: dict[str, int], unfilled: dict[str, int], hint: str) -> None:
         if lost:
             told = ", ".join(f"{count} of {name} as {self.types[name].simpleString()}" for name, count in lost.items())
             raise BadInputError(
