@@ -54,12 +54,12 @@ class DailyRuns:
         report = self._run(day, f"run {number}")
         assert (report.outcome, report.batch_files) == (Outcome.APPLIED, FILES_A_RUN), report
         self.counts["days applied"] += 1
-        if self.random.random() < 0.1:
+        if self.random.random() < 0.3:
             earlier = self.random.choice(self.days)
             report = self._run(earlier, f"clearing {number}")
             assert report.outcome is Outcome.NOTHING_NEW, report
             self.counts["cleared"] += 1
-        if self.random.random() < 0.05:
+        if self.random.random() < 0.1:
             earlier = self.random.choice(self.days)
             self._arrive(f"{earlier}/late-{number}.jsonl")
             report = self._run(earlier, f"late {number}")

@@ -24,7 +24,10 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import (
+    position_properties,
+    read_position,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
 
@@ -202,6 +205,19 @@ def clean(flow: Flow) -> Path:
     return orphan
 
 
+class TableBehind(IcebergTable):
+    """A driver that has read the metadata before two other commits, until it reads it again."""
+
+    before: dict[str, str] | None = None
+
+    def properties(self) -> dict[str, str]:
+        return self.before if self.before is not None else super().properties()
+
+    def refresh(self) -> IcebergTable:
+        self.before = None
+        return super().refresh()
+
+
 @pytest.fixture
 def short_properties(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any list of files is too long for a property."""
@@ -211,6 +227,7 @@ def short_properties(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("short_properties")
 def test_a_list_of_a_refused_commit_is_removed_and_one_of_an_unknown_outcome_stays(flow: Flow) -> None:
     strategies = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE]
+    behind = TableBehind(flow.spark, "lake_default", TableName.parse(flow.table))
     for number, strategy in enumerate(strategies):
         flow.arrive(f"{number}.jsonl", row(number, "a"))
         retry = partial(flow.apply, f"run {number}", strategy=strategy)
@@ -218,6 +235,8 @@ def test_a_list_of_a_refused_commit_is_removed_and_one_of_an_unknown_outcome_sta
         late = flow.apply(f"run {number}", progress=InterruptedProgress(at=at, then=retry), strategy=strategy)
         assert late.outcome is Outcome.ALREADY_APPLIED
         assert len(lists(flow)) == min(2, number + 1), strategy
+        behind.before = behind.before or flow.loaded().properties
+    assert len(read_position(behind, "inbox").files or ()) == 3, "a list that was superseded meanwhile was not found"
     table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
     files = [source_position.InputFile("s3://in/new", 1, "1")]
     position = SourcePosition(generation=9).next_files(files * 9, datetime.now(UTC), None, {"query": "x" * 99})
