@@ -1,10 +1,13 @@
 """Maintain one table by hand: press Trigger, fill in the form, read the report in the task's XCom.
 
-The form takes names and choices only, never SQL.
+The form takes names and choices only, never SQL. Which tables it may name is said in this file, and so is the least
+age of what an expiry removes, one day: no form changes these.
 """
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Param, task
@@ -12,16 +15,21 @@ from airflow.sdk import DAG, Param, task
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 
+# Patterns of whole names; * stands for anything.
+TABLES = ["shop.*", "mart.*"]
+# The same for the form, which then refuses other names before there is a run.
+TABLE = "^(" + "|".join(re.escape(pattern).replace(r"\*", r"[\w.-]+") for pattern in TABLES) + ")$"
+
 with DAG(
     dag_id="maintain_one_table",
     schedule=None,
     params={
-        "table": Param("shop.orders", type="string", pattern=r"^[\w-]+(\.[\w-]+)+$", title="Table"),
+        "table": Param("shop.orders", type="string", pattern=TABLE, title="Table", description=", ".join(TABLES)),
         "action": Param("compaction", enum=["compaction", "snapshot-expiry"], title="What to do"),
         "dry_run": Param(True, type="boolean", title="Dry run", description="Only say what would happen"),
         "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level", section="Compaction"),
         "strategy": Param("binpack", enum=["binpack", "sort"], title="Compaction strategy", section="Compaction"),
-        "keep_for": Param("P5D", type="string", pattern=r"^P[0-9TDHMSWY.]+$", title="Keep for", section="Expiry"),
+        "keep_for": Param("P5D", type="string", pattern=r"^P[1-9][0-9]{0,3}D$", title="Keep for", section="Expiry"),
         "keep_last": Param(3, type="integer", minimum=1, title="Keep at least", section="Expiry"),
     },
     tags=["lake", "maintenance"],
@@ -36,6 +44,7 @@ with DAG(
     compaction = LakeCompactionOperator(
         task_id="compaction",
         table="{{ params.table }}",
+        allowed_tables=TABLES,
         level="{{ params.level }}",
         strategy="{{ params.strategy }}",
         dry_run="{{ params.dry_run }}",
@@ -43,6 +52,8 @@ with DAG(
     snapshot_expiry = LakeSnapshotExpiryOperator(
         task_id="snapshot_expiry",
         table="{{ params.table }}",
+        allowed_tables=TABLES,
+        minimum_age=timedelta(days=1),
         keep_for="{{ params.keep_for }}",
         keep_last="{{ params.keep_last }}",
         dry_run="{{ params.dry_run }}",

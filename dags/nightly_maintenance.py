@@ -25,7 +25,7 @@ with DAG(
     max_active_tasks=2,
     default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
     params={
-        "keep_for": Param("P5D", type="string", title="Keep snapshots for", description="ISO-8601 duration"),
+        "keep_for": Param("P5D", type="string", pattern=r"^P[1-9][0-9]{0,3}D$", title="Keep snapshots for"),
         "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level"),
         "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what would happen"),
     },
@@ -38,6 +38,7 @@ with DAG(
                 task_id="expire",
                 table=table,
                 keep_for="{{ params.keep_for }}",
+                minimum_age=timedelta(days=1),
                 keep_last=3,
                 dry_run="{{ params.dry_run }}",
             )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from enum import Enum
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import pendulum
@@ -178,6 +179,34 @@ def days(value: object, name: str) -> int:
     :raises InvalidSpecError: as :func:`duration`.
     """
     return math.ceil(duration(value, name).total_seconds() / timedelta(days=1).total_seconds())
+
+
+def at_least_nothing(value: object, name: str) -> timedelta:
+    """Return a duration of zero or more that the code of a DAG gives.
+
+    :raises InvalidSpecError: for a text, which a template could have made, and for less than zero.
+    """
+    if not isinstance(value, timedelta) or value < timedelta(0):
+        raise InvalidSpecError(f"{name} must be a timedelta of zero or more, and no template, got {value!r}")
+    return value
+
+
+def table_patterns(value: object) -> tuple[str, ...] | None:
+    """Return patterns of table names as a tuple; None for none.
+
+    :raises InvalidSpecError: for what is no list of texts, or has a template.
+    """
+    return None if value is None else names(value, "allowed_tables")
+
+
+def refuse_other_tables(table: str, allowed: Sequence[str] | None) -> None:
+    """Refuse a table that no pattern allows.
+
+    :param allowed: patterns such as ``shop.*``, in which ``*`` stands for anything; None allows all.
+    :raises InvalidSpecError: naming the patterns.
+    """
+    if allowed is not None and not any(fnmatchcase(table, pattern) for pattern in allowed):
+        raise InvalidSpecError(f"table {table!r} is none of those that this task may work on: {', '.join(allowed)}")
 
 
 def flag(value: object, name: str) -> bool:

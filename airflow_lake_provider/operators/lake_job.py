@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
-from airflow_lake_provider.operators.arguments import optional_text, text
+from airflow_lake_provider.operators.arguments import optional_text, refuse_other_tables, table_patterns, text
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.commit_witness import CommitWitness
 from airflow_lake_provider.operators.failures import as_task_failure
@@ -35,6 +35,8 @@ class LakeJobOperator(SparkSubmitOperator):
     Subclasses say what they want in :meth:`build_spec`; everything else is here.
 
     :param table: ``namespace.table`` (templated).
+    :param allowed_tables: patterns such as ``shop.*``, one of which ``table`` has to match as it was rendered; None for
+        any table. Not a template, so that no form can change it.
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
     :param spark_conn_id: Spark connection.
     :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
@@ -53,6 +55,7 @@ class LakeJobOperator(SparkSubmitOperator):
         self,
         *,
         table: str,
+        allowed_tables: Sequence[str] | None = None,
         lake_conn_id: str = "lake_default",
         spark_conn_id: str = "spark_default",
         report_location: str | None = None,
@@ -70,6 +73,7 @@ class LakeJobOperator(SparkSubmitOperator):
         self.lake_conn_id = text(lake_conn_id, "lake_conn_id")
         self.spark_conn_id = text(spark_conn_id, "spark_conn_id")
         self.report_location = optional_text(report_location, "report_location")
+        self.allowed_tables = table_patterns(allowed_tables)
         self._attempt: JobAttempt | None = None
         self._submitted = False
 
@@ -87,6 +91,7 @@ class LakeJobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the action and return its report as plain JSON data, snapshot ids as text."""
         try:
+            refuse_other_tables(self.table, self.allowed_tables)
             spec = self.build_spec(context)
             report = self.answer_without_spark(spec) or self._run_in_spark(spec, context)
             self._tell(report)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.operators.arguments import duration, flag, number
+from airflow_lake_provider.operators.arguments import at_least_nothing, duration, flag, number
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.planning.expiry_plan import plan_expiry
 
@@ -25,6 +26,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
     :param keep_last: newest snapshots of each branch that stay in any case (templated).
     :param keep_stage_branches_for: age at which a left-over stage branch of a killed upsert is removed (templated); it
         must be longer than any upsert takes.
+    :param minimum_age: least value of both ages above; a timedelta, not a template, so that no form can go below it.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
     :param job: arguments of :class:`LakeJobOperator`.
     """
@@ -43,6 +45,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
         keep_for: timedelta | str = timedelta(days=5),
         keep_last: int | str = 1,
         keep_stage_branches_for: timedelta | str = timedelta(days=1),
+        minimum_age: timedelta = timedelta(days=1),
         dry_run: bool | str = False,
         **job: Any,
     ) -> None:
@@ -50,6 +53,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
         self.keep_for = keep_for
         self.keep_last = keep_last
         self.keep_stage_branches_for = keep_stage_branches_for
+        self.minimum_age = at_least_nothing(minimum_age, "minimum_age")
         # BaseOperator has a method of the argument's name.
         self.only_plan = dry_run
 
@@ -62,10 +66,19 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
             table_format=self.lake.connection.table_format,
             table=self.table,
             run=self.run_identity(context),
-            older_than=now - duration(self.keep_for, "keep_for"),
+            older_than=now - self._age(self.keep_for, "keep_for"),
             keep_last=number(self.keep_last, "keep_last"),
-            stage_branches_older_than=now - duration(self.keep_stage_branches_for, "keep_stage_branches_for"),
+            stage_branches_older_than=now - self._age(self.keep_stage_branches_for, "keep_stage_branches_for"),
         )
+
+    def _age(self, value: timedelta | str, name: str) -> timedelta:
+        age = duration(value, name)
+        if age < self.minimum_age:
+            raise InvalidSpecError(
+                f"{self.table}: {name} is {age}, less than minimum_age={self.minimum_age}; keep for longer, or lower "
+                "minimum_age in the DAG's code"
+            )
+        return age
 
     def answer_without_spark(self, spec: JobSpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""

@@ -79,14 +79,18 @@ class StandaloneAirflow:
 
     def wait_for_success(self, dag_id: str, run_id: str) -> None:
         """Wait for a run's end, which must be a success."""
+        state = self.wait_for_end(dag_id, run_id)
+        assert state == "success", f"{dag_id} {run_id} failed:\n{self.task_logs(dag_id, run_id)}"
+
+    def wait_for_end(self, dag_id: str, run_id: str) -> str:
+        """Wait for a run's end and return its state."""
 
         def ended() -> str | None:
             self.note_listeners()
             state: str = self.get(f"/dags/{dag_id}/dagRuns/{run_id}")["state"]
             return state if state in ("success", "failed") else None
 
-        state = wait_for(f"the end of {dag_id} {run_id}", ended, self.output)
-        assert state == "success", f"{dag_id} {run_id} failed:\n{self.task_logs(dag_id, run_id)}"
+        return wait_for(f"the end of {dag_id} {run_id}", ended, self.output)
 
     def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
         """Return what a task returned."""

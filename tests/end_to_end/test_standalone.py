@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
@@ -11,12 +12,13 @@ from decimal import Decimal
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.table import Table
+from pyiceberg.table import Table, metadata, snapshots
 
 from tests.end_to_end.orders_writer import upsert_orders
 from tests.end_to_end.standalone_airflow import PATIENCE_SECONDS, StandaloneAirflow, wait_for
@@ -58,12 +60,21 @@ def catalog(lake_home: Path) -> Iterator[Catalog]:
 
 @pytest.fixture(scope="module")
 def stock(catalog: Catalog, lake_home: Path) -> str:
-    """A table with three snapshots, by PyIceberg."""
+    """A table with three old snapshots, by PyIceberg."""
     catalog.create_namespace_if_not_exists("shop")
     schema = pa.schema([("sku", pa.string()), ("pieces", pa.int64())])
-    table = catalog.create_table("shop.stock", schema=schema, location=f"file://{lake_home}/warehouse/stock")
-    for pieces in (1, 2, 3):
-        table.append(pa.table({"sku": [f"sku-{pieces}"], "pieces": [pieces]}, schema=schema))
+
+    # The day before yesterday: what is younger than a day is not removed.
+    def seconds() -> float:
+        return time.time() - 2 * 86_400
+
+    with (
+        patch.object(metadata, "datetime_to_millis", lambda _: int(seconds() * 1000)),
+        patch.object(snapshots, "time", Mock(time=seconds)),
+    ):
+        table = catalog.create_table("shop.stock", schema=schema, location=f"file://{lake_home}/warehouse/stock")
+        for pieces in (1, 2, 3):
+            table.append(pa.table({"sku": [f"sku-{pieces}"], "pieces": [pieces]}, schema=schema))
     return "shop.stock"
 
 
@@ -175,7 +186,7 @@ def test_the_form_of_one_table_plans_and_then_expires_snapshots(
 ) -> None:
     airflow.unpause("maintain_one_table")
     before = rows_of(catalog.load_table(stock), "sku", "pieces")
-    asked = {"table": stock, "action": "snapshot-expiry", "keep_for": "PT1S", "keep_last": 1}
+    asked = {"table": stock, "action": "snapshot-expiry", "keep_for": "P1D", "keep_last": 1}
 
     planned = report_of_expiry(airflow, {**asked, "dry_run": True})
     assert planned["outcome"] == "planned"
@@ -199,12 +210,37 @@ def report_of_expiry(airflow: StandaloneAirflow, conf: dict[str, Any]) -> dict[s
     return report
 
 
-@pytest.mark.parametrize("table", ["orders", "shop.orders; DROP TABLE shop.orders", "shop.`orders`"])
-def test_the_form_refuses_what_is_no_table_name(airflow: StandaloneAirflow, table: str) -> None:
-    runs = len(airflow.runs("maintain_one_table"))
-    answer = airflow.trigger("maintain_one_table", {"table": table})
-    assert answer.status_code in (400, 422), answer.text
-    assert len(airflow.runs("maintain_one_table")) == runs
+BAD_VALUES: list[tuple[str, dict[str, Any]]] = [
+    *(("maintain_one_table", {"table": table}) for table in ("orders", "shop.orders; DROP TABLE x", "shop.`orders`")),
+    *(("maintain_one_table", {"table": table}) for table in ("staging.orders", "shop.", "my.shop.orders", 1, None)),
+    *(("maintain_one_table", {"table": "shop.stock", "keep_for": age}) for age in ("PT1S", "P0D", "P-1D", "1", "")),
+    ("maintain_one_table", {"table": "shop.stock", "keep_last": 0}),
+    ("maintain_one_table", {"table": "shop.stock", "keep_last": "1; DROP TABLE x"}),
+    ("maintain_one_table", {"table": "shop.stock", "level": "major' OR 1=1"}),
+    ("maintain_one_table", {"table": "shop.stock", "strategy": "zorder"}),
+    ("maintain_one_table", {"table": "shop.stock", "action": "drop"}),
+    ("maintain_one_table", {"table": "shop.stock", "dry_run": "no"}),
+    ("nightly_maintenance", {"keep_for": "PT1S"}),
+    ("nightly_maintenance", {"level": "none"}),
+    ("nightly_maintenance", {"dry_run": "{{ 1 }}"}),
+]
+
+
+def test_no_bad_value_of_a_form_becomes_a_run(airflow: StandaloneAirflow) -> None:
+    before = {dag_id: len(airflow.runs(dag_id)) for dag_id in ("maintain_one_table", "nightly_maintenance")}
+    for dag_id, conf in BAD_VALUES:
+        answer = airflow.trigger(dag_id, conf)
+        assert answer.status_code in (400, 422), (conf, answer.status_code, answer.text)
+    assert {dag_id: len(airflow.runs(dag_id)) for dag_id in before} == before
+
+
+def test_what_passes_the_form_and_is_no_table_fails_before_spark(airflow: StandaloneAirflow) -> None:
+    # The $ of a pattern also stands before a line's end.
+    answer = airflow.trigger("maintain_one_table", {"table": "shop.stock\n", "action": "compaction"})
+    if answer.status_code == 200:
+        run_id = answer.json()["dag_run_id"]
+        assert airflow.wait_for_end("maintain_one_table", run_id) == "failed"
+        assert "is not of the form namespace.table" in airflow.task_logs("maintain_one_table", run_id)
 
 
 @pytest.fixture

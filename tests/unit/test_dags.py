@@ -15,8 +15,6 @@ from airflow_lake_provider.contracts.table_name import TableName
 
 FOLDER = Path(__file__).parents[2] / "dags"
 FILES = sorted(FOLDER.glob("*.py"))
-# The one text of a form without choices or a pattern: operators parse it as a duration or refuse it.
-PARSED = {"keep_for"}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +85,7 @@ def test_no_form_takes_free_text(dags: dict[str, Any], dag_id: str) -> None:
         schema = param.schema
         bounded = "enum" in schema or schema["type"] in ("boolean", "integer")
         whole = re.fullmatch(r"\^.+\$", schema.get("pattern", ""))
-        assert bounded or whole or name in PARSED, name
+        assert bounded or whole, name
 
 
 def _params(dag: Any) -> list[tuple[str, Any]]:
@@ -101,9 +99,30 @@ SQL = ["shop.orders; DROP TABLE x", "a.b WHERE reflect('java.lang.System','geten
 def test_the_forms_table_is_a_name_as_the_package_understands_it(dags: dict[str, Any], text: str) -> None:
     pattern = dags["maintain_one_table"].params.get_param("table").schema["pattern"]
     assert not re.search(pattern, text)
-    assert re.search(pattern, "shop.eu.orders")
+    for allowed in ("shop.orders", "shop.eu.orders", "mart.order_revenue"):
+        assert re.search(pattern, allowed)
     with pytest.raises(InvalidSpecError):
         TableName.parse(text)
+
+
+@pytest.mark.parametrize("table", ["staging.orders", "shop", "shopx.orders", "my.shop.orders", "shop.", "mart.a/b"])
+def test_the_form_takes_tables_of_the_list_only(dags: dict[str, Any], table: str) -> None:
+    dag = dags["maintain_one_table"]
+    assert not re.search(dag.params.get_param("table").schema["pattern"], table)
+    for task_id in ("compaction", "snapshot_expiry"):
+        assert dag.get_task(task_id).allowed_tables == ("shop.*", "mart.*")
+
+
+@pytest.mark.parametrize("dag_id", ["maintain_one_table", "nightly_maintenance"])
+def test_no_form_removes_what_is_younger_than_a_day(dags: dict[str, Any], dag_id: str) -> None:
+    dag = dags[dag_id]
+    pattern = dag.params.get_param("keep_for").schema["pattern"]
+    for age in ("PT1S", "P0D", "P0DT1S", "PT23H", "P-1D", "1", "P1D\nx"):
+        assert not re.search(pattern, age), age
+    assert re.search(pattern, "P1D")
+    expiries = [task for task in dag.tasks if hasattr(task, "keep_for")]
+    assert expiries
+    assert {task.minimum_age for task in expiries} == {timedelta(days=1)}
 
 
 def test_the_forms_choices_are_those_of_the_package(dags: dict[str, Any]) -> None:

@@ -280,12 +280,46 @@ def test_a_healthy_table_costs_no_spark(orders: Table, append: Callable[..., int
 
 def test_a_dry_run_of_an_expiry_names_the_snapshots(fragmented: Table, context: Context) -> None:
     job = LakeSnapshotExpiryOperator(
-        task_id="t", table="shop.orders", keep_for="PT0.000001S", keep_last="2", dry_run="true", **NO_SPARK
+        task_id="t",
+        table="shop.orders",
+        keep_for="PT0.000001S",
+        keep_last="2",
+        minimum_age=timedelta(0),
+        dry_run="true",
+        **NO_SPARK,
     )
     plain = job.execute(context)
     oldest_first = sorted(fragmented.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     assert plain["outcome"] == "planned"
     assert set(plain["snapshots_expired"]) == {str(snapshot.snapshot_id) for snapshot in oldest_first[:-2]}
+
+
+@pytest.mark.parametrize("name", ["keep_for", "keep_stage_branches_for"])
+@pytest.mark.parametrize("age", ["PT1S", "PT23H", timedelta(hours=23)])
+def test_what_is_younger_than_a_day_is_not_removed_unless_the_code_says_so(
+    orders: Table, context: Context, name: str, age: timedelta | str
+) -> None:
+    job = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **{name: age}, **NO_SPARK)  # type: ignore[arg-type]  # by name
+    with pytest.raises(AirflowFailException, match=rf"{name} is .*, less than minimum_age=1 day"):
+        job.execute(context)
+    lower: Any = {name: age, "minimum_age": timedelta(seconds=1)}
+    assert isinstance(
+        LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **lower).build_spec(context), ExpirySpec
+    )
+    assert "minimum_age" not in LakeSnapshotExpiryOperator.template_fields
+    for wrong in ("PT1S", "{{ params.age }}", timedelta(seconds=-1)):
+        with pytest.raises(InvalidSpecError, match="minimum_age must be a timedelta"):
+            LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", minimum_age=wrong)  # type: ignore[arg-type]  # wrong
+
+
+@pytest.mark.parametrize("table", ["mart.orders", "shop_orders.x", "my.shop.orders", "SHOP.orders"])
+def test_a_table_that_no_pattern_allows_is_refused_as_it_was_rendered(context: Context, table: str) -> None:
+    job = LakeCompactionOperator(task_id="t", table=table, allowed_tables=["shop.*", "raw.web_?"], **NO_SPARK)
+    with pytest.raises(AirflowFailException, match=r"none of those that this task may work on: shop\.\*, raw\.web_\?"):
+        job.execute(context)
+    assert "allowed_tables" not in LakeCompactionOperator.template_fields
+    with pytest.raises(InvalidSpecError, match="allowed_tables must be a list"):
+        LakeCompactionOperator(task_id="t", table=table, allowed_tables="shop.*")
 
 
 @pytest.mark.parametrize("keep_for", [timedelta(days=5), "P5D", pendulum.duration(days=5)])
