@@ -9,6 +9,7 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.layout_terms import sort_terms
+from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
 
 class CompactionLevel(str, Enum):
@@ -69,6 +70,11 @@ class CompactionSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: sort_by needs strategy 'sort' or 'zorder', not 'binpack'")
         if self.strategy is CompactionStrategy.SORT:
             sort_terms(self.sort_by)
+        unfit = unfit_for_predicate(self.where) if self.where is not None else None
+        if unfit is not None:
+            raise InvalidSpecError(
+                f"{self.table}: where was refused for {unfit}, got where={shown(str(self.where))}. {PREDICATE}"
+            )
         if not 0 < self.delete_ratio_threshold <= 1:
             raise InvalidSpecError(
                 f"{self.table}: delete_ratio_threshold is a share in (0, 1], not {self.delete_ratio_threshold}"

@@ -35,6 +35,6 @@ class JobSpec:
         return TableName.parse(self.table)
 
     def digest_text(self) -> str:
-        """Return what is applied as canonical JSON: without who asks, and how to check, try and repeat it."""
-        aside = {"run", "on_repeat", "max_attempts", "audits"}
+        """Return what is applied as canonical JSON: without who asks and what is allowed, how to check and try."""
+        aside = {"run", "on_repeat", "max_attempts", "audits", "allow_sql"}
         return to_json({"action": self.action, **{k: v for k, v in to_plain(self).items() if k not in aside}})

@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
+from airflow_lake_provider.contracts.sql_limits import PREDICATE, check_code, shown, unfit_for_predicate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class DeleteRowsSpec(JobSpec):
     :param where: predicate over the table's columns; None when keys are given.
     :param keys_from: files or a table whose rows are keys.
     :param keys: key columns, which both have.
-    :param allow_sql: take a ``where`` that does not convert to an Iceberg expression.
+    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants.
     :param proof: look through everything that the table still reaches for the rows.
     :param max_attempts: commits tried before a conflict is reported.
     """
@@ -39,6 +40,9 @@ class DeleteRowsSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: say which rows either by where or by keys_from and keys")
         if self.where is not None and not self.where.strip():
             raise InvalidSpecError(f"{self.table}: where is empty; to delete every row, drop the table or say 'true'")
+        unfit = unfit_for_predicate(self.where) if self.where is not None and not self.allow_sql else None
+        if unfit is not None:
+            raise InvalidSpecError(f"{self.table}: where was refused for {unfit}; its text is withheld. {PREDICATE}")
         if (self.keys_from is None) != (not self.keys) or len(set(self.keys)) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys_from needs one or more different key columns, and where none")
         if self.keys_from is not None and self.keys_from.envelope:
@@ -56,7 +60,8 @@ class UpdateRowsSpec(JobSpec):
 
     :param assignments: column to SQL expression over the row's old values.
     :param where: predicate over the table's columns.
-    :param allow_sql: take a ``where`` that does not convert to an Iceberg expression.
+    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants, and assignments that run
+        shell commands or have variables of Spark's.
     :param max_attempts: commits tried before a conflict is reported.
     """
 
@@ -70,11 +75,18 @@ class UpdateRowsSpec(JobSpec):
         super().__post_init__()
         if not self.assignments or not all(expression.strip() for expression in self.assignments.values()):
             raise InvalidSpecError(f"{self.table}: set needs one or more columns, each with an SQL expression")
+        texts = {f"{self.table}: set[{name!r}]": text for name, text in self.assignments.items()}
+        check_code(texts, allow_sql=self.allow_sql)
         if len({name.lower() for name in self.assignments}) != len(self.assignments):
             raise InvalidSpecError(f"{self.table}: set names a column twice: {sorted(self.assignments)}")
         refuse_reserved_names(self.table, "set", self.assignments)
         if not self.where.strip():
             raise InvalidSpecError(f"{self.table}: where is empty; to update every row, say 'true' with allow_sql=True")
+        unfit = None if self.allow_sql else unfit_for_predicate(self.where)
+        if unfit is not None:
+            raise InvalidSpecError(
+                f"{self.table}: where was refused for {unfit}, got where={shown(self.where)}. {PREDICATE}"
+            )
         _refuse_no_attempt(self.table, self.max_attempts)
 
 

@@ -30,8 +30,8 @@ class LakeDeleteRowsOperator(LakeJobOperator):
     :param keys_format: ``parquet | orc | json | csv | avro``; default by the path's ending.
     :param keys_options: options of Spark's reader; texts, numbers and booleans.
     :param keys_schema: DDL of the columns of the keys.
-    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: let no
-        person's input into it.
+    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: never
+        interpolate user input.
     :param proof: look through all files that the table still reaches for the rows.
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`LakeJobOperator`.

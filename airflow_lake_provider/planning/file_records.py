@@ -26,6 +26,7 @@ from pyiceberg.types import StructType
 from pyparsing import ParseException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.sql_limits import shown
 from airflow_lake_provider.planning.file_groups import FileRecord
 
 # Field ids of the table spec: a deletion vector names its data file, an older position delete bounds its paths.
@@ -97,10 +98,10 @@ def parsed_where(where: str | None, table: str) -> BooleanExpression:
         return AlwaysTrue()
     try:
         return parse(where)
-    except (ParseException, ValueError) as error:
+    except (ParseException, ValueError, RecursionError) as error:
         raise InvalidSpecError(
-            f"{table}: where={where!r} cannot be read as comparisons of columns with constants ({error}); a dry run "
-            "knows =, !=, <, <=, >, >=, IN, IS NULL, LIKE 'x%', AND, OR and NOT"
+            f"{table}: where={shown(where)} cannot be read as comparisons of columns with constants "
+            f"({shown(str(error))}); a dry run knows =, !=, <, <=, >, >=, IN, IS NULL, LIKE 'x%', AND, OR and NOT"
         ) from error
 
 

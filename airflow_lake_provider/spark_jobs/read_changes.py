@@ -24,6 +24,7 @@ def read_changes(
     keys: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     where: str | None = None,
+    allow_sql: bool = False,
     catalog: str | None = None,
 ) -> DataFrame:
     """Return the net changes of a table between two snapshots, merge-on-read commits included.
@@ -44,8 +45,9 @@ def read_changes(
     :param mode: ``net`` for upserts and deletes, ``upserts`` to leave deletes out.
     :param keys: columns that identify a row to the reader; None for the table's identifier fields.
     :param columns: columns to return beside the keys; None for all.
-    :param where: SQL predicate over the table's columns; the changes are then those of the rows that satisfy it, so a
-        row that no longer does is a delete. It must give the same answer whenever it is asked (no ``now()``).
+    :param where: predicate over the table's columns and constants; the changes are then those of the rows that satisfy
+        it, so a row that no longer does is a delete. It must give the same answer whenever it is asked (no ``now()``).
+    :param allow_sql: take a ``where`` that is any SQL expression. It is code then: never interpolate user input.
     :param catalog: Spark catalog; None for the session's current one.
     :raises InvalidSpecError: malformed name, id or mode, unknown columns, deletes without keys.
     :raises UnsupportedError: format version 1 or 2, or mode ``changelog``.
@@ -62,6 +64,7 @@ def read_changes(
         keys=tuple(keys or ()),
         columns=None if columns is None else tuple(columns),
         where=where,
+        allow_sql=allow_sql,
     )
     if not lake_table.exists():
         raise MissingTableError(f"{table}: no such table in catalog {lake_table.catalog}")

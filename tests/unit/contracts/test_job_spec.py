@@ -123,7 +123,12 @@ def test_any_upsert_is_the_same_after_the_border(
     assert spec_from_plain(json.loads(spec_to_json(spec))) == spec
 
 
-ASIDE: dict[str, Any] = {"run": RunIdentity.of("other"), "on_repeat": OnRepeat.APPLY, "max_attempts": 99}
+ASIDE: dict[str, Any] = {
+    "allow_sql": True,
+    "run": RunIdentity.of("other"),
+    "on_repeat": OnRepeat.APPLY,
+    "max_attempts": 99,
+}
 OTHER: dict[type, Any] = {bool: None, int: 77, float: 0.25, str: "other"}
 
 

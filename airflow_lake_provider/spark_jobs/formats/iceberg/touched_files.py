@@ -6,11 +6,14 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
+from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import always_true, converted
 
 
 def touched_files(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:
@@ -76,9 +79,9 @@ def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> Any:
 
 def _expression(table: IcebergTable, where: str) -> Any:
     try:
-        return to_expression(table, where or None)
-    except InvalidSpecError:
-        return to_expression(table, None)
+        return converted(table, where) if where else always_true(table)
+    except (Py4JJavaError, PySparkException):
+        return always_true(table)
 
 
 def discard_files(table: IcebergTable, files: Collection[Any]) -> None:

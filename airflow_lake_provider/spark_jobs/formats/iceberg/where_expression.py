@@ -1,8 +1,7 @@
-"""An author's ``where`` as an Iceberg expression, by Spark's own analyser."""
+"""Predicates as Iceberg expressions, by Spark's own analyser."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -10,32 +9,47 @@ from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import quiet
+from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 
-_TEXTS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+
+def to_expression(table: IcebergTable, where: str | None, *, is_secret: bool = False, otherwise: str = "") -> Any:
+    """Return an ``org.apache.iceberg.expressions.Expression`` of an author's ``where``; always true without one.
+
+    :param is_secret: keep the text out of messages.
+    :param otherwise: how to have it taken nevertheless; end of the message.
+    :raises InvalidSpecError: it is more than comparisons of columns with constants, or no expression of Iceberg's; of
+        the former nothing was analysed.
+    """
+    if where is None:
+        return always_true(table)
+    schema = table.spark.table(table.sql_name).schema
+    check_predicate(table.spark, where, schema, str(table.name), is_secret=is_secret, otherwise=otherwise)
+    try:
+        with quiet():
+            return converted(table, where)
+    except (Py4JJavaError, PySparkException) as error:
+        why = f", its text is withheld ({type(error).__name__})" if is_secret else f": {str(error).splitlines()[0]}"
+        shown = "" if is_secret else f"={where!r}"
+        raise InvalidSpecError(
+            f"{table.name}: where{shown} does not convert to an Iceberg expression{why}. Compare columns with "
+            f"constants by =, <, >, IN, IS NULL or LIKE 'x%', joined by AND, OR and NOT{otherwise}"
+        ) from (None if is_secret else error)
 
 
-def to_expression(table: IcebergTable, where: str | None) -> Any:
-    """Return an ``org.apache.iceberg.expressions.Expression``; always true without ``where``.
+def converted(table: IcebergTable, predicate: str) -> Any:
+    """Return the expression of a predicate that this package made, or has checked.
 
-    :raises InvalidSpecError: the text does not parse, names unknown columns, or is more than comparisons of columns
-        with constants: it only chooses files, so it must be answerable from their metadata.
+    :raises Py4JJavaError: Iceberg has no expression for it.
+    :raises PySparkException: Spark cannot analyse it.
     """
     jvm: Any = table.spark._jvm
-    if where is None:
-        return jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
-    # The analyser would take the predicate of a subquery for the predicate of the table.
-    if re.search(r"\bselect\b", _TEXTS.sub("", where), re.IGNORECASE):
-        raise _refused(table, where, "subqueries are not allowed")
     converter = jvm.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
-    try:
-        resolved = converter.collectResolvedSparkExpression(table.spark._jsparkSession, table.sql_name, where)
-        return converter.convertToIcebergExpression(resolved)
-    except (Py4JJavaError, PySparkException) as error:
-        raise _refused(table, where, str(error).splitlines()[0]) from error
+    resolved = converter.collectResolvedSparkExpression(table.spark._jsparkSession, table.sql_name, predicate)
+    return converter.convertToIcebergExpression(resolved)
 
 
-def _refused(table: IcebergTable, where: str, why: str) -> InvalidSpecError:
-    return InvalidSpecError(
-        f"{table.name}: where={where!r} does not convert to an Iceberg expression: {why}. Compare columns with "
-        "constants by =, <, >, IN, IS NULL or LIKE 'x%', joined by AND, OR and NOT"
-    )
+def always_true(table: IcebergTable) -> Any:
+    """Return the expression that every row satisfies."""
+    jvm: Any = table.spark._jvm
+    return jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()

@@ -30,6 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions i
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.sql.predicate import check_expression, check_predicate
 
 CHANGE_TYPE = "_change_type"
 UPSERT = "upsert"
@@ -45,12 +46,14 @@ class ChangeFilter:
     :param columns: columns to return beside the keys; None for all.
     :param where: SQL predicate; the answer is then the changes of the rows that satisfy it: a row that no longer does
         is a delete.
+    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants.
     """
 
     deletes: bool = True
     keys: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     where: str | None = None
+    allow_sql: bool = False
 
 
 @dataclass
@@ -90,8 +93,10 @@ def net_changes(
     if end is None:
         _refuse_range_of_empty_table(table, from_snapshot)
         rows = table.spark.table(table.sql_name).limit(0)
+        _check_where(table, rows, wanted)
         return NetChanges(_select(rows, _Columns.of(table, rows.columns, wanted)).withColumn(*_mark(UPSERT)))
     after = _snapshot(table, end, "to_snapshot")
+    _check_where(table, table.rows_at(end), wanted)
     names = [str(item.name()) for item in snapshot_schema(table, after).columns()]
     columns = _Columns.of(table, names, wanted)
     if from_snapshot is None:
@@ -222,6 +227,16 @@ def _refuse_range_of_empty_table(table: IcebergTable, from_snapshot: int | None)
 def _live(table: IcebergTable, snapshot: int, wanted: ChangeFilter) -> DataFrame:
     rows = table.rows_at(snapshot)
     return rows_where(table, rows, wanted.where, snapshot) if wanted.where else rows
+
+
+def _check_where(table: IcebergTable, rows: DataFrame, wanted: ChangeFilter) -> None:
+    if wanted.where is None:
+        return
+    if wanted.allow_sql:
+        check_expression(table.spark, wanted.where, str(table.name))
+        return
+    otherwise = ", or set allow_sql=True, which makes it code"
+    check_predicate(table.spark, wanted.where, rows.schema, str(table.name), otherwise=otherwise)
 
 
 def _matching(rows: DataFrame, wanted: ChangeFilter) -> DataFrame:

@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import HeldRows, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FILE, FileScan, closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import (
-    expression_of,
+    check_match,
     matching,
     matching_of_files,
     rows_now_named,
@@ -49,8 +49,9 @@ def held_rows(table: IcebergTable, match: RowMatch, without: str | None) -> Held
     :param without: a snapshot in which no row matches; None where none is known.
     """
     table.refresh()
+    expression = check_match(table, match)
     with withheld(table, match):
-        candidates = _candidates(table, expression_of(table, match))
+        candidates = _candidates(table, expression)
         paths = _with_rows(table, candidates.files, match)
         holding = {snapshot for path in paths for snapshot in candidates.snapshots[path]}
         head = table.head()

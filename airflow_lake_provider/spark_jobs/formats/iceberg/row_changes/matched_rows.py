@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -19,8 +19,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import bounds_
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import refuse_capitals, refuse_other_spellings
-from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
+from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import always_true, to_expression
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import quiet
+from airflow_lake_provider.spark_jobs.sql.predicate import check_expression
 
 
 def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
@@ -30,12 +32,12 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
     :raises CommitConflictError: the base was expired meanwhile.
     :raises InvalidSpecError: the predicate cannot be taken.
     """
+    check_match(table, commit.match)
     if commit.base is None:
         return ResolvedRows()
     if commit.match.where is not None and not commit.match.allow_sql:
         refuse_capitals(table, commit.match.where)
     with withheld(table, commit.match):
-        expression_of(table, commit.match)
         if commit.match.keys is not None:
             refuse_other_spellings(table, commit.match.keys, commit.match.keys.columns)
         held = rows_now_named(table, int(commit.base))
@@ -71,22 +73,25 @@ def matching_of_files(rows: DataFrame, match: RowMatch) -> DataFrame:
     return rows.join(sf.broadcast(match.keys), on=match.keys.columns, how="left_semi")
 
 
-def expression_of(table: IcebergTable, match: RowMatch) -> Any:
+def check_match(table: IcebergTable, match: RowMatch) -> Any:
     """Return an ``org.apache.iceberg.expressions.Expression`` that is true for all rows that match.
 
-    :raises InvalidSpecError: ``where`` does not convert, and free SQL was not allowed.
+    :raises InvalidSpecError: ``where`` is more than a predicate, or not one expression where free SQL was allowed.
     """
-    expression = to_expression(table, None if match.allow_sql else match.where)
-    if match.where is None or match.allow_sql or bounds_are_sure(table, match.where):
-        return expression
-    return to_expression(table, None)
+    if match.where is not None and match.allow_sql:
+        check_expression(table.spark, match.where, str(table.name), is_secret=match.is_secret)
+    otherwise = ", or set allow_sql=True, which makes it code"
+    where = None if match.allow_sql else match.where
+    expression = to_expression(table, where, is_secret=match.is_secret, otherwise=otherwise)
+    return expression if where is None or bounds_are_sure(table, where) else always_true(table)
 
 
 @contextmanager
 def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
     """Keep what names the rows of an erasure out of errors: those of Spark quote the predicate, or a value."""
     try:
-        yield
+        with quiet() if match.is_secret else nullcontext():
+            yield
     except (InvalidSpecError, ParseException, AnalysisException) as error:
         if not match.is_secret:
             raise

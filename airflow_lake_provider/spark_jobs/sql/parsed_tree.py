@@ -1,0 +1,132 @@
+"""Expressions as Spark's parser leaves them: nothing is looked up, analysed or run."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import ParseException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.spark_jobs.sql.tree_kinds import kinds_in
+
+# PySpark logs the text of a statement that fails, with its error, whoever catches that.
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+@dataclass
+class Node:
+    """One expression.
+
+    :param kind: name of its class in Spark, without its package where that is one of Catalyst's expressions.
+    :param place: number in the tree, from the root downwards.
+    :param fields: what Spark writes of it as JSON.
+    """
+
+    kind: str
+    place: int
+    fields: dict[str, Any]
+    children: list[Node] = field(default_factory=list)
+
+
+class UnparsedError(Exception):
+    """The text is no expression; the message is of Spark and quotes it."""
+
+
+class ForeignKindError(Exception):
+    """The tree has an expression of a kind that was not to be read; the message is its kind."""
+
+
+@dataclass(frozen=True)
+class ParsedTree:
+    """A parsed text.
+
+    :param java: ``org.apache.spark.sql.catalyst.expressions.Expression``.
+    :param root: the same, read in one call.
+    :param depth: levels of the tree.
+    """
+
+    java: Any
+    root: Node
+    depth: int
+
+    def name_of(self, node: Node) -> tuple[str, ...]:
+        """Return the parts of the name that an ``UnresolvedAttribute`` looks for."""
+        text = str(node.fields["nameParts"])
+        if ", " not in text:
+            return (text[1:-1],)
+        return tuple(str(self.java.apply(node.place).nameParts().mkString("\0")).split("\0"))
+
+
+def parse_expression(spark: SparkSession, text: str) -> Any:
+    """Return the ``Expression`` of a text that is one expression from beginning to end.
+
+    :raises UnparsedError: it is not, or is nested too deeply for Spark's parser.
+    """
+    session: Any = spark._jsparkSession
+    with quiet():
+        try:
+            return session.sessionState().sqlParser().parseExpression(text)
+        except ParseException as error:
+            raise UnparsedError(str(error.getMessage()).strip().splitlines()[0]) from None
+        except Py4JJavaError as error:
+            raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None
+
+
+def read_tree(spark: SparkSession, text: str, known: Collection[str]) -> ParsedTree:
+    """Parse a text and read its tree.
+
+    :param known: the kinds of expressions that it may have. Others are not read: as JSON a CASE takes twice the space
+        for each that is inside of it.
+    :raises UnparsedError: it cannot be parsed, or read.
+    :raises ForeignKindError: it has an expression of another kind.
+    """
+    java = parse_expression(spark, text)
+    foreign = sorted(_kind(name) for name in kinds_in(spark, java) if _kind(name) not in known)
+    if foreign:
+        raise ForeignKindError(foreign[0])
+    try:
+        listed = json.loads(str(java.toJSON()))
+    except (Py4JJavaError, ValueError) as error:
+        raise UnparsedError(f"its tree cannot be read: {type(error).__name__}") from None
+    root, depth = _tree(listed)
+    return ParsedTree(java, root, depth)
+
+
+def _tree(listed: list[dict[str, Any]]) -> tuple[Node, int]:
+    """Return the root of nodes that are listed in the order of a walk from the top, and how many levels there are."""
+    nodes = [Node(_kind(one.pop("class")), place, one) for place, one in enumerate(listed)]
+    waiting: list[tuple[Node, int]] = []
+    deepest = 0
+    for node in nodes:
+        if waiting:
+            waiting[-1][0].children.append(node)
+        waiting.append((node, int(node.fields.pop("num-children"))))
+        deepest = max(deepest, len(waiting))
+        while waiting and len(waiting[-1][0].children) == waiting[-1][1]:
+            waiting.pop()
+    return nodes[0], deepest
+
+
+def _kind(name: str) -> str:
+    return name.removeprefix("org.apache.spark.sql.catalyst.expressions.")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep PySpark from logging the texts of statements that fail."""
+    loggers: list[logging.Logger] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
