@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import PurePosixPath
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.column_list import check_column_list
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.source_name import source_name
@@ -49,7 +50,8 @@ class Source:
     :param path: path or glob of files; None for a table.
     :param format: ``parquet | orc | json | csv | avro``; for an envelope always ``json``.
     :param options: options of Spark's reader, for example ``{"header": "true"}``.
-    :param schema: DDL of the columns (``id BIGINT, total DECIMAL(12,2)``); None to take the files' or the table's.
+    :param schema: DDL of the columns (``id BIGINT, total DECIMAL(12,2)``), without defaults; None to take the files' or
+        the table's.
     :param table: ``namespace.table`` to read instead of files.
     :param query: SQL over the view ``source``.
     :param envelope: ``debezium`` when each line is a change event; None for plain rows.
@@ -93,6 +95,8 @@ class Source:
                 f"source format {self.format!r} is not one of {', '.join(self.FORMATS)}; give source_format, the path "
                 f"{self.path!r} does not tell it"
             )
+        if self.schema:
+            check_column_list(self.schema, "schema")
         if self.envelope not in (None, "debezium"):
             raise InvalidSpecError(f"envelope {self.envelope!r} is not known; the known one is 'debezium'")
         if self.envelope and (self.table or self.query or self.format != "json" or not self.envelope_table):

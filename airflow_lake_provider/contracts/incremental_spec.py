@@ -11,6 +11,7 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
+from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
 from airflow_lake_provider.contracts.table_layout import SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
@@ -34,6 +35,7 @@ class IncrementalSpec(JobSpec):
     :param full_refresh: rebuild the target from the whole source.
     :param on_gap: ``fail`` or ``full`` when the start of the range is gone.
     :param on_transform_change: ``fail``, ``full`` or ``continue`` when another transform filled the target.
+    :param allow_sql: take a query that runs shell commands or has variables of Spark's.
     :param protect_source: tag the source so that expiry keeps what this consumer still needs.
     """
 
@@ -51,6 +53,7 @@ class IncrementalSpec(JobSpec):
     on_gap: str = "fail"
     on_transform_change: str = "fail"
     protect_source: bool = True
+    allow_sql: bool = False
     create: TableLayout | None = field(default_factory=TableLayout)
     schema_evolution: SchemaEvolution = SchemaEvolution.ADD_AND_WIDEN
     max_attempts: int = 5
@@ -69,6 +72,8 @@ class IncrementalSpec(JobSpec):
         refuse_reserved_names(self.table, "keys", self.keys)
         if (self.transform is None) == (self.query is None):
             raise InvalidSpecError(f"{self.table}: give either transform='module:function' or query, not both or none")
+        check_query_start(self.query, f"{self.table}: query")
+        check_code({f"{self.table}: query": self.query}, allow_sql=self.allow_sql)
         if self.transform is not None and not re.fullmatch(r"[\w.]+:\w+", self.transform):
             raise InvalidSpecError(f"{self.table}: transform {self.transform!r} is not of the form module:function")
         for name, known in {"on_gap": ("fail", "full"), "on_transform_change": ("fail", "full", "continue")}.items():

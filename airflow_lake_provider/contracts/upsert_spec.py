@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
+from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
@@ -43,6 +44,7 @@ class UpsertSpec(JobSpec):
     :param semantics: what becomes of the rows of a key.
     :param strategy: how the rows are reached; ``auto`` chooses by the table.
     :param audits: what has to hold on a branch before main gets the batch; None to write to main at once.
+    :param allow_sql: take texts of SQL that run shell commands or have variables of Spark's.
     :param max_attempts: commits tried before a conflict is reported.
     """
 
@@ -60,6 +62,7 @@ class UpsertSpec(JobSpec):
     semantics: MergeSemantics = field(default_factory=MergeSemantics)
     strategy: UpsertStrategy = UpsertStrategy.AUTO
     audits: Audits | None = None
+    allow_sql: bool = False
     max_attempts: int = 5
 
     def __post_init__(self) -> None:
@@ -79,6 +82,7 @@ class UpsertSpec(JobSpec):
         self._refuse_semantics()
         self._refuse_equality()
         self._refuse_audits()
+        self._refuse_texts()
         if self.max_attempts < 1:
             raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
 
@@ -102,6 +106,13 @@ class UpsertSpec(JobSpec):
         lost = sorted({name.lower() for name in names} & {name.lower() for name in self.exclude_columns})
         if lost:
             raise InvalidSpecError(f"{self.table}: {what} cannot be excluded from what is written, got {lost}")
+
+    def _refuse_texts(self) -> None:
+        check_query_start(self.source.query, f"{self.table}: source_query")
+        texts = {"source_query": self.source.query, "delete_when": self.delete_when}
+        audits = self.audits.queries if self.audits else {}
+        texts |= {f"audit {name!r}": query for name, query in audits.items()}
+        check_code({f"{self.table}: {what}": text for what, text in texts.items()}, allow_sql=self.allow_sql)
 
     def _refuse_audits(self) -> None:
         if self.audits is None:

@@ -42,6 +42,7 @@ class LakeIncrementalOperator(LakeJobOperator):
     :param on_gap: ``"fail"`` or ``"full"`` when the start of the range was expired.
     :param on_transform_change: ``"fail"``, ``"full"`` or ``"continue"`` when another transform filled the target.
     :param protect_source: tag the source so that expiry keeps what this consumer needs; False for read-only consumers.
+    :param allow_sql: take a ``query`` that runs shell commands. It is code in any case: never interpolate user input.
     :param create: layout of a missing target, as of :class:`LakeUpsertOperator`.
     :param schema_evolution: ``"add-and-widen"`` or ``"none"``.
     :param max_attempts: commits tried before a conflict fails the task.
@@ -71,6 +72,7 @@ class LakeIncrementalOperator(LakeJobOperator):
         on_gap: str = "fail",
         on_transform_change: str = "fail",
         protect_source: bool = True,
+        allow_sql: bool = False,
         create: Mapping[str, Any] | bool = True,
         schema_evolution: str = "add-and-widen",
         max_attempts: int = 5,
@@ -88,6 +90,7 @@ class LakeIncrementalOperator(LakeJobOperator):
         self.on_gap = text(on_gap, "on_gap")
         self.on_transform_change = text(on_transform_change, "on_transform_change")
         self.protect_source = flag(protect_source, "protect_source")
+        self.allow_sql = flag(allow_sql, "allow_sql")
         self.create = table_layout(create)
         self.schema_evolution = choice(SchemaEvolution, schema_evolution, "schema_evolution")
         self.max_attempts = number(max_attempts, "max_attempts")
@@ -119,6 +122,7 @@ class LakeIncrementalOperator(LakeJobOperator):
             on_gap=self.on_gap,
             on_transform_change=self.on_transform_change,
             protect_source=self.protect_source,
+            allow_sql=self.allow_sql,
             create=self.create,
             schema_evolution=self.schema_evolution,
             max_attempts=self.max_attempts,

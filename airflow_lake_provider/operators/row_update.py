@@ -17,10 +17,11 @@ class LakeUpdateRowsOperator(LakeJobOperator):
     """Set columns of rows of main in one atomic commit, once: a retry or a cleared task is recognised by its run key.
 
     :param table: ``namespace.table`` (templated).
-    :param set: column to SQL expression over the row's old values. It is code, so it is not templated.
+    :param set: column to SQL expression over the row's old values. It is code, so it is not templated; one that
+        runs a shell command needs ``allow_sql``.
     :param where: predicate over columns (templated).
-    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: let no
-        person's input into it.
+    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: never
+        interpolate user input.
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`LakeJobOperator`.
     """

@@ -89,6 +89,8 @@ class LakeUpsertOperator(LakeJobOperator):
     :param audits: name -> SQL query of the rows that must not be (templated), over the views ``audited``, the table as
         it is to be, and ``batch``, its rows to insert or update. The batch waits on a branch until they find none.
     :param audits_local: whether they all read nothing but ``batch``; then another writer's commit does not repeat them.
+    :param allow_sql: take ``source_query``, ``delete_when`` and ``audits`` that run shell commands. They are code in
+        any case: never interpolate user input.
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`LakeJobOperator`.
     """
@@ -145,6 +147,7 @@ class LakeUpsertOperator(LakeJobOperator):
         deleted_column: str = "is_deleted",
         audits: Mapping[str, str] | None = None,
         audits_local: bool = False,
+        allow_sql: bool = False,
         max_attempts: int = 5,
         **job: Any,
     ) -> None:
@@ -182,6 +185,7 @@ class LakeUpsertOperator(LakeJobOperator):
         self.deleted_column = text(deleted_column, "deleted_column")
         self.audits = audits
         self.audits_local = flag(audits_local, "audits_local")
+        self.allow_sql = flag(allow_sql, "allow_sql")
         self.max_attempts = number(max_attempts, "max_attempts")
 
     def build_spec(self, context: Context) -> UpsertSpec:
@@ -210,6 +214,7 @@ class LakeUpsertOperator(LakeJobOperator):
             semantics=semantics,
             strategy=choice(UpsertStrategy, self.strategy, "strategy"),
             audits=self._audits(),
+            allow_sql=self.allow_sql,
             max_attempts=self.max_attempts,
         )
 

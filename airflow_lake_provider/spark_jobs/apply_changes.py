@@ -19,6 +19,7 @@ from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, SourceTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.query import check_query
 from airflow_lake_provider.spark_jobs.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.transform_changes import CHANGE_TYPE, apply_transform
 
@@ -38,9 +39,12 @@ class Range:
 def apply_changes(spark: SparkSession, spec: IncrementalSpec, progress: Progress) -> IncrementalReport:
     """Bring the target from its own position to ``spec.to_snapshot``.
 
+    :raises InvalidSpecError: the query is not one; nothing was run.
     :raises RangeUnavailableError: the start of the range is gone and ``on_gap`` is ``fail``.
     :raises BadInputError: the transform is not the one that filled the target, or its rows cannot be applied.
     """
+    if spec.query:
+        check_query(spark, spec.query, f"{spec.table}: query", allow_sql=spec.allow_sql)
     target = keyed_table(spark, spec)
     source = source_table(spark, spec, TableName.parse(spec.source))
     if not source.exists():

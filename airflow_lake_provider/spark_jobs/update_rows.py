@@ -11,6 +11,7 @@ from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit, MatchedTable, RowMatch
 from airflow_lake_provider.spark_jobs.formats.choose import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.query import check_expression_text
 
 
 def update_rows(spark: SparkSession, spec: UpdateRowsSpec, progress: Progress) -> UpdateRowsReport:
@@ -20,6 +21,8 @@ def update_rows(spark: SparkSession, spec: UpdateRowsSpec, progress: Progress) -
     :raises InvalidSpecError: the predicate or a column cannot be taken.
     :raises BadInputError: a required column would become NULL.
     """
+    for name, text in spec.assignments.items():
+        check_expression_text(spark, text, f"{spec.table}: set[{name!r}]", allow_sql=spec.allow_sql)
     target = matched_table(spark, spec)
     return retry_conflicts(lambda attempt: _attempt(spec, target, attempt, progress), spec.max_attempts, progress)
 

@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.cut_key_changes import KeyChangeHistory
 from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
 from airflow_lake_provider.spark_jobs.target_schema import fit_target
 
 _CHANGED_INPUT = (
@@ -39,13 +40,25 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
     """Apply a batch, or say why there is nothing to apply.
 
     :raises CommitConflictError: other writers won every attempt.
+    :raises InvalidSpecError: a query or an expression is not what it is called; nothing was run.
     :raises BadInputError: the batch cannot be applied as it is.
     :raises AuditFailedError: an audit of the spec found rows.
     """
+    _check_texts(spark, spec)
     target = keyed_table(spark, spec)
     return retry_conflicts(
         lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
     )
+
+
+def _check_texts(spark: SparkSession, spec: UpsertSpec) -> None:
+    """Refuse texts that are not what they are called, before anything is read or run."""
+    if spec.source.query:
+        check_query(spark, spec.source.query, f"{spec.table}: source_query", allow_sql=spec.allow_sql)
+    if spec.delete_when:
+        check_expression_text(spark, spec.delete_when, f"{spec.table}: delete_when", allow_sql=spec.allow_sql)
+    for name, query in (spec.audits.queries if spec.audits else {}).items():
+        check_query(spark, query, f"{spec.table}: audit {name!r}", allow_sql=spec.allow_sql)
 
 
 def _attempt(

@@ -225,7 +225,7 @@ def test_sources_that_cannot_be_resolved_are_refused(spark: SparkSession, tmp_pa
     with pytest.raises(BadInputError, match="query over the view source"):
         changes(spark, Source(path=path, format="json", query="SELECT nope FROM source"))
     with pytest.raises(BadInputError, match="not a list of columns in DDL"):
-        changes(spark, Source(path=path, format="json", schema="id WHAT"))
+        changes(spark, Source(path=path, format="json", schema="id DECIMAL(99)"))
     with pytest.raises(BadInputError, match="keeps for itself"):
         changes(spark, Source(path=path, format="json", query="SELECT 1 AS id, 2 AS _lake_x FROM source"))
 

@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose import rows_for_queries
 from airflow_lake_provider.spark_jobs.plan_sources import sources_of
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first, literal_paths, with_arrival
-from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema
+from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl
 
 # The view that a query has its rows from.
 _SOURCE = "source"
@@ -99,7 +99,7 @@ def _read_files(
     options = {"mergeSchema": "true"} if source.format in ("parquet", "orc") else {}
     reader = spark.read.format(str(source.format)).options(**{**options, **source.options})
     if source.schema:
-        reader = reader.schema(source.schema)
+        reader = reader.schema(parse_ddl(source.schema))
     try:
         rows = reader.load(literal_paths(files))
     except AnalysisException as error:

@@ -38,7 +38,6 @@ _CAST_TYPES = re.compile(
 # What a call of ``x BETWEEN a AND b`` has, and no other call: not DISTINCT, no FILTER, no order.
 _BETWEEN = {
     "nameParts": "[between]",
-    "arguments": [0, 1, 2],
     "isDistinct": False,
     "ignoreNulls": False,
     "orderingWithinGroup": [],
@@ -141,12 +140,17 @@ def _check_node(spark: SparkSession, tree: ParsedTree, node: Node, schema: Struc
     elif node.kind == "In":
         if not all(_is_constant(value) for value in node.children[1:]):
             raise _RefusedError("IN with something else than constants")
-    elif node.fields != _BETWEEN or _is_replaced(spark, "between"):
+    elif not _is_between(node) or _is_replaced(spark, "between"):
         raise _RefusedError("a function", f" ({node.fields['nameParts']})")
 
 
 def _in_words(kind: str) -> str:
     return _WORDS.get(kind, f"an expression of the kind {kind.rpartition('.')[2]}")
+
+
+def _is_between(node: Node) -> bool:
+    told = {name: value for name, value in node.fields.items() if name != "arguments"}
+    return told == _BETWEEN and len(node.children) == len(node.fields["arguments"]) == 3
 
 
 def _check_name(spark: SparkSession, parts: tuple[str, ...], schema: StructType) -> None:

@@ -1,0 +1,88 @@
+"""Queries and expressions of an author, which are code: one of each, and no shell command unless it was allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import ParseException
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.sql_limits import forbidden_in, shown
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import UnparsedError, parse_expression, quiet
+
+_SHELL = (
+    "MAP, REDUCE or TRANSFORM ... USING runs a shell command; set allow_sql=True if that is meant, and never "
+    "interpolate user input"
+)
+
+
+def check_query(spark: SparkSession, query: str, what: str, *, allow_sql: bool = False) -> None:
+    """Refuse a text that is more or less than one query; nothing of it is analysed or run.
+
+    :param what: name of the text, for messages.
+    :param allow_sql: take queries that run shell commands.
+    :raises InvalidSpecError: it is a statement that does something, several, none, or runs a shell command.
+    """
+    _refuse_forbidden(query, what, allow_sql=allow_sql)
+    try:
+        _parse(spark, query)
+        # Only a query stands in parentheses; a text that closes them itself does not stand alone.
+        _parse(spark, f"(\n{query.strip().rstrip(';')}\n)")
+    except UnparsedError as error:
+        raise InvalidSpecError(f"{what} is no query that can be run: {error}; got {shown(query)}") from None
+    _refuse_shell(spark, query, what, allow_sql=allow_sql)
+
+
+def check_expression_text(spark: SparkSession, text: str, what: str, *, allow_sql: bool = False) -> None:
+    """Refuse a text that is more or less than one expression; nothing of it is analysed or run.
+
+    :param what: name of the text, for messages.
+    :param allow_sql: take expressions that run shell commands.
+    :raises InvalidSpecError: it does not parse, or runs a shell command.
+    """
+    _refuse_forbidden(text, what, allow_sql=allow_sql)
+    try:
+        parse_expression(spark, text)
+    except UnparsedError as error:
+        raise InvalidSpecError(f"{what} is not one SQL expression: {error}; got {shown(text)}") from None
+    _refuse_shell(spark, text, what, allow_sql=allow_sql)
+
+
+def _refuse_forbidden(text: str, what: str, *, allow_sql: bool) -> None:
+    forbidden = None if allow_sql else forbidden_in(text)
+    if forbidden is not None:
+        raise InvalidSpecError(f"{what} may not have {forbidden}, or set allow_sql=True; got {shown(text)}")
+
+
+def _refuse_shell(spark: SparkSession, text: str, what: str, *, allow_sql: bool) -> None:
+    if not allow_sql and _runs_shell(spark, text):
+        raise InvalidSpecError(f"{what} was refused: {_SHELL}; got {shown(text)}")
+
+
+def _parse(spark: SparkSession, statement: str) -> None:
+    session: Any = spark._jsparkSession
+    with quiet():
+        try:
+            session.sessionState().sqlParser().parsePlan(statement)
+        except ParseException as error:
+            raise UnparsedError(str(error.getMessage()).strip().splitlines()[0]) from None
+        except Py4JJavaError as error:
+            raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None
+
+
+def _runs_shell(spark: SparkSession, text: str) -> bool:
+    """Whether a text that parses has a script transform: the only USING that a constant follows."""
+    jvm: Any = spark._jvm
+    parser = jvm.org.apache.spark.sql.catalyst.parser
+    characters = parser.UpperCaseCharStream(jvm.org.antlr.v4.runtime.CharStreams.fromString(text))
+    tokens = jvm.org.antlr.v4.runtime.CommonTokenStream(parser.SqlBaseLexer(characters))
+    tokens.fill()
+    kinds = parser.SqlBaseLexer
+    constants = {kinds.STRING_LITERAL, kinds.DOUBLEQUOTED_STRING}
+    for using in tokens.getTokens(0, tokens.size() - 1, kinds.USING) or ():
+        tokens.seek(using.getTokenIndex() + 1)
+        if tokens.LA(1) in constants:
+            return True
+    return False
