@@ -67,7 +67,9 @@ class Deliveries:
                 piece = self.log.next_piece(number, length)
                 self._write(number, piece, "new")
                 self.pieces.append((number, piece))
-        if self.pieces and self.random.random() < 0.7:
+        if not self.pieces:
+            return
+        if self.random.random() < 0.7:
             self._deliver_again()
         self._apply()
 
