@@ -81,6 +81,7 @@ class UpsertReport(JobReport):
     :param ordering: what was known of the order of change events: ``partition``, ``stream``, ``key``, or ``unknown``;
         None for plain rows.
     :param events_dropped: change events that were delivered again and left out; None for plain rows.
+    :param source_location: path of the source with scheme and authority, as the driver resolved it; None for a table.
     """
 
     action: ClassVar[str] = "upsert"
@@ -95,6 +96,7 @@ class UpsertReport(JobReport):
     equality_delete_files: int | None = None
     schema_changes: tuple[str, ...] = ()
     source_position: str | None = None
+    source_location: str | None = None
     ordering: str | None = None
     events_dropped: int | None = None
     audits_passed: tuple[str, ...] = ()
@@ -173,9 +175,11 @@ class DeleteRowsReport(JobReport):
     :param bounds_in: ids of the snapshots whose manifests still list column bounds of a file that they removed and that
         held, or may have held, the rows.
     :param still_to_do: sentences: what removes the rows from there.
+    :param source_location: path of the keys with scheme and authority, as the driver resolved it; None without one.
     """
 
     action: ClassVar[str] = "delete-rows"
+    source_location: str | None = None
     rows_deleted: int = 0
     erased_digest: str | None = None
     digest_salt: str | None = None

@@ -67,7 +67,7 @@ class UpsertSpec(JobSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.keys or len(set(self.keys)) != len(self.keys):
+        if not self.keys or len({name.lower() for name in self.keys}) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys must be one or more different columns, got {list(self.keys)}")
         if self.source.name is None:
             raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")

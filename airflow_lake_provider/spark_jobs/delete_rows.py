@@ -16,6 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.base import HeldRows, MatchedCommi
 from airflow_lake_provider.spark_jobs.formats.choose import matched_table
 from airflow_lake_provider.spark_jobs.listed_keys import list_keys
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 
 # As ``HeldRows`` names it.
 _MAIN = "branch main"
@@ -29,9 +30,11 @@ def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -
     :raises BadInputError: the keys cannot be taken.
     """
     target = matched_table(spark, spec)
-    return retry_conflicts(
+    located = SourceLocation.of(spark, spec.keys_from.path if spec.keys_from is not None else None)
+    report = retry_conflicts(
         lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
     )
+    return replace(report, source_location=located.address, warnings=(*report.warnings, *located.warnings))
 
 
 def _attempt(

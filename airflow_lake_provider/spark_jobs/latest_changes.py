@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
@@ -28,7 +28,7 @@ COUNTERS = (_ROWS, _BAD_ROWS, AMBIGUOUS)
 class ChangeCounts:
     """What one pass over reduced rows found.
 
-    :param null_keys: rows with NULL in a key column.
+    :param null_keys: rows with NULL in a key column, and in ``null_by_key`` how many in which.
     :param ambiguous: keys of which nothing tells the last row.
     :param unparsable: records that could not be read.
     :param key_ranges: NULL is in none.
@@ -40,6 +40,7 @@ class ChangeCounts:
     null_keys: int
     ambiguous: int
     unparsable: int
+    null_by_key: dict[str, int] = field(default_factory=dict)
     key_ranges: KeyRanges | None = None
 
 
@@ -113,12 +114,19 @@ def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
         sf.coalesce(sf.sum(_ROWS), sf.lit(0)).alias("rows"),
         sf.count(sf.lit(1)).alias("keys"),
         sf.count_if(sf.col(DELETED)).alias("deletes"),
-        sf.coalesce(sf.sum(sf.when(null_key, sf.col(_ROWS))), sf.lit(0)).alias("null_keys"),
+        _rows_where(null_key).alias("null_keys"),
         sf.count_if(sf.col(AMBIGUOUS) & ~null_key).alias("ambiguous"),
         sf.coalesce(sf.sum(_BAD_ROWS), sf.lit(0)).alias("unparsable"),
         ranges_column([(quoted(name), types[name]) for name in keys]).alias("key_ranges"),
+        sf.array(*(_rows_where(quoted(name).isNull()) for name in keys)).alias("null_by_key"),
     ).collect()[0]
-    return ChangeCounts(**{**found.asDict(), "key_ranges": read_ranges(keys, found["key_ranges"])})
+    null_by_key = {name: count for name, count in zip(keys, found["null_by_key"], strict=True) if count}
+    ranges = read_ranges(keys, found["key_ranges"])
+    return ChangeCounts(**{**found.asDict(), "key_ranges": ranges, "null_by_key": null_by_key})
+
+
+def _rows_where(condition: Column) -> Column:
+    return sf.coalesce(sf.sum(sf.when(condition, sf.col(_ROWS))), sf.lit(0))
 
 
 def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequence[str]) -> None:
@@ -128,8 +136,9 @@ def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequen
     """
     if counts.null_keys:
         raise BadInputError(
-            f"{counts.null_keys} of {counts.rows} rows have NULL in the key columns {list(keys)}; such rows have no "
-            "identity in the table: fill the keys, or leave these rows out of the batch"
+            f"{counts.null_keys} of {counts.rows} rows have NULL in a key column: {_told(counts.null_by_key)}. Such a "
+            "row has no identity in the table: fill the keys in the source, leave these rows out (source_query='SELECT "
+            "* FROM source WHERE ... IS NOT NULL'), or choose keys that are always there"
         )
     if counts.ambiguous and order_by:
         raise BadInputError(
@@ -141,6 +150,10 @@ def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequen
             f"{counts.ambiguous} keys of {list(keys)} occur more than once with different content, and a table or "
             "query has no order of its own; give order_by"
         )
+
+
+def _told(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} in {count}" for name, count in counts.items())
 
 
 def quoted(name: str) -> Column:

@@ -38,6 +38,7 @@ from airflow_lake_provider.spark_jobs.latest_changes import (
     resolve_columns,
 )
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.tied_rows import with_ambiguous_ties
 
 # Bytes of files. One task reads and sorts these quicker than several with a shuffle between them; in memory they may be
@@ -67,7 +68,6 @@ def read_row_changes(
         batch = read_batch(spark, spec.source, files, _types_of_files(spec, table_schema), table_snapshot)
         if batch.may_be_unparsable:
             cached.append(batch.rows)
-        _refuse_reserved(batch.rows)
         keys = resolve_columns(batch.rows, spec.keys, "keys")
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
         rows = batch.rows.coalesce(1) if 0 < sum(file.size for file in files) <= _ONE_TASK else batch.rows
@@ -144,12 +144,6 @@ def _is_target(spec: UpsertSpec) -> bool:
     return (spec.source.table or "").lower() == spec.table.lower()
 
 
-def _refuse_reserved(rows: DataFrame) -> None:
-    reserved = [n for n in rows.columns if n.lower().startswith("_lake_") and n not in (ARRIVAL, UNPARSABLE)]
-    if reserved:
-        raise BadInputError(f"columns {reserved} of the batch begin with _lake_, which this package keeps for itself")
-
-
 def _with_deleted(latest: DataFrame, delete_when: str | None) -> DataFrame:
     if delete_when is None:
         return latest.withColumn(DELETED, sf.lit(False))
@@ -170,5 +164,6 @@ def _count(latest: DataFrame, keys: list[str], spec: UpsertSpec) -> ChangeCounts
         if "CSV header does not conform to the schema" not in str(error):
             raise
         raise BadInputError(
-            f"the CSV files of {spec.source.path!r} do not all have the same header: {error}"
+            f"the CSV files of {spec.source.path!r} do not all have the same header, or one has a column twice: "
+            f"{reason_of(error)}"
         ) from error

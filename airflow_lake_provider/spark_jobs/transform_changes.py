@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 
 CHANGE_TYPE = "_change_type"
 
@@ -114,8 +115,7 @@ def _argument_count(transform: Callable[..., object], spec: IncrementalSpec) -> 
 
 
 def _normalised(result: DataFrame, spec: IncrementalSpec) -> DataFrame:
-    if DELETED in result.columns:
-        raise BadInputError(f"{spec.table}: the transform returns a column {DELETED}, which is reserved")
+    refuse_unfit_columns(result.columns, f"the result for {spec.table}")
     missing = [key for key in spec.keys if key not in result.columns]
     if missing:
         raise BadInputError(

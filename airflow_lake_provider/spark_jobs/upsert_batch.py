@@ -24,6 +24,8 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.cut_key_changes import KeyChangeHistory
 from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
 from airflow_lake_provider.spark_jobs.target_schema import fit_target
 
@@ -46,9 +48,11 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
     """
     _check_texts(spark, spec)
     target = keyed_table(spark, spec)
-    return retry_conflicts(
+    located = SourceLocation.of(spark, spec.source.path)
+    report = retry_conflicts(
         lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
     )
+    return replace(report, source_location=located.address, warnings=(*report.warnings, *located.warnings))
 
 
 def _check_texts(spark: SparkSession, spec: UpsertSpec) -> None:
@@ -78,7 +82,7 @@ def _attempt(
         return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the source has no input")
     if wanted.is_empty:
         return _unchanged(spec, target, run_key, progress, Outcome.NOTHING_NEW, _nothing_new(spec, decision))
-    with progress.phase("read") as facts:
+    with progress.phase("read") as facts, refusing_unreadable(spark, wanted.files, spec.source.format):
         batch = _read(spark, spec, decision, target, memory)
         facts.update(rows=batch.rows, keys=batch.keys)
     try:

@@ -128,9 +128,10 @@ def test_a_query_reads_both_views_and_leaves_no_view_behind(
         ("SELECT day FROM changes", r"lacks key columns \['id'\] .* \['day'\]"),
         ("SELECT id, 'update' AS _change_type FROM changes", "3 rows .* neither 'upsert' nor 'delete'"),
         ("SELECT id, CAST(NULL AS STRING) AS _change_type FROM changes", "3 rows .* neither"),
-        ("SELECT id, true AS _lake_deleted FROM changes", "_lake_deleted, which is reserved"),
+        ("SELECT id, true AS _lake_deleted FROM changes", "_lake_deleted.* keeps for itself"),
+        ("SELECT id, 1 AS n, 2 AS N FROM changes", "columns twice.*n"),
     ],
-    ids=["twice", "null-key", "no-key", "unknown-type", "null-type", "reserved"],
+    ids=["twice", "null-key", "no-key", "unknown-type", "null-type", "reserved", "column-twice"],
 )
 def test_what_cannot_be_applied_is_refused_with_counts(
     spark: SparkSession, changes: DataFrame, source: DataFrame, query: str, said: str

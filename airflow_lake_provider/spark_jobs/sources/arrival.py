@@ -21,7 +21,7 @@ _NUMBER = "_lake_file"
 _MAX_COMPARED = 8
 
 
-def literal_paths(files: tuple[InputFile, ...]) -> list[str]:
+def literal_paths(files: Sequence[InputFile]) -> list[str]:
     """Return the paths so that Spark's readers take each as it is, though they glob what they are given."""
     return ["".join(f"\\{char}" if char in GLOB_CHARACTERS else char for char in file.path) for file in files]
 
@@ -37,10 +37,12 @@ def with_arrival(
     :param files: the files it reads; their order is the order of arrival.
     :param columns: what is made of the rows on the way; no later filter is evaluated below them.
     """
+    # The rows may have a column of that name.
+    metadata = rows.metadataColumn("_metadata")
     placed = rows.select(
         *columns,
-        sf.col("_metadata.file_path").alias(_FILE),
-        sf.col("_metadata.file_block_start").alias(_BLOCK),
+        metadata["file_path"].alias(_FILE),
+        metadata["file_block_start"].alias(_BLOCK),
         sf.monotonically_increasing_id().alias(_ROW),
     )
     numbered = _with_file_number(spark, placed, _uris(spark, files))

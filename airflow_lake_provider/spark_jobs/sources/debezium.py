@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.event_order import applied_marks, choose_or
 from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, RESET, ChangeBatch, released_on_failure
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.cut_key_changes import (
     KeyChangeHistory,
     OldRows,
@@ -85,6 +86,7 @@ def read_debezium_changes(
         cached.append(raw)
         found = survey(raw, names, marks).without(exclude_columns)
         refuse_bad_events(spark, found, source, files, keys)
+        refuse_unfit_columns(found.columns, f"events of {source.envelope_table}")
         if is_first and not found.events:
             _refuse_other_tables(spark, source, files)
         told = _told_repeated(found, source, marks, ignore_marks)

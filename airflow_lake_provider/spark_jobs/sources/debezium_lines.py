@@ -146,7 +146,10 @@ def _event_columns() -> list[Column]:
         *(sf.col(f"line.{name}").alias(name) for name in ("topic", "partition", "offset")),
         sf.col("line.key").alias("key_text"),
         sf.coalesce("line.value.payload.op", "line.value.op").isNotNull().alias("of_record"),
-        (sf.col("line").isNull() | sf.col(f"line.{_CORRUPT}").isNotNull()).alias("corrupt"),
+        # The parser of JSON puts a mark in the place of bytes that are no UTF-8, and says nothing.
+        (sf.col("line").isNull() | sf.col(f"line.{_CORRUPT}").isNotNull() | ~sf.is_valid_utf8("value")).alias(
+            "corrupt"
+        ),
         (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull()).alias("is_record"),
         sf.col("line.value").isNull().alias("no_value"),
     ]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.readwriter import DataFrameReader
+from pyspark.sql.types import StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
@@ -15,9 +20,12 @@ from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose import rows_for_queries
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.plan_sources import sources_of
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first, literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 
 # The view that a query has its rows from.
 _SOURCE = "source"
@@ -31,6 +39,7 @@ class RawBatch:
     :param rows: the columns of the batch; ``_lake_arrival`` when ``has_arrival``; ``_lake_unparsable`` (text of a
         record that its schema does not fit, else NULL) when ``may_be_unparsable``, and then the rows are cached.
     :param reads_more: whether a query reads more than the source: the target, for all that is known.
+    :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
     """
 
     rows: DataFrame
@@ -38,6 +47,7 @@ class RawBatch:
     has_arrival: bool = False
     may_be_unparsable: bool = False
     reads_more: bool = False
+    lines: DataFrame | None = None
 
     def refuse_unparsable(self, count: int) -> None:
         """Refuse records that cannot be read as their schema says.
@@ -49,7 +59,25 @@ class RawBatch:
             place = describe_first(self.rows, sf.col(UNPARSABLE).isNotNull(), self.files)
             raise BadInputError(
                 f"{count} records cannot be read as {_columns(self.rows)}: {place}. Repair the file, or give "
-                "source_schema and source_options that fit it"
+                f"source_schema and source_options (encoding, formats) that fit it{_about_numbers(self.rows)}"
+            )
+        self.refuse_undecodable()
+
+    def refuse_undecodable(self) -> None:
+        """Refuse bytes that are no text, of which the reader has made the replacement character.
+
+        :raises BadInputError: naming the file.
+        """
+        texts = [field.name for field in self.rows.schema if isinstance(field.dataType, StringType)]
+        marked = [quoted(name).contains("\ufffd") for name in texts if name != UNPARSABLE]
+        # Only where there is such a character, which the source may have itself, is the text read once more.
+        if self.lines is None or not marked or self.rows.filter(reduce(or_, marked)).isEmpty():
+            return
+        wrong = self.lines.filter(~sf.is_valid_utf8("value")).groupBy("file").count().orderBy("file").head()
+        if wrong is not None:
+            raise BadInputError(
+                f"{wrong['count']} lines of {wrong['file']} are no UTF-8 text; say what they are with "
+                "source_options={'encoding': 'ISO-8859-1'}, for example"
             )
 
 
@@ -83,9 +111,11 @@ def _read_table(spark: SparkSession, table: str, snapshot: str | None) -> RawBat
     at = {"versionAsOf": snapshot} if snapshot else {}
     try:
         rows = spark.read.options(**at).table(name.quoted())
-        return RawBatch(rows=rows_for_queries(spark, name, rows, snapshot) if snapshot else rows)
+        rows = rows_for_queries(spark, name, rows, snapshot) if snapshot else rows
     except AnalysisException as error:
         raise BadInputError(f"source table {table} cannot be read: {error.getMessage()}") from error
+    refuse_unfit_columns(rows.columns, f"source table {table}")
+    return RawBatch(rows=rows)
 
 
 def _read_files(
@@ -98,19 +128,40 @@ def _read_files(
     # Without it Spark takes the columns of one file, and drops those that only the others have.
     options = {"mergeSchema": "true"} if source.format in ("parquet", "orc") else {}
     reader = spark.read.format(str(source.format)).options(**{**options, **source.options})
-    if source.schema:
-        reader = reader.schema(parse_ddl(source.schema))
-    try:
-        rows = reader.load(literal_paths(files))
-    except AnalysisException as error:
-        raise _load_error(source, error) from error
+    declared = parse_ddl(source.schema) if source.schema else None
+    if declared is None or source.format == "orc":
+        rows = _loaded(reader, source, files)
+    if declared is not None:
+        refuse_unfit_columns(declared.names, "source_schema")
+        if source.format == "orc":
+            refuse_lossy_types(rows.schema, declared, f"orc files of {source.path!r}")
+        rows = _loaded(reader.schema(declared), source, files)
+    refuse_unfit_columns(rows.columns, f"{source.format} files of {source.path!r}")
     return RawBatch(rows=with_arrival(spark, rows, files), files=files, has_arrival=True)
 
 
-def _load_error(source: Source, error: AnalysisException) -> Exception:
-    if source.format == "avro" and "Failed to find data source" in str(error):
-        return UnsupportedError(f'reading avro takes a package of its own: add packages="{AVRO_PACKAGE}"')
-    return BadInputError(f"{source.format} files of {source.path!r} cannot be read: {error.getMessage()}")
+def _loaded(reader: DataFrameReader, source: Source, files: Sequence[InputFile]) -> DataFrame:
+    try:
+        return reader.load(literal_paths(files))
+    except (PySparkException, Py4JJavaError) as error:
+        if source.format == "avro" and "Failed to find data source" in str(error):
+            raise UnsupportedError(f'reading avro takes a package of its own: add packages="{AVRO_PACKAGE}"') from error
+        if not is_content_error(error):
+            raise
+        wrong = first_failing(files, lambda some: _fails(reader, some))
+        raise BadInputError(
+            f"{wrong.path} cannot be read as {source.format}, by itself or together with the files before it "
+            f"({reason_of(error)}): repair the file, remove it from the source, or say in source_schema how it is to "
+            "be read"
+        ) from error
+
+
+def _fails(reader: DataFrameReader, files: Sequence[InputFile]) -> bool:
+    try:
+        reader.load(literal_paths(files))
+    except (PySparkException, Py4JJavaError):
+        return True
+    return False
 
 
 def _read_text(
@@ -126,11 +177,36 @@ def _read_text(
     }
     find_schema = json_schema if source.format == "json" else csv_schema
     schema = find_schema(spark, source, paths, options, table_schema)
+    refuse_unfit_columns(schema.names, f"{source.format} files of {source.path!r}")
     marked = StructType([*schema.fields, StructField(UNPARSABLE, StringType())])
     rows = spark.read.format(str(source.format)).options(**options).schema(marked).load(paths)
+    # With the option basePath, names of folders are columns beside those of the schema.
+    columns = [*(quoted(name) for name in rows.columns if name != UNPARSABLE), _unparsable(schema)]
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
-    rows = with_arrival(spark, rows, files).persist()
-    return RawBatch(rows=rows, files=files, has_arrival=True, may_be_unparsable=True)
+    rows = with_arrival(spark, rows, files, columns).persist()
+    lines = _lines(spark, paths) if source.format == "csv" and _is_utf8(source.options) else None
+    return RawBatch(rows=rows, files=files, has_arrival=True, may_be_unparsable=True, lines=lines)
+
+
+def _unparsable(schema: StructType) -> Column:
+    """Return the text of a record that is none; one with a time past the year 9999 is milliseconds read as seconds."""
+    times = [quoted(f.name) for f in schema if isinstance(f.dataType, (TimestampType, TimestampNTZType))]
+    past = reduce(or_, (~sf.year(time).between(1, 9999) for time in times), sf.lit(False))
+    return sf.coalesce(UNPARSABLE, sf.when(past, sf.lit("a time that is out of range"))).alias(UNPARSABLE)
+
+
+def _about_numbers(rows: DataFrame) -> str:
+    has_times = any(isinstance(field.dataType, TimestampType) for field in rows.schema)
+    return "; a number is taken for a TIMESTAMP in seconds, so declare BIGINT for any other unit" if has_times else ""
+
+
+def _lines(spark: SparkSession, paths: list[str]) -> DataFrame:
+    return spark.read.text(paths).select("value", sf.col("_metadata.file_path").alias("file"))
+
+
+def _is_utf8(options: Mapping[str, str]) -> bool:
+    given = {name.lower(): value for name, value in options.items()}
+    return given.get("encoding", given.get("charset", "utf-8")).lower().replace("-", "") == "utf8"
 
 
 def _query(spark: SparkSession, query: str, batch: RawBatch) -> RawBatch:
@@ -140,6 +216,7 @@ def _query(spark: SparkSession, query: str, batch: RawBatch) -> RawBatch:
     batch.rows.drop(*hidden).createOrReplaceTempView(_SOURCE)
     try:
         rows = spark.sql(query)
+        refuse_unfit_columns(rows.columns, "the result of source_query")
         return RawBatch(rows=rows, reads_more=sources_of(rows) != ({_SOURCE}, set()))
     except AnalysisException as error:
         raise BadInputError(f"the query over the view source cannot be resolved: {error.getMessage()}") from error

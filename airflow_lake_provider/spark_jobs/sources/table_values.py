@@ -8,7 +8,7 @@ from operator import or_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
@@ -56,5 +56,5 @@ def _values(
     return rows.select(root, *(value.alias(short) for short, value in values.items()))
 
 
-def _struct(kind: DataType) -> str:
-    return f"struct<value:{kind.simpleString()}>"
+def _struct(kind: DataType) -> StructType:
+    return StructType([StructField("value", kind)])

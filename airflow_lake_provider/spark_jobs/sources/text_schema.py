@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import CharType, DataType, StringType, StructField, StructType, VarcharType
 
 from airflow_lake_provider.contracts.batch_source import Source
-from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 
 
 def declared_types(schema: str | None, table_schema: StructType | None) -> dict[str, DataType]:
@@ -39,6 +39,9 @@ def parse_ddl(schema: str) -> StructType:
         raise BadInputError(
             f"source schema {schema!r} is one type, not a list of columns such as 'id BIGINT, note STRING'"
         )
+    fixed = [field.name for field in parsed if isinstance(field.dataType, (CharType, VarcharType))]
+    if fixed:
+        raise BadInputError(f"source schema {schema!r}: columns {fixed} are CHAR or VARCHAR; say STRING")
     return parsed
 
 
@@ -48,10 +51,20 @@ def json_schema(
     """Return the schema to read JSON lines with; without a declared one, a pass over the files finds the fields."""
     if source.schema:
         return parse_ddl(source.schema)
-    found = spark.read.options(**options).json(paths).schema
-    fields = [field for field in found.fields if field.name != UNPARSABLE]
+    # Any name but the batch's own, so that a field of that name is told from a record that is none.
+    corrupt = f"corrupt {uuid.uuid4()}"
+    try:
+        found = spark.read.options(**{**options, "columnNameOfCorruptRecord": corrupt}).json(paths).schema
+    except AnalysisException as error:
+        if error.getCondition() != "COLUMN_ALREADY_EXISTS":
+            raise
+        raise BadInputError(
+            f"records of {source.path!r} have a field twice, as names are compared without case: {error.getMessage()} "
+            "Name the field that is meant, as it is spelled, in source_schema, or give each a name of its own"
+        ) from error
+    fields = [field for field in found.fields if field.name != corrupt]
     if not fields:
-        raise BadInputError(f"no record of {source.path!r} is a JSON object with fields")
+        raise BadInputError(f"no record of {source.path!r} is a JSON object with fields, in UTF-8")
     return _retyped(fields, declared_types(None, table_schema))
 
 
@@ -59,10 +72,17 @@ def csv_schema(
     spark: SparkSession, source: Source, paths: list[str], options: Mapping[str, str], table_schema: StructType | None
 ) -> StructType:
     """Return the schema to read CSV with, in the order of the header, which is where CSV takes its order from."""
-    if source.options.get("header", "false").lower() != "true":
+    if not _has_header(source):
         return parse_ddl(source.schema) if source.schema else _inferred_csv(spark, paths, options)
+    # Any name but the batch's own, which a column of the files may have.
+    options = {**options, "columnNameOfCorruptRecord": f"corrupt {uuid.uuid4()}"}
     plain = {**options, "inferSchema": "false"}
-    header = [name for name in spark.read.options(**plain).csv(paths).columns if name != UNPARSABLE]
+    header = list(spark.read.options(**plain).csv(paths).columns)
+    if any(sign in name for name in header for sign in ("\ufffd", "\x00")):
+        raise BadInputError(
+            f"the header of {source.path!r} is no UTF-8 text; say what it is with "
+            "source_options={'header': 'true', 'encoding': 'UTF-16'}, for example"
+        )
     known = declared_types(source.schema, table_schema)
     if source.schema:
         _refuse_other_columns(source, header)
@@ -71,9 +91,15 @@ def csv_schema(
     return _retyped(_inferred_csv(spark, paths, options).fields, known)
 
 
+def _has_header(source: Source) -> bool:
+    given = source.options.get("header", "false")
+    if given.lower() not in ("true", "false"):
+        raise InvalidSpecError(f"source_options['header'] must be true or false, got {given!r}")
+    return given.lower() == "true"
+
+
 def _inferred_csv(spark: SparkSession, paths: list[str], options: Mapping[str, str]) -> StructType:
-    inferred = spark.read.options(**{"inferSchema": "true", **options}).csv(paths).schema
-    return StructType([field for field in inferred.fields if field.name != UNPARSABLE])
+    return spark.read.options(**{"inferSchema": "true", **options}).csv(paths).schema
 
 
 def _refuse_other_columns(source: Source, header: list[str]) -> None:

@@ -1,11 +1,26 @@
-"""Names and text literals inside SQL statements."""
+"""Names, types and text literals inside SQL statements."""
 
 from __future__ import annotations
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
 def quoted_name(name: str) -> str:
     """Return a column's or branch's name as SQL reads it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def type_text(data_type: DataType) -> str:
+    """Return a type as SQL reads it, whatever characters the names of its nested fields have."""
+    match data_type:
+        case StructType():
+            fields = ", ".join(f"{quoted_name(field.name)}: {type_text(field.dataType)}" for field in data_type)
+            return f"STRUCT<{fields}>"
+        case ArrayType():
+            return f"ARRAY<{type_text(data_type.elementType)}>"
+        case MapType():
+            return f"MAP<{type_text(data_type.keyType)}, {type_text(data_type.valueType)}>"
+    return data_type.simpleString()
 
 
 def text_literal(text: str) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.table_alteration import alter_table
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, type_text
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
 
@@ -41,12 +41,12 @@ def fit_schema(
             f"{table.name}: the batch has new or wider columns {names}; allow them with "
             "schema_evolution='add-and-widen', or leave them out with exclude_columns"
         )
-    columns_text = ", ".join(f"{quoted_name(column.name)} {column.dataType.simpleString()}" for column in added)
+    columns_text = ", ".join(f"{quoted_name(column.name)} {type_text(column.dataType)}" for column in added)
     alter_table(
         table,
         [
             *([f"ADD COLUMNS ({columns_text})"] if added else []),
-            *(f"ALTER COLUMN {quoted_name(column.name)} TYPE {column.dataType.simpleString()}" for column in widened),
+            *(f"ALTER COLUMN {quoted_name(column.name)} TYPE {type_text(column.dataType)}" for column in widened),
         ],
     )
     return (

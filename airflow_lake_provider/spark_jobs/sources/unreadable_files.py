@@ -1,0 +1,184 @@
+"""Input files that Spark cannot read: which one, why, and what to do, where a retry would end the same way.
+
+An error that no file is to blame for, such as a lost executor or a store that does not answer, stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException, PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.spark_jobs.java_causes import java_causes
+
+# What readers throw at bytes that are not what they should be; a store that fails throws none of these.
+_CONTENT_ERRORS = frozenset(
+    {
+        "ArrayIndexOutOfBoundsException",
+        "AvroRuntimeException",
+        "BufferUnderflowException",
+        "DataFormatException",
+        "EOFException",
+        "FileFormatException",
+        "IndexOutOfBoundsException",
+        "InvalidAvroMagicException",
+        "InvalidProtocolBufferException",
+        "MalformedInputException",
+        "NegativeArraySizeException",
+        "ParquetDecodingException",
+        "SchemaColumnConvertNotSupportedException",
+        "TProtocolException",
+        "ZipException",
+        "ZstdIOException",
+    }
+)
+# The same where the class is a plain IOException or RuntimeException.
+_CONTENT_WORDS = (
+    "not a gzip file",
+    "gzip stream crc",
+    "is not a parquet file",
+    "not an avro data file",
+    "not bzip2 formatted",
+    "could not decode",
+    "failed_to_uncompress",
+    "bad block header",
+    "crc error",
+    "incorrect header check",
+    "incorrect data check",
+    "invalid block type",
+    "invalid distance",
+    "invalid stored block",
+    "input is invalid",
+    "invalid sync",
+    "corrupt",
+    "csv header",
+    "cannot_merge_schemas",
+    "cannot_merge_incompatible_data_type",
+    "column_already_exists",
+    "illegal parquet type",
+    "parquet_type_illegal",
+    "unsupported_time_type",
+)
+# Alone: with an address behind it, it is a connection that was lost.
+_END_OF_BZIP2 = "unexpected end of stream"
+_GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
+_ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".tgz", ".xz")
+_LONGEST = 300
+
+
+@contextmanager
+def refusing_unreadable(
+    spark: SparkSession, files: tuple[InputFile, ...], kind: str | None, *, is_secret: bool = False
+) -> Iterator[None]:
+    """Turn an error over one of these files into one that names it.
+
+    :param files: the input of the batch; an error over another file is none of these.
+    :param kind: format of the files.
+    :param is_secret: what Spark says of the file is left out, it may have values.
+    :raises BadInputError: a file is cut off, broken or of another kind; it is to be repaired or removed.
+    :raises InvalidSpecError: Spark refuses an option of the reader.
+    :raises JobFailedError: a file is gone since it was listed, or cannot be read now.
+    """
+    refuse_unfit_files(spark, files, kind)
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        found = _translated(error, files, kind, is_secret)
+        if found is None:
+            raise
+        raise found from (None if is_secret else error)
+
+
+def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: str | None) -> None:
+    """Refuse what Spark would take for no rows at all, or for rows of garbage, without a word.
+
+    :raises BadInputError: naming the file.
+    """
+    for file in files:
+        if file.size == 0 and kind in ("parquet", "orc", "avro"):
+            raise BadInputError(f"{file.path} has 0 bytes, so it is no {kind} file: {_WAY_OUT}")
+        if file.path.lower().endswith(_ARCHIVES):
+            raise BadInputError(
+                f"{file.path} is an archive, which Spark does not open; unpack it, or compress each file by itself, "
+                "as .gz or .zst"
+            )
+        if file.path.endswith(".bz2") and file.size and _first_bytes(spark, file.path, 3) != b"BZh":
+            raise BadInputError(f"{file.path} is no bzip2 file, though its name says so: {_WAY_OUT}")
+
+
+_WAY_OUT = "repair the file, or remove it from the source"
+
+
+def first_failing(files: Sequence[InputFile], fails: Callable[[Sequence[InputFile]], bool]) -> InputFile:
+    """Return the file with which reading them in their order begins to fail.
+
+    :param fails: whether reading some of them fails; it does for all.
+    """
+    reads, low, high = list(files), 0, len(files)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fails(reads[:middle]) else (middle, high)
+    return reads[low]
+
+
+def is_content_error(error: Exception) -> bool:
+    """Whether the bytes of a file are to blame."""
+    return any(
+        name in _CONTENT_ERRORS or message == _END_OF_BZIP2 or any(words in message.lower() for words in _CONTENT_WORDS)
+        for name, message in java_causes(error)
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """Return what the reader said last, in one line."""
+    causes = list(java_causes(error))
+    name, message = causes[-1] if causes else (type(error).__name__, str(error))
+    line = " ".join(message.split())
+    return f"{name}: {line[:_LONGEST]}"
+
+
+def _translated(
+    error: PySparkException | Py4JJavaError, files: Sequence[InputFile], kind: str | None, is_secret: bool
+) -> LakeProviderError | None:
+    causes = list(java_causes(error))
+    told = " ".join((str(error), *(f"{name} {message}" for name, message in causes)))
+    file = _named(told, files)
+    said = "" if is_secret else f" ({reason_of(error)})"
+    if any(word in told for word in _GONE) and (file is not None or _GONE[0] in told):
+        where = file.path if file else "a file of the source"
+        return JobFailedError(f"{where} was listed and is gone; a retry lists the source anew")
+    if "FAILED_READ_FILE" not in told:
+        # Iceberg says it of a snapshot that is gone, which another try may mend.
+        wrong_option = isinstance(error, IllegalArgumentException) and files and "snapshot" not in told
+        return InvalidSpecError(f"the reader's options are refused{said}") if wrong_option and not is_secret else None
+    if file is None:
+        return None
+    if not is_content_error(error):
+        return JobFailedError(f"{file.path} cannot be read now{said}")
+    return BadInputError(
+        f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{said}: {_WAY_OUT}"
+    )
+
+
+def _named(told: str, files: Sequence[InputFile]) -> InputFile | None:
+    """Return the file that an error names; of paths that begin alike the longest."""
+    spelled = f"{told} {unquote(told)}".replace("file:///", "file:/")
+    named = [file for file in files if file.path.replace("file:///", "file:/") in spelled]
+    return max(named, key=lambda file: len(file.path), default=None)
+
+
+def _first_bytes(spark: SparkSession, path: str, count: int) -> bytes:
+    jvm: Any = spark._jvm
+    where = jvm.org.apache.hadoop.fs.Path(path)
+    stream = where.getFileSystem(spark._jsc.hadoopConfiguration()).open(where)
+    try:
+        return bytes(stream.read() & 0xFF for _ in range(count))
+    finally:
+        stream.close()

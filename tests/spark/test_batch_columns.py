@@ -1,0 +1,112 @@
+"""Names of columns, nested ones too: kept whatever characters they have, or refused before anything is made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from tests.spark.test_unreadable_input import EVENTS, HEADER, apply, event, flow
+
+NAMES = ["zip-code", "a b", "a.b", "a`b", "größe", "a'b", 'a"b', "a:b", "a,b", "a<b>", "1", "a\\b", "select", "Ünïcode"]
+
+
+def nested(id_: int, value: int, **more: Any) -> dict[str, Any]:
+    inner = dict.fromkeys(NAMES, value)
+    return {"id": id_, "s": {**inner, "deep": inner}, "l": [inner], **more}
+
+
+def test_nested_fields_keep_their_names_in_a_new_table_and_in_added_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    first, second = nested(1, 5), nested(2, 6, **{"more-s": {"zip-code": {"a b": [7]}}})
+    (tmp_path / "1.json").write_text(json.dumps(first) + "\n")
+    apply(spark, tmp_path / "1.json", "nested")
+    (tmp_path / "2.json").write_text(json.dumps(second) + "\n" + json.dumps({**first, "more-s": None}) + "\n")
+    apply(spark, tmp_path / "2.json", "nested")
+    found = flow(spark, tmp_path, "nested").loaded().scan().to_arrow().to_pylist()
+    expected = [{**first, "more-s": None}, second]
+    assert sorted(found, key=lambda row: row["id"]) == expected
+    maps = pa.array([[("k", {"zip-code": 1})]], pa.map_(pa.string(), pa.struct([("zip-code", pa.int32())])))
+    pq.write_table(pa.table({"id": [1], "m": maps}), tmp_path / "m.parquet")
+    apply(spark, tmp_path / "m.parquet", "maps", format="parquet")
+    assert flow(spark, tmp_path, "maps").rows() == {1: ([("k", {"zip-code": 1})],)}
+
+
+@pytest.mark.parametrize("name", ["_lake_file", "_lake_arrival", "_lake_unparsable", "_LAKE_row", "_lake_deleted"])
+def test_a_column_of_our_name_is_neither_dropped_nor_mixed_up(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"id": 1, name: "x"}) + "\n")
+    (tmp_path / "a.csv").write_text(f"id,{name}\n1,x\n")
+    pq.write_table(pa.table({"id": [1], name: ["x"]}), tmp_path / "a.parquet")
+    (tmp_path / "e.json").write_bytes(event(**{"id": 1, name: "x"}))
+    ways: list[tuple[str, dict[str, Any]]] = [
+        ("a.json", {}),
+        ("a.json", {"schema": f"id BIGINT, {name} STRING"}),
+        ("a.json", {"schema": "id BIGINT", "query": f"SELECT id, 5 AS {name} FROM source"}),
+        ("a.csv", {"format": "csv", "options": HEADER}),
+        ("a.parquet", {"format": "parquet"}),
+        ("a.parquet", {"format": "parquet", "schema": f"id BIGINT, {name} STRING"}),
+        ("e.json", EVENTS),
+    ]
+    for file, source in ways:
+        with pytest.raises(BadInputError, match=rf"columns \['{name}'\] of .* begin with _lake_"):
+            apply(spark, tmp_path / file, **source)
+
+
+def test_a_column_named_as_sparks_metadata_is_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "_metadata": "x"}\n')
+    apply(spark, tmp_path / "a.json", "metadata")
+    pq.write_table(pa.table({"_metadata": ["y"], "id": [2]}), tmp_path / "b.parquet")
+    apply(spark, tmp_path / "b.parquet", "metadata", format="parquet")
+    (tmp_path / "c.csv").write_text("_metadata,id\nz,3\n")
+    apply(spark, tmp_path / "c.csv", "metadata", format="csv", options=HEADER)
+    assert flow(spark, tmp_path, "metadata").rows() == {1: ("x",), 2: ("y",), 3: ("z",)}
+
+
+def test_a_column_that_is_there_twice_is_refused_before_a_table_is_made(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "a": "x"}\n')
+    (tmp_path / "case.json").write_text('{"id": 1, "a": "x", "A": "y"}\n')
+    (tmp_path / "inner.json").write_text('{"id": 1, "s": {"a": "x", "A": "y"}}\n')
+    (tmp_path / "a.csv").write_text("id,a,A\n1,x,y\n")
+    (tmp_path / "e.json").write_bytes(event(id=1, a="x", A="y"))
+    pq.write_table(pa.table([[1], ["x"], ["y"]], names=["id", "a", "A"]), tmp_path / "a.parquet")
+    declared = "id BIGINT, a STRING, A STRING"
+    ways: list[tuple[str, dict[str, Any]]] = [
+        ("a.json", {"schema": declared}),
+        ("a.json", {"schema": "id BIGINT, a STRING", "query": "SELECT id, a, a FROM source"}),
+        ("a.json", {"schema": "id BIGINT, a STRING", "query": "SELECT id, a, a AS A FROM source"}),
+        ("case.json", {}),
+        ("inner.json", {}),
+        ("a.csv", {"format": "csv", "options": HEADER}),
+        ("a.parquet", {"format": "parquet"}),
+        ("a.parquet", {"format": "parquet", "schema": declared}),
+        ("e.json", EVENTS),
+    ]
+    for file, source in ways:
+        with pytest.raises(BadInputError, match=r"twice|already exists") as refused:
+            apply(spark, tmp_path / file, "twice", **source)
+        assert len(str(refused.value)) < 1_000
+    assert not IcebergTable(spark, "lake_default", TableName.parse("unreadable.twice")).exists()
+    apply(spark, tmp_path / "case.json", "once", schema="id BIGINT, A STRING")
+    assert flow(spark, tmp_path, "once").rows() == {1: ("y",)}
+
+
+def test_null_keys_are_counted_by_column_with_a_way_out(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(
+        '{"id": 1, "k": null}\n{"id": null, "k": null}\n{"id": 1, "k": null}\n{"id": 1, "k": "x"}\n'
+    )
+    source = Source(path=str(tmp_path / "a.json"), format="json", schema="id BIGINT, k STRING", name="nulls")
+    with pytest.raises(BadInputError, match=r"3 of 4 rows have NULL in a key column: id in 1, k in 3\. .*source_query"):
+        flow(spark, tmp_path, "nulls").apply(source=source, keys=("id", "k"), missing_columns=MissingColumns.FAIL)
+    with pytest.raises(BadInputError, match=r"CHAR or VARCHAR; say STRING"):
+        apply(spark, tmp_path / "a.json", schema="id BIGINT, k CHAR(3)")
