@@ -43,7 +43,7 @@ class DeleteRowsSpec(JobSpec):
         unfit = unfit_for_predicate(self.where) if self.where is not None and not self.allow_sql else None
         if unfit is not None:
             raise InvalidSpecError(f"{self.table}: where was refused for {unfit}; its text is withheld. {PREDICATE}")
-        if (self.keys_from is None) != (not self.keys) or len(set(self.keys)) != len(self.keys):
+        if (self.keys_from is None) != (not self.keys) or len({name.lower() for name in self.keys}) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys_from needs one or more different key columns, and where none")
         if self.keys_from is not None and self.keys_from.envelope:
             raise InvalidSpecError(f"{self.table}: keys are plain rows, not events of an envelope")

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DateType, DecimalType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from airflow_lake_provider.contracts.batch_source import Source
-from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, MissingTableError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
@@ -24,6 +34,7 @@ from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_batch
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +55,46 @@ def list_keys(spark: SparkSession, spec: DeleteRowsSpec, source: Source, target:
     :raises BadInputError: a column is missing, records cannot be read, or a key is NULL or does not fit its column.
     :raises MissingTableError: the table of keys does not exist.
     """
+    names = _spelled(spec, target)
+    head = _head(spark, spec, source.table) if source.table is not None else None
+    files = list_input_files(spark, source.path or "") if source.table is None else ()
+    identity = "\x1f".join(file.identity for file in files) if source.table is None else f"{source.table}@{head}"
+    if source.table is None and not files:
+        return ListedKeys(keys=None, identity=identity)
+    with _withholding(spark, spec, files, source.format):
+        batch = _read(spark, spec, source, files, names, head)
+        return ListedKeys(keys=_of_batch(spec, batch, names), identity=identity)
+
+
+def _spelled(spec: DeleteRowsSpec, target: StructType) -> dict[str, DataType]:
+    """Return the key columns as the table spells them, with their types; names are compared without case."""
+    fields = {field.name.lower(): field for field in target}
+    missing = [name for name in spec.keys if name.lower() not in fields]
+    if missing:
+        raise BadInputError(f"{spec.table}: the table has no key columns {missing}; it has {target.names}")
+    return {fields[name.lower()].name: fields[name.lower()].dataType for name in spec.keys}
+
+
+@contextmanager
+def _withholding(
+    spark: SparkSession, spec: DeleteRowsSpec, files: tuple[InputFile, ...], kind: str | None
+) -> Iterator[None]:
+    """Keep values out of errors, and tell those that a retry may mend."""
     try:
-        batch, identity = _read(spark, spec, source)
-        return ListedKeys(keys=None if batch is None else _of_batch(spec, batch, target), identity=identity)
-    # PySpark leaves a failed task untranslated.
+        with refusing_unreadable(spark, files, kind, is_secret=True):
+            try:
+                yield
+            # PySpark leaves a failed task untranslated.
+            except (PySparkException, Py4JJavaError) as error:
+                planned = isinstance(error, (AnalysisException, ParseException, IllegalArgumentException))
+                if (planned and "PATH_NOT_FOUND" not in str(error)) or "CSV header" in str(error):
+                    raise _withheld(spec, error) from None
+                raise
     except (PySparkException, Py4JJavaError) as error:
-        raise _withheld(spec, error) from None
+        raise JobFailedError(
+            f"{spec.table}: reading the keys failed with {type(error).__name__}; the message is withheld, it may name "
+            "keys"
+        ) from None
 
 
 def _withheld(spec: DeleteRowsSpec, error: Exception) -> BadInputError:
@@ -60,27 +105,33 @@ def _withheld(spec: DeleteRowsSpec, error: Exception) -> BadInputError:
     )
 
 
-def _read(spark: SparkSession, spec: DeleteRowsSpec, source: Source) -> tuple[RawBatch | None, str]:
-    """Return the rows as an upsert reads them, None for no files, and the identity of where they come from."""
-    files: tuple[InputFile, ...] = ()
-    if source.table is not None:
-        head = _head(spark, spec, source.table)
-        identity = f"{source.table}@{head}"
-    else:
-        head, files = None, list_input_files(spark, source.path or "")
-        identity = "\x1f".join(file.identity for file in files)
-        if not files:
-            return None, identity
+def _read(
+    spark: SparkSession,
+    spec: DeleteRowsSpec,
+    source: Source,
+    files: tuple[InputFile, ...],
+    names: dict[str, DataType],
+    head: str | None,
+) -> RawBatch:
+    """Return the rows as an upsert reads them."""
     # As text where no type is declared: a guess could change a key, 007 for one.
-    texts = StructType([StructField(name, StringType()) for name in spec.keys])
+    types = StructType([StructField(name, _read_as(kind)) for name, kind in names.items()])
     try:
-        return read_batch(spark, _with_texts(source, spec.keys), files, texts, head), identity
+        return read_batch(spark, _with_texts(source, names), files, types, head)
     except BadInputError as error:
+        if source.format not in ("csv", "json"):
+            raise
         # It quotes the header, which may be a key.
         raise _withheld(spec, error) from None
 
 
-def _with_texts(source: Source, keys: Sequence[str]) -> Source:
+def _read_as(kind: DataType) -> DataType:
+    """Return the type to read a key of CSV or JSON in: the table's where only the reader of upserts knows its forms."""
+    # JSON has bytes in base64, and a cast of text takes more words for true than the readers do.
+    return kind if isinstance(kind, (BinaryType, BooleanType)) else StringType()
+
+
+def _with_texts(source: Source, names: dict[str, DataType]) -> Source:
     """Leave as text what the readers of CSV and JSON would change: they round decimals and cut times off dates."""
     if source.format not in ("csv", "json"):
         return source
@@ -88,9 +139,9 @@ def _with_texts(source: Source, keys: Sequence[str]) -> Source:
     if not source.schema:
         return replace(source, options=options)
     changed = (DecimalType,) if "dateFormat" in source.options else (DecimalType, DateType)
-    declared = parse_ddl(source.schema)
+    declared, lower = parse_ddl(source.schema), {name.lower() for name in names}
     for field in declared:
-        if field.name in keys and isinstance(field.dataType, changed):
+        if field.name.lower() in lower and isinstance(field.dataType, changed):
             field.dataType = StringType()
     return replace(source, options=options, schema=declared.toDDL())
 
@@ -102,12 +153,12 @@ def _head(spark: SparkSession, spec: DeleteRowsSpec, name: str) -> str | None:
     return table.state().snapshot
 
 
-def _of_batch(spec: DeleteRowsSpec, batch: RawBatch, target: StructType) -> DataFrame | None:
+def _of_batch(spec: DeleteRowsSpec, batch: RawBatch, names: dict[str, DataType]) -> DataFrame | None:
     if not batch.may_be_unparsable:
-        return _checked(spec, batch.rows, target)
+        return _checked(spec, batch.rows, names)
     try:
         _refuse_unparsable(spec, batch)
-        return _checked(spec, batch.rows, target)
+        return _checked(spec, batch.rows, names)
     finally:
         batch.rows.unpersist()
 
@@ -119,27 +170,29 @@ def _refuse_unparsable(spec: DeleteRowsSpec, batch: RawBatch) -> None:
             f"{spec.table}: records of the keys cannot be read as keys_format, keys_options and keys_schema say: "
             f"{describe_first(batch.rows, wrong, batch.files)}"
         )
+    batch.refuse_undecodable()
 
 
-def _checked(spec: DeleteRowsSpec, rows: DataFrame, target: StructType) -> DataFrame | None:
-    types = {field.name: field.dataType for field in target}
-    missing = [name for name in spec.keys if name not in types or name not in rows.columns]
+def _checked(spec: DeleteRowsSpec, rows: DataFrame, types: dict[str, DataType]) -> DataFrame | None:
+    given = {field.name.lower(): field for field in rows.schema}
+    missing = [name for name in types if name.lower() not in given]
     if missing:
         raise BadInputError(f"{spec.table}: key columns {missing} are not in both the table and the keys")
+    fields = {name: given[name.lower()] for name in types}
     fitted = rows.select(
-        *(lossless_cast(quoted(name), rows.schema[name].dataType, types[name]).alias(name) for name in spec.keys),
-        *(quoted(name).isNull().alias(f"_lake_null_{place}") for place, name in enumerate(spec.keys)),
+        *(lossless_cast(quoted(f.name), f.dataType, types[name]).alias(name) for name, f in fields.items()),
+        *(quoted(f.name).isNull().alias(f"_lake_null_{place}") for place, f in enumerate(fields.values())),
     ).localCheckpoint()
-    nulls = [sf.count_if(sf.col(f"_lake_null_{place}")) for place in range(len(spec.keys))]
-    lost = [sf.count_if(quoted(name).isNull()) for name in spec.keys]
+    nulls = [sf.count_if(sf.col(f"_lake_null_{place}")) for place in range(len(types))]
+    lost = [sf.count_if(quoted(name).isNull()) for name in types]
     counts = fitted.agg(sf.count("*"), *nulls, *lost).head() or ()
     if not counts or counts[0] == 0:
         return None
-    for place, name in enumerate(spec.keys):
-        of_null, of_lost = counts[1 + place], counts[1 + len(spec.keys) + place]
+    for place, name in enumerate(types):
+        of_null, of_lost = counts[1 + place], counts[1 + len(types) + place]
         if of_lost:
             raise BadInputError(
                 f"{spec.table}: key column {name} is NULL in {of_null} rows and does not fit "
                 f"{types[name].simpleString()} in {of_lost - of_null}"
             )
-    return fitted.select(*(quoted(name) for name in spec.keys))
+    return fitted.select(*(quoted(name) for name in types))

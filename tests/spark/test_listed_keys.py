@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.batch_source import Source
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.spark_jobs.listed_keys import list_keys
@@ -152,3 +154,38 @@ def test_keys_in_text_are_not_rounded_by_the_reader_either(
         assert "does not fit decimal(10,2) in 1" in refusal(
             spark, file, target="customer_id DECIMAL(10,2)", **arguments
         )
+
+
+def test_keys_are_matched_as_those_of_upserts_are(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    # Names without case; text with the spaces it has.
+    file.write_text("Customer_ID,region\n7,a \n")
+    assert keys_in(spark, file, "customer_id BIGINT, REGION STRING") == [(7, "a ")]
+    lines = tmp_path / "a.json"
+    # Bytes of JSON are base64, for the reader of upserts.
+    lines.write_text('{"customer_id": "YWJj"}\n')
+    assert keys_in(spark, lines, "customer_id BINARY", format="json", options={}) == [bytearray(b"abc")]
+    file.write_text("customer_id\nyes\n")
+    assert "the first is its record 1" in refusal(spark, file, target="customer_id BOOLEAN")
+    file.write_bytes(f"customer_id\n{SECRET}\xe9\n".encode("latin-1"))
+    assert "no UTF-8 text" in refusal(spark, file, target="customer_id STRING")
+
+
+def test_a_file_of_keys_that_cannot_be_read_is_named_and_what_a_retry_mends_is_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(f"customer_id\n{SECRET}\n".encode() * 999)[:-9])
+    (tmp_path / "a.parquet").write_text(SECRET * 9)
+    assert "a.csv.gz cannot be read as csv" in refusal(spark, tmp_path / "a.csv.gz")
+    assert "a.csv.gz cannot be read as csv" in refusal(spark, tmp_path / "a.csv.gz", schema="customer_id BIGINT")
+    assert "a.parquet cannot be read" in refusal(spark, tmp_path / "a.parquet", format="parquet", options={})
+    lost = spark._jvm.org.apache.spark.SparkException(f"ExecutorLostFailure of {SECRET}")  # type: ignore[union-attr]  # JVM attribute
+
+    def lose(*_: Any) -> None:
+        raise Py4JJavaError("An error occurred", lost)
+
+    monkeypatch.setattr("airflow_lake_provider.spark_jobs.listed_keys._read", lose)
+    (tmp_path / "b.csv").write_text("customer_id\n1\n")
+    with pytest.raises(JobFailedError) as failed:
+        keys_in(spark, tmp_path / "b.csv")
+    assert SECRET not in str(failed.value)
