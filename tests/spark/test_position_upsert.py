@@ -391,3 +391,17 @@ def test_a_refusal_of_what_has_landed_is_taken_for_a_success(
     assert report.attempts == 1
     assert flow.rows() == {1: ("b", 0)}
     assert flow.commits_of(report.run_key) == 1
+
+
+@pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE])
+def test_a_key_that_the_table_held_twice_does_not_hide_a_row_that_is_new(
+    spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
+) -> None:
+    flow = Flow(spark, f"twice.{strategy.name.lower()}", tmp_path)
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "b"), row(3, "c"))
+    flow.apply("run 1")
+    spark.sql(f"INSERT INTO {flow.table} SELECT * FROM {flow.table} WHERE id <= 2")
+    flow.arrive("2.jsonl", row(1, "A"), row(2, "b", op="d"), row(3, "C"), row(4, "D"))
+    report = flow.apply("run 2", strategy=strategy)
+    assert (report.rows_inserted, report.rows_deleted) == (1, 2)
+    assert flow.rows() == {1: ("A", 0), 3: ("C", 0), 4: ("D", 0)}

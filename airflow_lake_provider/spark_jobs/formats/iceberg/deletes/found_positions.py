@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 # Whether the row of the batch changes this one.
 WINS = "_lake_wins"
@@ -31,11 +32,13 @@ class FoundPositions:
     :param positions: of those that it changes, ascending.
     :param found: how many rows have a key of the batch.
     :param deleted: of those in ``positions``, how many the batch deletes.
+    :param may_repeat: whether more than one of the rows may have one key.
     """
 
     positions: Positions = field(default_factory=dict)
     found: Mapping[str, int] = field(default_factory=dict)
     deleted: Mapping[str, int] = field(default_factory=dict)
+    may_repeat: bool = False
 
     def of_files(self, paths: Collection[str]) -> FoundPositions:
         """Return those in some of the files."""
@@ -43,6 +46,7 @@ class FoundPositions:
             positions={path: of_file for path, of_file in self.positions.items() if path in paths},
             found={path: rows for path, rows in self.found.items() if path in paths},
             deleted={path: rows for path, rows in self.deleted.items() if path in paths},
+            may_repeat=self.may_repeat,
         )
 
     def and_those(self, others: FoundPositions) -> FoundPositions:
@@ -51,10 +55,12 @@ class FoundPositions:
             positions={**self.positions, **others.positions},
             found={**self.found, **others.found},
             deleted={**self.deleted, **others.deleted},
+            # A key may be among both.
+            may_repeat=self.may_repeat or others.may_repeat or bool(self.found and others.found),
         )
 
 
-def collect_positions(found: DataFrame, keys: int | None) -> FoundPositions:
+def collect_positions(found: DataFrame, keys: int | None, names: Sequence[str] = ()) -> FoundPositions:
     """Run the join behind ``found``, and bring the positions to the driver.
 
     What the driver receives is bounded by 26 MB for up to :data:`MOST_LISTED` keys, and beyond by one bit for each row
@@ -62,12 +68,15 @@ def collect_positions(found: DataFrame, keys: int | None) -> FoundPositions:
 
     :param found: with ``_file``, ``_pos``, ``_lake_wins`` and ``_lake_deleted``.
     :param keys: how many the batch has; None when nobody knows how many rows there are.
+    :param names: the key columns, to tell whether a key was found twice; empty where nobody asks.
     """
-    return _listed(found) if keys is not None and keys <= MOST_LISTED else _from_bitmaps(found)
+    return _listed(found, names) if keys is not None and keys <= MOST_LISTED else _from_bitmaps(found, bool(names))
 
 
-def _listed(found: DataFrame) -> FoundPositions:
-    rows = found.select("_file", "_pos", WINS, (sf.col(WINS) & sf.col(DELETED)).alias("deletes")).toArrow()
+def _listed(found: DataFrame, names: Sequence[str]) -> FoundPositions:
+    key = sf.xxhash64(*map(quoted, names)) if names else sf.monotonically_increasing_id()
+    deletes = (sf.col(WINS) & sf.col(DELETED)).alias("deletes")
+    rows = found.select("_file", "_pos", WINS, deletes, key.alias("key")).toArrow()
     counts = rows.group_by("_file").aggregate([("_pos", "count"), ("deletes", "sum")])
     changed = rows.filter(rows.column(WINS)).group_by("_file").aggregate([("_pos", "list")])
     lists = changed.column("_pos_list")
@@ -76,10 +85,11 @@ def _listed(found: DataFrame) -> FoundPositions:
         positions={path: np.unique(lists[index].values.to_numpy()) for index, path in enumerate(paths)},
         found=_by_path(counts, "_pos_count"),
         deleted=_by_path(counts, "deletes_sum"),
+        may_repeat=pc.count_distinct(rows.column("key")).as_py() < rows.num_rows,
     )
 
 
-def _from_bitmaps(found: DataFrame) -> FoundPositions:
+def _from_bitmaps(found: DataFrame, may_repeat: bool) -> FoundPositions:
     # Counted from 1: position 0 would be in a bucket of its own.
     number = sf.when(sf.col(WINS), sf.col("_pos") + 1)
     buckets = found.groupBy("_file", sf.bitmap_bucket_number(number).alias("bucket")).agg(
@@ -93,6 +103,7 @@ def _from_bitmaps(found: DataFrame) -> FoundPositions:
         positions=_unpacked(rows),
         found=_by_path(counts, "found_sum"),
         deleted=_by_path(counts, "deletes_sum"),
+        may_repeat=may_repeat,
     )
 
 

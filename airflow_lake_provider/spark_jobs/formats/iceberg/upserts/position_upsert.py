@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import functions as sf
+
 from airflow_lake_provider.contracts.merge_semantics import Deletes
+from airflow_lake_provider.spark_jobs.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
@@ -24,8 +28,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import 
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows, resolve_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import StagedBatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -53,16 +59,21 @@ def upsert_by_position(
         snapshot=str(snapshot),
         strategy="positions",
         strategy_reason=resolved.pruning,
-        rows_inserted=_inserted(commit, staged, resolved),
+        rows_inserted=_inserted(table, commit, staged, resolved),
         rows_updated=resolved.updated,
         rows_deleted=resolved.deleted,
     )
 
 
-def _inserted(commit: KeyedCommit, staged: StagedBatch, resolved: ResolvedRows) -> int:
+def _inserted(table: IcebergTable, commit: KeyedCommit, staged: StagedBatch, resolved: ResolvedRows) -> int:
     soft = commit.semantics.deletes is Deletes.SOFT
     replaced = resolved.updated + (resolved.deleted if soft else 0)
-    # A table may hold a key twice, and both rows are replaced by one.
+    repeats = resolved.place.may_repeat and not row_merge(table, commit).reads
+    if replaced and repeats and resolved.rows is not None:
+        # A table may hold a key twice, and both rows are replaced by one where none has values to keep.
+        changed = resolved.rows.filter(sf.col(WINS)).select(*map(quoted, commit.keys)).distinct()
+        kept = commit.rows.filter(sf.lit(soft) | ~sf.col(DELETED)).join(changed, on=list(commit.keys), how="left_semi")
+        replaced = kept.count()
     return max(0, staged.records - replaced)
 
 

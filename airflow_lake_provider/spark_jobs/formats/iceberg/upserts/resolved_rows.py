@@ -133,7 +133,7 @@ def _found(table: IcebergTable, commit: KeyedCommit, held: DataFrame, pruning: s
     found = held.select(*keys, "_file", "_pos", *lineage, *old).join(sf.broadcast(changes), on=list(commit.keys))
     # Lazy: the job that collects the positions also fills it.
     found = found.withColumn(WINS, sf.expr(merge.wins or "true")).localCheckpoint(eager=False)
-    place = collect_positions(found, known_ranges(commit).keys)
+    place = collect_positions(found, known_ranges(commit).keys, commit.keys)
     return ResolvedRows(rows=found.drop("_pos", *deciding_columns(commit)), place=place, pruning=pruning)
 
 
