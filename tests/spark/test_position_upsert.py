@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,8 @@ def test_a_table_of_version_1_is_copied_and_positions_are_refused_there(flow: Fl
 def upsert_of_another_run(flow: Flow) -> None:
     other = Flow(flow.spark, flow.table, flow.inbox.parent / "other", dict(flow.changes))
     other.arrive("1.jsonl", row(1, "theirs"), row(3, "theirs"))
-    other.apply("their run", identity=RunIdentity.of("another dag", "r", "t"))
+    source = replace(other.spec().source, name="other")
+    other.apply("their run", identity=RunIdentity.of("another dag", "r", "t"), source=source)
 
 
 FOREIGN: dict[str, tuple[Callable[[Flow], Any], dict[int, tuple[Any, ...]]]] = {
