@@ -23,7 +23,17 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.base import DataCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import (
+    position_properties,
+    read_position,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.soak.lake import Lake
 from tests.spark.conftest import lake_jars
 from tests.spark.upsert_flow import SCHEMA, Flow, row
@@ -32,6 +42,7 @@ KEYS = 20
 FILES_A_RUN = 2
 LARGEST_GROWTH = 64 * 1024
 _FIRST_DAY = date(2026, 1, 1)
+_NAME = "daily"
 _SUMS = MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"n": "sum"})
 
 
@@ -45,36 +56,54 @@ class DailyRuns:
     days: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def play(self, number: int) -> None:
+    def play(self, number: int, *, with_rows: bool) -> None:
         """Run a new day, and now and then an earlier one again."""
         day = str(_FIRST_DAY + timedelta(days=number))
         self.days.append(day)
         files = [f"{day}/{place}.jsonl" for place in range(FILES_A_RUN)]
-        self._arrive(*files)
-        report = self._run(day, f"run {number}")
-        assert (report.outcome, report.batch_files) == (Outcome.APPLIED, FILES_A_RUN), report
-        self.counts["days applied"] += 1
-        if self.random.random() < 0.3:
+        if with_rows:
+            self._arrive(*files)
+            report = self._run(day, f"run {number}")
+            assert (report.outcome, report.batch_files) == (Outcome.APPLIED, FILES_A_RUN), report
+            self.counts["days applied"] += 1
+        else:
+            self._arrive(*files, counted=False)
+            self._commit_without_rows(day, number)
+            self.counts["days committed without their rows"] += 1
+        if self.random.random() < 0.1:
             earlier = self.random.choice(self.days)
             report = self._run(earlier, f"clearing {number}")
             assert report.outcome is Outcome.NOTHING_NEW, report
             self.counts["cleared"] += 1
-        if self.random.random() < 0.1:
+        if self.random.random() < 0.05:
             earlier = self.random.choice(self.days)
             self._arrive(f"{earlier}/late-{number}.jsonl")
             report = self._run(earlier, f"late {number}")
             assert (report.outcome, report.batch_files) == (Outcome.APPLIED, 1), report
             self.counts["late files"] += 1
 
-    def _arrive(self, *names: str) -> None:
+    def _arrive(self, *names: str, counted: bool = True) -> None:
         for name in names:
             (self.flow.inbox / name).parent.mkdir(parents=True, exist_ok=True)
             key, amount = self.random.randrange(KEYS), self.random.randrange(1, 100)
             self.flow.arrive(name, row(key, "x", amount))
-            self.sums[key] += amount
+            self.sums[key] += amount if counted else 0
+
+    def _commit_without_rows(self, day: str, number: int) -> None:
+        """Commit a day as an upsert does, from the listing to the removal of old lists; only nothing is read."""
+        spark, at = self.flow.spark, datetime.now(UTC)
+        table = IcebergTable(spark, "lake_default", TableName.parse(self.flow.table)).refresh()
+        files = list_input_files(spark, f"{self.flow.inbox}/{day}/*.jsonl")
+        before = read_position(table, _NAME)
+        position = before.next_files(files, at, None, before.shape)
+        key = RunIdentity.of("soak", str(number)).run_key("", ())
+        base = table.base_of(None)
+        commit = DataCommit(action="upsert", run_key=key, base=base, source_name=_NAME, position=position)
+        with position_properties(table, commit) as properties:
+            commit_snapshot(table, commit, properties, lambda transaction: transaction.newRowDelta())
 
     def _run(self, day: str, run: str) -> UpsertReport:
-        source = Source(path=f"{self.flow.inbox}/{day}/*.jsonl", format="json", schema=SCHEMA, name="daily")
+        source = Source(path=f"{self.flow.inbox}/{day}/*.jsonl", format="json", schema=SCHEMA, name=_NAME)
         keep = MissingColumns.KEEP
         return self.flow.apply(run, source=source, semantics=_SUMS, missing_columns=keep, delete_when=None)
 
@@ -84,9 +113,10 @@ class DailyRuns:
         :raises AssertionError: a file was lost or counted twice, or the position leaves more than it may.
         """
         found = {key: values[1] for key, values in self.flow.rows().items() if key >= 0}
-        assert found == dict(self.sums), f"{found} is not {dict(self.sums)}"
+        expected = {key: amount for key, amount in self.sums.items() if amount}
+        assert found == expected, f"{found} is not {expected}"
         names = [name for name in self.flow.loaded().properties if name.startswith("lake.position.")]
-        assert names == ["lake.position.daily"], names
+        assert names == [f"lake.position.{_NAME}"], names
         lists = list((self.flow.folder().parent / "metadata").glob("_lake-position-*"))
         assert len(lists) <= 2, lists
 
@@ -109,19 +139,20 @@ class DailyRuns:
     @property
     def position(self) -> int:
         """Characters of the position's property."""
-        return len(self.flow.loaded().properties["lake.position.daily"])
+        return len(self.flow.loaded().properties[f"lake.position.{_NAME}"])
 
 
-def soak(flow: Flow, runs: int, seed: int, clean_every: int = 100) -> str:
+def soak(flow: Flow, runs: int, seed: int, clean_every: int = 100, rows_every: int = 1) -> str:
     """Play all runs and return one line that says what happened.
 
+    :param rows_every: one of so many runs applies its rows; the others commit what an upsert commits, without rows.
     :raises AssertionError: the rows are not the sums of the files, or the metadata grew by 64 KB.
     """
     daily = DailyRuns(flow, Random(seed))
     sizes: list[int] = []
     first = 0
     for number in range(runs):
-        daily.play(number)
+        daily.play(number, with_rows=number % rows_every == 0)
         if number in (0, runs - 1) or (number + 1) % clean_every == 0:
             sizes.append(daily.clean())
             daily.check()
@@ -150,13 +181,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=1_000)
+    parser.add_argument("--rows-every", type=int, default=1, help="runs of which one applies its rows")
     parser.add_argument("--clean-every", type=int, default=100, help="runs between two cleanings")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         spark = _session(Lake.at(Path(folder) / "lake"))
         try:
             flow = Flow(spark, "soak.positions", Path(folder) / "inbox")
-            print(soak(flow, options.runs, options.seed, options.clean_every))
+            print(soak(flow, options.runs, options.seed, options.clean_every, options.rows_every))
         finally:
             spark.stop()
 

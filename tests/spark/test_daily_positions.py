@@ -17,4 +17,4 @@ def test_runs_over_a_path_of_a_day_count_every_file_once_and_leave_a_small_posit
 ) -> None:
     # So few files fit into a property that most of the runs write a list beside the metadata.
     monkeypatch.setattr(source_position, "MAX_VALUE_CHARACTERS", 300)
-    print(soak(Flow(spark, "positions.daily", tmp_path / "inbox"), runs=12, seed=4, clean_every=6))
+    print(soak(Flow(spark, "positions.daily", tmp_path / "inbox"), runs=12, seed=11, clean_every=6, rows_every=2))
