@@ -10,6 +10,7 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.column_list import check_column_list
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
+from airflow_lake_provider.contracts.row_position import THIRTY_DAYS
 from airflow_lake_provider.contracts.source_name import source_name
 from airflow_lake_provider.contracts.table_name import TableName
 
@@ -57,6 +58,7 @@ class Source:
     :param envelope: ``debezium`` when each line is a change event; None for plain rows.
     :param envelope_table: the event's ``source.table``, or ``schema.table``, whose events are taken.
     :param ordering: what is known of the order of an envelope's events; None to take what the input itself tells.
+    :param tombstone_retention: with ``ordering="key"``, seconds for which deleted keys are remembered.
     :param name: identity of the source, under which a table keeps what it has consumed of it, wherever ``path`` points
         and whatever shapes the rows; None where no table keeps it, as for keys of rows to delete.
     :param on_source_change: when format, options, schema, query or envelope are not those of the last commit.
@@ -72,6 +74,7 @@ class Source:
     envelope: str | None = None
     envelope_table: str | None = None
     ordering: EventOrdering | None = None
+    tombstone_retention: int = THIRTY_DAYS
     name: str | None = None
     on_source_change: OnSourceChange = OnSourceChange.CONTINUE
     max_file_age_days: int = 365
@@ -107,6 +110,8 @@ class Source:
         self._check_ordering()
 
     def _check_ordering(self) -> None:
+        if self.tombstone_retention <= 0:
+            raise InvalidSpecError(f"tombstone_retention must be above 0 seconds, got {self.tombstone_retention}")
         if self.ordering is None:
             return
         if self.ordering not in EventOrdering.asked():

@@ -68,10 +68,13 @@ class OpenKeyChanges:
         return cls(tuple(_entry(text, snapshot) for snapshot, listed in found for text in listed.split(",")))
 
     def add(self, entries: Iterable[OpenKeyChange]) -> OpenKeyChanges:
-        """Put some in front, and forget the oldest that a property has no room for."""
-        new = tuple(dict.fromkeys(entries))
-        known = {(entry.position, entry.key_hash) for entry in new}
-        kept = [*new, *(entry for entry in self.entries if (entry.position, entry.key_hash) not in known)]
+        """Put some in front, and forget the oldest that a property has no room for.
+
+        One that is known stays as it is: when its delete is delivered again, the row has gone.
+        """
+        known = {(entry.position, entry.key_hash) for entry in self.entries}
+        new = (entry for entry in entries if (entry.position, entry.key_hash) not in known)
+        kept = [*dict.fromkeys(new), *self.entries]
         while len(_text(kept)) > MAX_VALUE_CHARACTERS:
             kept.pop()
         return OpenKeyChanges(tuple(kept))

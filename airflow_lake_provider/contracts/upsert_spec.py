@@ -11,6 +11,7 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
@@ -81,6 +82,7 @@ class UpsertSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
         self._refuse_semantics()
         self._refuse_equality()
+        self._refuse_order_by_key()
         self._refuse_audits()
         self._refuse_texts()
         if self.max_attempts < 1:
@@ -130,6 +132,19 @@ class UpsertSpec(JobSpec):
                 "value of one: it takes semantics='replace' without ignore_stale, without deletes='soft' and without "
                 "missing_columns='keep'. Leave strategy at 'auto' for these"
             )
+
+    def _refuse_order_by_key(self) -> None:
+        if self.source.ordering is not EventOrdering.KEY:
+            return
+        keeps = self.missing_columns is MissingColumns.KEEP
+        wrong = {
+            "strategy='equality', which looks at no row of the table": self.strategy is UpsertStrategy.EQUALITY,
+            "branch, because deleted keys are remembered for main": self.branch is not None,
+            "deletes='ignore', because a delete ends what a key's values are": self.semantics.deletes is Deletes.IGNORE,
+            "missing_columns='keep', because an event writes the whole row": keeps,
+        }
+        if named := [name for name, given in wrong.items() if given]:
+            raise InvalidSpecError(f"{self.table}: ordering='key' does not go with {'; nor with '.join(named)}")
 
     def _refuse_semantics(self) -> None:
         semantics = self.semantics

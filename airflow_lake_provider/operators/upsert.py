@@ -11,6 +11,7 @@ from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source,
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.row_position import THIRTY_DAYS
 from airflow_lake_provider.contracts.source_name import default_source_name
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
@@ -18,6 +19,7 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.operators.arguments import (
     choice,
     days,
+    duration,
     flag,
     groups,
     names,
@@ -62,6 +64,7 @@ class LakeUpsertOperator(LakeJobOperator):
         ``"partition"``, each partition of the topic is in order; ``"stream"``, all events of the table are;
         ``"key"``, nothing is, so each row keeps its position. Default: ``"partition"`` where every event tells its
         partition and offset, else events older than what was applied are refused.
+    :param tombstone_retention: how long ``ordering="key"`` remembers deleted keys; timedelta or ISO-8601 text.
     :param keys: key columns; they become the identifier fields of a created table.
     :param order_by: columns that order the changes of a key, the last wins; files break ties by arrival.
     :param delete_when: SQL predicate over a row of the batch: where true, its key is deleted.
@@ -129,6 +132,7 @@ class LakeUpsertOperator(LakeJobOperator):
         envelope: str | None = None,
         envelope_table: str | None = None,
         ordering: str | None = None,
+        tombstone_retention: timedelta | str = timedelta(seconds=THIRTY_DAYS),
         order_by: Sequence[str] = (),
         delete_when: str | None = None,
         exclude_columns: Sequence[str] = (),
@@ -165,6 +169,7 @@ class LakeUpsertOperator(LakeJobOperator):
         self.envelope = optional_text(envelope, "envelope")
         self.envelope_table = envelope_table
         self.ordering = None if ordering is None else choice(EventOrdering, ordering, "ordering")
+        self.tombstone_retention = duration(tombstone_retention, "tombstone_retention")
         self.order_by = names(order_by, "order_by")
         self.delete_when = optional_text(delete_when, "delete_when")
         self.exclude_columns = names(exclude_columns, "exclude_columns")
@@ -252,6 +257,7 @@ class LakeUpsertOperator(LakeJobOperator):
             envelope=self.envelope,
             envelope_table=optional_text(self.envelope_table, "envelope_table", templated=True),
             ordering=self.ordering,
+            tombstone_retention=int(self.tombstone_retention.total_seconds()),
             name=optional_text(self.source_name, "source_name", templated=True) or self._default_name(context),
             on_source_change=choice(OnSourceChange, self.on_source_change, "on_source_change"),
             max_file_age_days=days(self.max_file_age, "max_file_age"),

@@ -53,6 +53,8 @@ class ChangeBatch:
     :param ordering: what was known of the order of change events; None for plain rows.
     :param dropped: change events that were delivered again and are not in ``changes``; None for plain rows.
     :param marks: what will have been applied of a change stream once this is.
+    :param deleted_keys: what a side table is to keep of deletes, see ``KeyedTable.keep_deleted_keys``; None for none.
+    :param epoch: of the positions in ``changes``, with ``ordering="key"``; None where they have none.
     :param cached: what :meth:`release` gives back.
     """
 
@@ -69,6 +71,8 @@ class ChangeBatch:
     ordering: EventOrdering | None = None
     dropped: int | None = None
     marks: EventMarks | None = None
+    deleted_keys: DataFrame | None = None
+    epoch: int | None = None
     cached: tuple[DataFrame, ...] = ()
 
     def with_deleted_column(self, column: str) -> ChangeBatch:

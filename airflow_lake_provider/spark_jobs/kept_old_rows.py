@@ -38,7 +38,7 @@ def _entries(
 ) -> Iterator[OpenKeyChange]:
     kept = {number: target.keep(_beside(commit, batch, number), progress) for number in batch.last_rows}
     for delete in batch.cut_deletes:
-        snapshot = kept.get(delete.round) if delete.changed else commit.base
+        snapshot = kept.get(delete.round, commit.base) if delete.changed else commit.base
         if snapshot is not None:
             yield delete.seen_at(snapshot)
 

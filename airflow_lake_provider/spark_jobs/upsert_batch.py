@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_semantics import Deletes
+from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, epoch_property
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -25,6 +28,7 @@ from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.cut_key_changes import KeyChangeHistory
 from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
+from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
 from airflow_lake_provider.spark_jobs.target_schema import fit_target
@@ -87,10 +91,12 @@ def _attempt(
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
         if batch.keys == 0:
+            _keep_deleted_keys(spec, target, batch)
             return _without_rows(spec, target, batch, wanted, _commit(spec, batch, memory, decision, run_key), progress)
         before = target.state(spec.branch) if target.exists() else None
         changes = fit_target(spec, target, batch.changes, spec.missing_columns)
         commit = _commit(spec, batch, memory, decision, run_key)
+        _keep_deleted_keys(spec, target, batch)
         applied = target.apply(remember_cut_deletes(target, commit, batch, memory, progress), progress)
     finally:
         batch.release()
@@ -209,10 +215,33 @@ def _read(
             ignore_marks=decision.repeats,
             # A branch keeps no marks: there, a table without rows is the only sign.
             is_first=memory.position.events is None and (spec.branch is None or memory.base is None),
+            order=_key_order(spec, target, memory, again=decision.repeats) if _is_by_key(spec) else None,
         )
     else:
         batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
     return batch.with_deleted_column(spec.semantics.deleted_column) if spec.semantics.deletes is Deletes.SOFT else batch
+
+
+def _is_by_key(spec: UpsertSpec) -> bool:
+    return spec.source.ordering is EventOrdering.KEY
+
+
+def _keep_deleted_keys(spec: UpsertSpec, target: KeyedTable, batch: ChangeBatch) -> None:
+    # Before the rows: a delete that is known too early is still one that the source has made.
+    if batch.deleted_keys is not None and target.exists():
+        target.keep_deleted_keys(batch.deleted_keys, timedelta(seconds=spec.source.tombstone_retention))
+
+
+def _key_order(spec: UpsertSpec, target: KeyedTable, memory: TableMemory, *, again: bool) -> KeyOrder:
+    return KeyOrder(
+        epoch=memory.epoch,
+        rows=target.rows(memory.base),
+        # Read after the base was: a commit adds to them before it lands.
+        deleted_keys=target.deleted_keys(),
+        history=KeyChangeHistory(known=memory.key_changes, rows_of=target.rows_then),
+        deleted_column=spec.semantics.deleted_column if spec.semantics.deletes is Deletes.SOFT else None,
+        again=again,
+    )
 
 
 def _commit(
@@ -230,7 +259,8 @@ def _commit(
         key_ranges=batch.key_ranges,
         branch=spec.branch,
         missing_columns=spec.missing_columns,
-        order_by=spec.order_by,
+        order_by=spec.order_by if batch.epoch is None else (POSITION_COLUMN,),
+        properties={} if batch.epoch is None else epoch_property(batch.epoch, spec.source_name),
         semantics=spec.semantics,
         reads_table=batch.reads_table,
         strategy=spec.strategy,

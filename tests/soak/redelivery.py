@@ -21,7 +21,9 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import UpsertReport
+from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.spark_jobs.session import open_session
 from tests.shop_oracle import SHOP, keys_of, oracle
 from tests.soak.driver import session_environment
@@ -32,10 +34,12 @@ from tests.spark.upsert_flow import Flow
 
 SMALL = Captured(SHOP / "redelivered", "orders", ("currency", "channel", "gift_wrap"), ("item_count",))
 TABLES = (SMALL, Captured(SHOP, "products"), Captured(SHOP, "orders"), Captured(SHOP, "order_items"))
-# Ways that are known to the soak: the order of a partition told by its records or by names of files, that of a stream.
-WAYS = ("records", "names", "stream")
+# Ways that are known to the soak: the order of a partition told by its records or by names of files, that of a stream,
+# and none, where lines come late and shuffled.
+WAYS = ("records", "names", "stream", "key")
 # What a half key change is refused with.
-_HALF = "values are not in the events"
+_HALF = ("values are not in the events", "late events are of rows whose key", "keys were used again before")
+_ORDERINGS = {"stream": EventOrdering.STREAM, "key": EventOrdering.KEY}
 
 
 @dataclass
@@ -52,6 +56,7 @@ class Deliveries:
     random: Random
     counts: Counter[str]
     pieces: list[tuple[int, range]] = field(default_factory=list)
+    late: list[tuple[int, list[int]]] = field(default_factory=list)
     files: int = 0
 
     def deliver(self, left: int) -> None:
@@ -65,13 +70,28 @@ class Deliveries:
             if rest and (not left or self.random.random() < 0.7):
                 length = rest if not left else self.random.randint(1, max(1, 2 * rest // (left + 1)))
                 piece = self.log.next_piece(number, length)
-                self._write(number, piece, "new")
+                self._write_now_or_late(number, piece, left)
                 self.pieces.append((number, piece))
         if not self.pieces:
             return
         if self.random.random() < 0.7:
             self._deliver_again()
-        self._apply()
+        if not left:
+            for number, offsets in self.late:
+                self._write(number, offsets, "late")
+        self._apply(left)
+
+    def _write_now_or_late(self, number: int, piece: range, left: int) -> None:
+        if self.way != "key":
+            self._write(number, piece, "new")
+            return
+        shuffled = self.random.sample(piece, len(piece))
+        kept = len(shuffled) // 4 if left else 0
+        if kept:
+            self.late.append((number, shuffled[:kept]))
+        if len(self.late) > 3:
+            self._write(*self.late.pop(self.random.randrange(3)), "late")
+        self._write(number, shuffled[kept:], "new")
 
     def _deliver_again(self) -> None:
         number, piece = self.random.choice(self.pieces)
@@ -102,18 +122,21 @@ class Deliveries:
         lines = self.log.lines(number, offsets, placed=self.way == "records")
         file.write_text("".join(line + "\n" for line in lines))
 
-    def _apply(self) -> None:
+    def _apply(self, left: int) -> None:
         try:
             report = self._upsert()
         except BadInputError as refused:
-            if _HALF not in str(refused):
+            if not any(half in str(refused) for half in _HALF):
                 raise
             self.counts["half a key change waits"] += 1
-            return
+            if left or self.way != "key":
+                return
+            # A key that was used again before its change came: the row is in files that were applied.
+            report = self._upsert(OnRepeat.APPLY)
         self.counts[report.outcome.value] += 1
         self.counts["events dropped"] += report.events_dropped or 0
 
-    def _upsert(self) -> UpsertReport:
+    def _upsert(self, on_repeat: OnRepeat = OnRepeat.SKIP) -> UpsertReport:
         source = Source(
             path=str(self.flow.inbox),
             format="json",
@@ -121,7 +144,7 @@ class Deliveries:
             envelope="debezium",
             envelope_table=self.captured.table,
             name=f"{self.captured.table}.{self.way}",
-            ordering=EventOrdering.STREAM if self.way == "stream" else None,
+            ordering=_ORDERINGS.get(self.way),
         )
         return self.flow.apply(
             f"run {self.files}",
@@ -130,6 +153,7 @@ class Deliveries:
             delete_when=None,
             exclude_columns=self.captured.dropped,
             missing_columns=MissingColumns.NULL,
+            on_repeat=on_repeat,
         )
 
     def compare(self) -> int:
@@ -142,6 +166,7 @@ class Deliveries:
         found = {tuple(row[key] for key in keys): row for row in self.flow.loaded().scan().to_arrow().to_pylist()}
         expected = oracle(self.captured.table, self.captured.folder)
         for key, row in found.items():
+            row.pop(POSITION_COLUMN, None)
             for name in self.captured.defaults:
                 row[name] = expected[key][name] if key in expected and row.get(name) is None else row[name]
         wrong = [key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)]

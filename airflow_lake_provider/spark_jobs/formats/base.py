@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -35,6 +36,7 @@ class TableMemory:
     :param run_keys: recent run keys of main; for another branch those in the summaries of its snapshots.
     :param position: of one source; the empty position for a branch other than main.
     :param newest_summary: ``lake.source-position`` of the newest snapshot of main that names the source.
+    :param epoch: of the source's positions, see ``contracts.row_position``.
     :param key_changes: of the source, of which only the delete was applied; none for a branch other than main.
     """
 
@@ -43,6 +45,7 @@ class TableMemory:
     position: SourcePosition = field(default_factory=SourcePosition)
     newest_summary: str | None = None
     key_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
+    epoch: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +185,15 @@ class KeyedTable(Protocol):
 
     def rows_then(self, snapshot: str) -> DataFrame | None:
         """Live rows at a snapshot of any age, in columns named as they are now; None where it has expired."""
+
+    def deleted_keys(self) -> DataFrame | None:
+        """Keys that were deleted, from the side table; None without one."""
+
+    def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
+        """Add deleted keys to the side table, which is made where it is missing, and remove those that are older.
+
+        :param rows: the key columns, ``_deleted_position``, ``_moved_to``, ``_values_position``.
+        """
 
     def keep(self, commit: KeyedCommit, progress: Progress) -> str:
         """Apply a commit to a snapshot that no branch leads to, and return its id; an expiry removes it by its age."""

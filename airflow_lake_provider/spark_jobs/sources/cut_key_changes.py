@@ -129,11 +129,20 @@ def events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequenc
 
 
 def old_rows(
-    events: DataFrame, history: KeyChangeHistory, types: Mapping[str, DataType], keys: Sequence[str]
+    events: DataFrame,
+    history: KeyChangeHistory,
+    types: Mapping[str, DataType],
+    keys: Sequence[str],
+    *,
+    every: bool = False,
 ) -> OldRows:
-    """Find the old keys' rows of creates with unavailable values whose delete is not among the events."""
+    """Find the old keys' rows of creates with unavailable values.
+
+    :param every: also of those whose delete is among the events; it may have been applied before.
+    """
     deletes = events.filter("op = 'd'").select(*_SEQUENCE).distinct()
-    creates = events.filter((sf.col("op") == "c") & (sf.size("holes") > 0)).join(deletes, _SEQUENCE, "left_anti")
+    creates = events.filter((sf.col("op") == "c") & (sf.size("holes") > 0))
+    creates = creates if every else creates.join(deletes, _SEQUENCE, "left_anti")
     hashed = sf.when(sf.col("old_key").isNotNull(), key_hash(sf.col("old_key"), keys)).alias("hash")
     wanted = creates.select(*_SEQUENCE, hashed).distinct().collect()
     found = [(first, second, _remembered(history, second, old)) for first, second, old in wanted]

@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from airflow_lake_provider.contracts.batch_source import Source
-from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.event_order import applied_marks, choose_ordering, count_repeated
 from airflow_lake_provider.contracts.key_changes import CutDelete
@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.sources.cut_key_changes import (
     events_before,
     old_rows,
 )
+from airflow_lake_provider.spark_jobs.sources.debezium_by_key import read_by_key
 from airflow_lake_provider.spark_jobs.sources.debezium_columns import (
     EventColumns,
     find_columns,
@@ -34,6 +35,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium_lines import count_tables
 from airflow_lake_provider.spark_jobs.sources.debezium_rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey, refuse_bad_events, survey
 from airflow_lake_provider.spark_jobs.sources.event_places import is_old
+from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.sink_file_names import sink_file
 from airflow_lake_provider.spark_jobs.sources.table_values import with_table_values
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
@@ -57,6 +59,7 @@ def read_debezium_changes(
     marks: EventMarks | None = None,
     ignore_marks: bool = False,
     is_first: bool = False,
+    order: KeyOrder | None = None,
 ) -> ChangeBatch:
     """Read the change events of one source table and keep the last change of each key.
 
@@ -72,6 +75,7 @@ def read_debezium_changes(
     :param exclude_columns: columns of the events that are not stored; they are not even converted.
     :param history: what the table knows of key changes that earlier batches began.
     :param ignore_deletes: a delete changes nothing; the last other event of its key stands.
+    :param order: with ``ordering="key"``, what the table knows of the keys.
     :param tells_resets: whether ``changes`` has ``_lake_reset``, for a table whose other columns keep their values.
     :param marks: what was applied of the stream before; events that they show to be repeated are dropped first of all.
     :param ignore_marks: apply repeated events, too.
@@ -99,6 +103,9 @@ def read_debezium_changes(
         kept = raw.filter(~is_old(marks, told.ordering)) if marks and told.dropped else raw
         events = _typed_events(kept.filter("op IS NOT NULL"), columns, keys).localCheckpoint()
         raw.unpersist()
+        if order is not None:
+            batch = read_by_key(events, columns, rows.keys, found, order)
+            return replace(told.on(batch), dropped=batch.dropped)
         old = old_rows(events, history or KeyChangeHistory(), rows.types, rows.keys) if rows.hole_columns else OldRows()
         values = _KnownValues(rows=rows, old=old, table_rows=table_rows)
         # Lazy: the job that counts and checks also fills it.
@@ -126,8 +133,6 @@ class _Repeated:
 def _told_repeated(found: EventSurvey, source: Source, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
     table = str(source.envelope_table)
     ordering = choose_ordering(source.ordering, marks, found.seen, table)
-    if ordering is EventOrdering.KEY:
-        raise UnsupportedError("ordering='key' is not supported yet; use 'partition' or 'stream'")
     judged = marks is not None and not ignore_marks
     return _Repeated(
         ordering=ordering,
@@ -210,6 +215,7 @@ def _typed_events(raw: DataFrame, columns: EventColumns, keys: Sequence[str]) ->
         "after",
         "holes",
         "types",
+        "ts_ms",
         columns.key(keys, "key").alias("key"),
         *(sf.when(sf.col(name).isNotNull(), columns.key(keys, name)).alias(name) for name in ("old_key", "new_key")),
     )

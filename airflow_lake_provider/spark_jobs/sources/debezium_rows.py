@@ -12,12 +12,16 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET, ChangeBatch
 from airflow_lake_provider.spark_jobs.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColumns
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
 _LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"
+# Whether only values that events left out change in a row of the table.
+PATCH = "_lake_patch"
+CARRIED = (POSITION_COLUMN, PATCH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +54,12 @@ class RowBuilder:
         sent = last.withColumns({f"{part}{i}": c for i, n in self._numbered() for part, c in self._sent(n).items()})
         typed = sent.withColumns({f"value{i}": self._value(i, name) for i, name in self._numbered()})
         deleted = sf.col("op") == "d"
-        reset = [sf.col(RESET) & ~deleted] if RESET in last.columns else []
+        reset = [(sf.col(RESET) & ~deleted).alias(RESET)] if RESET in last.columns else []
+        carried = [sf.col(name) for name in CARRIED if name in last.columns]
         return typed.select(
             sf.struct(*(self._filled(i, name).alias(name) for i, name in self._numbered())).alias("row"),
             deleted.alias("deleted"),
-            *(column.alias(RESET) for column in reset),
+            *(*reset, *carried),
             reduce(or_, (sf.col(f"key.k{i}").isNull() for i in range(len(self.keys)))).alias("no_key"),
             self._named(lambda i, name: self.columns.lost(name, sf.col(f"text{i}"), sf.col(f"value{i}"))).alias(_LOST),
             self._named(self._unfilled).alias(_UNFILLED),
@@ -81,9 +86,9 @@ class RowBuilder:
         lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
         self._refuse_null_keys(counts["no_key"], counts["null_keys"])
         self._refuse(lost, unfilled, hint)
-        resets = [RESET] if RESET in checked.columns else []
+        carried = [name for name in (RESET, *CARRIED) if name in checked.columns]
         return ChangeBatch(
-            changes=checked.select("row.*", sf.col("deleted").alias(DELETED), *resets),
+            changes=checked.select("row.*", sf.col("deleted").alias(DELETED), *carried),
             rows=events,
             keys=counts["keys"],
             upserts=counts["keys"] - counts["deletes"],
@@ -97,7 +102,8 @@ class RowBuilder:
     def sound_rows(self, checked: DataFrame) -> DataFrame:
         """Return the rows without trouble that are not deleted, as ``changes`` of a batch."""
         sound = sf.expr(f"NOT deleted AND NOT no_key AND size({_LOST}) = 0 AND size({_UNFILLED}) = 0")
-        return checked.filter(sound).select("row.*", sf.lit(False).alias(DELETED))
+        carried = [name for name in CARRIED if name in checked.columns]
+        return checked.filter(sound).select("row.*", sf.lit(False).alias(DELETED), *carried)
 
     def _numbered(self) -> list[tuple[int, str]]:
         return list(enumerate(self.types))

@@ -33,12 +33,26 @@ def with_table_values(
     if not rows_at:
         return known.withColumns(missing).drop("root")
     unknown = reduce(or_, (sf.col(short.replace("t", "s")).isNull() for short in named))
-    roots = sf.broadcast(known.filter(sf.col("root").isNotNull() & unknown).select("root").distinct())
-    # The few keys are sent to the table's rows, so that the table is not shuffled.
-    found = (_values(rows, at, keys, named, types).join(roots, "root", "left_semi") for at, rows in rows_at.items())
+    roots = known.filter(sf.col("root").isNotNull() & unknown).select("root").distinct()
+    return known.join(values_at(rows_at, roots, keys, named, types), "root", "left").drop("root")
+
+
+def values_at(
+    rows_at: Mapping[str, DataFrame],
+    roots: DataFrame,
+    keys: Sequence[str],
+    named: Mapping[str, str],
+    types: Mapping[str, DataType],
+) -> DataFrame:
+    """Return ``root`` and the values of its row, where the table has one row of it; see :func:`with_table_values`.
+
+    :param roots: few, so they are sent to the rows of the table, which are not shuffled.
+    """
+    wanted = sf.broadcast(roots)
+    found = (_values(rows, at, keys, named, types).join(wanted, "root", "left_semi") for at, rows in rows_at.items())
     values = reduce(DataFrame.unionByName, found)
     once = values.groupBy("root").agg(sf.count(sf.lit(1)).alias("copies"), *(sf.first(s).alias(s) for s in named))
-    return known.join(once.filter("copies = 1").drop("copies"), "root", "left").drop("root")
+    return once.filter("copies = 1").drop("copies")
 
 
 def _values(

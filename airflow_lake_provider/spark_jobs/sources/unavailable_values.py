@@ -8,7 +8,7 @@ began before the batch goes on with the table's row. Known is not the same as no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
@@ -36,7 +36,7 @@ def last_known_values(events: DataFrame, hole_columns: Sequence[str], moved: Dat
         the present; NULL when there is none.
     """
     incarnations = _incarnations(_events_of_needed_keys(events), hole_columns).localCheckpoint()
-    resolved = _inherit(_with_parents(incarnations, moved), len(hole_columns))
+    resolved = inherit(with_parents(incarnations, moved), len(hole_columns), sf.coalesce)
     states = [f"s{i}" for i in range(len(hole_columns))]
     return resolved.filter("is_last").select(sf.col("id.key").alias("key"), "root", *states)
 
@@ -93,15 +93,17 @@ def _last_known(column: str, order: Column) -> Column:
     return sf.max_by(value, sf.when(known, order))
 
 
-def _with_parents(incarnations: DataFrame, moved: DataFrame | None) -> DataFrame:
+def with_parents(
+    incarnations: DataFrame, moved: DataFrame | None, ends: Sequence[str] = ("d",), begins: Sequence[str] = ("c",)
+) -> DataFrame:
     """Add ``parent``: the incarnation that one begun by a key change goes on with.
 
     Both sides of a key change are one WAL record, so the delete of the old key has the create's sequence.
     """
-    ended = incarnations.filter("end.op = 'd'").select(
+    ended = incarnations.filter(sf.col("end.op").isin(*ends)).select(
         sf.col("end.first"), sf.col("end.second"), sf.col("id").alias("parent")
     )
-    born = incarnations.filter("start.op = 'c'").select(
+    born = incarnations.filter(sf.col("start.op").isin(*begins)).select(
         sf.col("start.first"), sf.col("start.second"), sf.col("start.old_key"), "id"
     )
     same_key = sf.col("old_key").isNull() | (sf.col("old_key") == sf.col("parent.key"))
@@ -120,18 +122,21 @@ def _with_roots(incarnations: DataFrame, moved: DataFrame) -> DataFrame:
     return joined.withColumn("root", sf.coalesce("root", old)).drop("f", "s", "old_root")
 
 
-def _inherit(incarnations: DataFrame, columns: int) -> DataFrame:
-    """Take over what the parents know, in rounds that each double how far back a row has looked."""
+def inherit(incarnations: DataFrame, columns: int, chosen: Callable[[str, str], Column]) -> DataFrame:
+    """Take over what the parents know, in rounds that each double how far back a row has looked.
+
+    :param chosen: of a state and the parent's, the one that counts.
+    """
     # A round's plan holds the round before twice, so each is cut off: twenty rounds would be a million copies.
     current = incarnations.localCheckpoint()
     for _ in range(_MAX_ROUNDS):
         if current.filter(sf.col("parent").isNotNull()).isEmpty():
             return current
-        current = _look_back(current, columns).localCheckpoint()
+        current = _look_back(current, columns, chosen).localCheckpoint()
     raise BadInputError("the key changes of the batch form a ring: a key comes from itself without any event between")
 
 
-def _look_back(current: DataFrame, columns: int) -> DataFrame:
+def _look_back(current: DataFrame, columns: int, chosen: Callable[[str, str], Column]) -> DataFrame:
     states = [f"s{i}" for i in range(columns)]
     parents = current.select(
         sf.col("id").alias("parent"),
@@ -144,5 +149,5 @@ def _look_back(current: DataFrame, columns: int) -> DataFrame:
         "is_last",
         sf.coalesce("root", "parent_root").alias("root"),
         sf.col("parent_parent").alias("parent"),
-        *(sf.coalesce(state, f"parent_{state}").alias(state) for state in states),
+        *(chosen(state, f"parent_{state}").alias(state) for state in states),
     )

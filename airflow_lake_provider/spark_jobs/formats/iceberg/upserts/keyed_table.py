@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
+from airflow_lake_provider.contracts.row_position import epoch_of
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
@@ -19,7 +21,7 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCo
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table, deleted_keys, schema_evolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_upsert import upsert_by_equality
@@ -73,6 +75,7 @@ class IcebergKeyedTable:
             position=position,
             newest_summary=newest_position(table.summaries(), source_name),
             key_changes=OpenKeyChanges.read(table.properties(), source_name),
+            epoch=epoch_of(table.properties(), source_name),
         )
 
     def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:
@@ -97,6 +100,14 @@ class IcebergKeyedTable:
     def rows_then(self, snapshot: str) -> DataFrame | None:
         """Live rows at a snapshot of any age; None where it has expired."""
         return self.table.refresh().rows_then(int(snapshot)) if self.exists() else None
+
+    def deleted_keys(self) -> DataFrame | None:
+        """Keys that were deleted, from the side table; None without one."""
+        return deleted_keys.read_deleted_keys(self.table)
+
+    def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
+        """Add deleted keys to the side table, and remove those that are older."""
+        deleted_keys.keep_deleted_keys(self.table, rows, retention)
 
     def keep(self, commit: KeyedCommit, progress: Progress) -> str:
         """Apply a commit to a snapshot that no branch leads to."""

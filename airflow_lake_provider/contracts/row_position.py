@@ -1,0 +1,30 @@
+"""The position of a row's newest event, which ``ordering="key"`` keeps with the row.
+
+``epoch`` and ``lsn`` order the events of a key. An epoch is one life of a source's log: a new ``source_name`` begins
+the next one, after which every position of before is older. ``since`` and ``older`` are there only in rows with values
+that are older than the row: where its key began, and by column the position of the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX
+
+POSITION_COLUMN = "_source_position"
+POSITION_TYPE = "STRUCT<epoch: INT, lsn: BIGINT, ts_ms: BIGINT, since: BIGINT, older: MAP<STRING, BIGINT>>"
+DELETED_KEYS_SUFFIX = "__deleted_keys"
+THIRTY_DAYS = 30 * 24 * 60 * 60
+
+
+def epoch_of(properties: Mapping[str, str], source_name: str) -> int:
+    """Return the epoch of a source; of one that the table does not know, the next."""
+    known = properties.get(EPOCH_PREFIX + source_name)
+    if known is not None:
+        return int(known)
+    return 1 + max((int(text) for name, text in properties.items() if name.startswith(EPOCH_PREFIX)), default=0)
+
+
+def epoch_property(epoch: int, source_name: str) -> dict[str, str]:
+    """Return the property to set."""
+    return {EPOCH_PREFIX + source_name: str(epoch)}

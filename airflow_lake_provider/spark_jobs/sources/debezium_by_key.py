@@ -1,0 +1,224 @@
+"""A batch of change events ordered by key: older ones than the table has lose, late values find their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.window import WindowSpec
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
+from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sources.cut_key_changes import OldRows, cut_deletes, events_before, old_rows
+from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColumns
+from airflow_lake_provider.spark_jobs.sources.debezium_rows import PATCH, RowBuilder
+from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey
+from airflow_lake_provider.spark_jobs.sources.key_fold import KeyFold
+from airflow_lake_provider.spark_jobs.sources.key_reuse import refuse_pending, refuse_reused
+from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.table_values import values_at
+from airflow_lake_provider.spark_jobs.sources.unavailable_values import PRESENT
+
+_MAY_COME = (
+    "An event that has them may be in a file that has not come yet: nothing was applied, run again when it is there. "
+    "Where every file is there, apply them all again with on_repeat='apply', or take a new snapshot of these rows"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What one pass over the lines of a batch finds."""
+
+    older: tuple[str, ...]
+    dropped: int
+    restarted: int
+    begun: int
+
+
+def read_by_key(
+    events: DataFrame, columns: EventColumns, keys: Sequence[str], found: EventSurvey, order: KeyOrder
+) -> ChangeBatch:
+    """Reduce the events and what the table knows to the keys that change.
+
+    :param events: typed, see ``KeyTimeline``.
+    :raises BadInputError: values that nothing fills, or that a create which has not come is to have; positions that
+        start again.
+    """
+    if POSITION_COLUMN in {name.lower() for name in columns.types}:
+        raise BadInputError(
+            f"the events have a column {POSITION_COLUMN}, which ordering='key' writes; leave it out with "
+            "exclude_columns"
+        )
+    old = old_rows(events, order.history, columns.types, keys, every=True) if found.hole_columns else OldRows()
+    timeline = KeyTimeline(order=order, keys=keys, types=columns.types).of(events, old)
+    facts = _facts(timeline)
+    if facts.restarted and order.again:
+        return read_by_key(events, columns, keys, found, replace(order, epoch=order.epoch + 1))
+    _refuse_restarted(facts.restarted)
+    if not order.again:
+        refuse_reused(timeline)
+    if facts.begun and not order.again:
+        refuse_pending(timeline)
+    holes = sorted({*found.hole_columns, *(name for name in facts.older if name in columns.types)})
+    rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
+    lines = _Lines(rows=rows, order=order, old=old)
+    batch = rows.batch_of(lines.checked(timeline), found.events, old.hint if old.expired else _MAY_COME)
+    # Late values may have come to the row under other keys, so each is looked at.
+    found_cut = cut_deletes(timeline.filter("is_news"), keys) if "d" in found.operations else ()
+    cut = tuple(replace(delete, changed=True) for delete in found_cut)
+    last_rows = {}
+    for number in {delete.round for delete in cut}:
+        before = events_before(timeline, [delete for delete in cut if delete.round == number], keys).localCheckpoint()
+        held = lines.whole(rows.sound_rows(lines.checked(before, only="is_cut"))).localCheckpoint()
+        if not held.isEmpty():
+            last_rows[number] = held
+    return replace(
+        batch,
+        changes=lines.whole(batch.changes),
+        reads_table=True,
+        cut_deletes=cut,
+        last_rows=last_rows,
+        deleted_keys=_deleted_keys(timeline, keys, order),
+        epoch=order.epoch,
+        dropped=facts.dropped,
+    )
+
+
+def _facts(timeline: DataFrame) -> _Facts:
+    key = Window.partitionBy("key")
+    known = (sf.col("op").isin("h", "x") | sf.col("was_known")) & (sf.col("at") == PRESENT)
+    place = sf.when(known, sf.col("second"))
+    lines = timeline.withColumns({"floor": sf.max(place).over(key), "floor_ts": sf.max_by("ts_ms", place).over(key)})
+    sent = sf.col("is_news") & (sf.col(f"{ARRIVAL}.file") >= 0)
+    # The rows of a snapshot are read after later changes were made, so their time proves nothing.
+    again = (sf.col("second") < sf.col("floor")) & (sf.col("ts_ms") > sf.col("floor_ts")) & (sf.col("op") != "r")
+    found = lines.agg(
+        sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("held.older")))).alias("older"),
+        sf.count_if(sent & (sf.col("second") <= sf.col("floor"))).alias("dropped"),
+        sf.count_if(sent & again).alias("restarted"),
+        sf.count_if((sf.col("op") == "m") & sf.col("old_key").isNotNull()).alias("begun"),
+    ).collect()[0]
+    return _Facts(**{**found.asDict(), "older": tuple(found["older"])})
+
+
+def _refuse_restarted(events: int) -> None:
+    if events:
+        raise BadInputError(
+            f"{events} events have a lower position than their row and a newer time: the positions of the source have "
+            "started again, as after a restored database or on a new server. Give the new source a source_name of "
+            "its own, or apply this input with on_repeat='apply', and let source be the new files only: their events "
+            "then win over every row of before. Nothing was applied"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lines:
+    """Turns lines of events into rows."""
+
+    rows: RowBuilder
+    order: KeyOrder
+    old: OldRows
+
+    def checked(self, timeline: DataFrame, only: str | None = None) -> DataFrame:
+        """Return ``checked_rows`` of the keys that change."""
+        fold = KeyFold(holes=self.rows.hole_columns, epoch=self.order.epoch, again=self.order.again)
+        last = fold.last(timeline)
+        last = last.filter(only) if only else last
+        return self.rows.checked_rows(self._filled(last)).localCheckpoint(eager=False)
+
+    def whole(self, changes: DataFrame) -> DataFrame:
+        """Return the changes, those that change single values with the rest of the table's row."""
+        if self.order.rows is None:
+            return changes.drop(PATCH)
+        keys, taken = self.rows.keys, [*self.rows.keys, *self.rows.hole_columns]
+        patches = changes.filter(PATCH).select(*map(quoted, taken), POSITION_COLUMN, DELETED)
+        mine = {name.lower() for name in (*taken, POSITION_COLUMN)}
+        others = [name for name in self.order.rows.columns if name.lower() not in mine]
+        others = [name for name in others if name != self.order.deleted_column]
+        spelled = {name.lower(): name for name in self.rows.types}
+        held = self.order.rows.select(
+            *(quoted(name).cast(self.rows.types[name]).alias(name) for name in keys),
+            *(quoted(name).alias(spelled.get(name.lower(), name)) for name in others),
+        )
+        patched = held.join(sf.broadcast(patches), list(keys))
+        return changes.filter(~sf.col(PATCH)).drop(PATCH).unionByName(patched, allowMissingColumns=True)
+
+    def _filled(self, last: DataFrame) -> DataFrame:
+        """Add ``t0``...: values that rows of the table or of a snapshot hold."""
+        holes = self.rows.hole_columns
+        if not holes:
+            return last
+        named = {f"t{i}": name for i, name in enumerate(holes)}
+        rows_at = {**({PRESENT: self.order.rows} if self.order.rows is not None else {}), **self.old.rows_at}
+        needed = sf.explode(sf.array(*map(_reference, range(len(holes))))).alias("r")
+        refs = last.filter("op != 'd'").select("key", needed)
+        refs = refs.filter("r.root.at IS NOT NULL").select("key", "r.root", "r.i").localCheckpoint()
+        found = values_at(rows_at, refs.select("root").distinct(), self.rows.keys, named, self.rows.types)
+        values = refs.join(found, "root").groupBy("key").agg(*map(_value_of, range(len(holes))))
+        sent = {f"s{i}": _sent(sf.col(f"s{i}")) for i in range(len(holes))}
+        return last.withColumns(sent).join(values, "key", "left")
+
+
+def _reference(number: int) -> Column:
+    state = sf.col(f"s{number}")
+    left_out = sf.size("holes") > 0
+    root = sf.struct(state["holder"].alias("key"), sf.when(left_out, state["at"]).alias("at"))
+    return sf.struct(sf.lit(number).alias("i"), root.alias("root"))
+
+
+def _value_of(number: int) -> Column:
+    value = f"t{number}"
+    return sf.first(sf.when(sf.col("i") == number, sf.col(value)), ignorenulls=True).alias(value)
+
+
+def _sent(state: Column) -> Column:
+    is_sent = state.isNotNull() & state["at"].isNull()
+    return sf.when(is_sent, sf.struct(state["text"].alias("text"), state["types"].alias("types")))
+
+
+def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder) -> DataFrame:
+    """Return the deletes that are the last of their key, or that ended a row which goes on under another key."""
+    key = Window.partitionBy("key")
+    lines = timeline.withColumns(
+        {
+            "newest": sf.max("second").over(key),
+            "known": _values_place(key.orderBy("second", ARRIVAL)),
+            "has_row": sf.max(sf.col("held.position").isNotNull() & (sf.col("at") == PRESENT)).over(key),
+        }
+    )
+    creates = (
+        timeline.filter("is_news AND op = 'c'")
+        .groupBy("second")
+        .agg(
+            sf.when(sf.count("key") == 1, sf.first("key")).alias("created"),
+            sf.first("old_key").alias("told"),
+        )
+    )
+    deletes = lines.filter("is_news AND op = 'd'").join(creates, "second", "left")
+    fits = sf.col("told").isNull() | (sf.col("told") == sf.col("key"))
+    heir = sf.coalesce("new_key", sf.when(fits, sf.col("created")))
+    is_last = sf.col("second") == sf.col("newest")
+    # A row that is flagged as deleted keeps its position itself.
+    needed = is_last & ~sf.col("has_row") if order.deleted_column else is_last
+    names = [(f"k{i}", name) for i, name in enumerate(keys)]
+    return deletes.filter(needed | heir.isNotNull()).select(
+        *(sf.col(f"key.{short}").alias(name) for short, name in names),
+        sf.struct(
+            sf.lit(order.epoch).alias("epoch"), sf.col("second").alias("lsn"), sf.col("ts_ms").alias("ts_ms")
+        ).alias("_deleted_position"),
+        sf.when(heir.isNotNull(), sf.struct(*(heir[short].alias(name) for short, name in names))).alias("_moved_to"),
+        sf.col("known").alias("_values_position"),
+    )
+
+
+def _values_place(line: WindowSpec) -> Column:
+    """Return up to which position no earlier event of the key can bring a value, at the event before this one."""
+    whole = sf.when(sf.size("holes") == 0, sf.col("second")).otherwise(-1)
+    older = sf.coalesce(sf.map_values("held.older"), sf.array().cast("ARRAY<BIGINT>"))
+    held = sf.array_min(sf.concat(sf.array("held.place"), older))
+    place = sf.when(sf.col("op") == "h", held).when(sf.col("op").isin("c", "r", "u"), whole)
+    return sf.lag(place).over(line)

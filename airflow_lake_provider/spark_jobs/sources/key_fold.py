@@ -1,0 +1,163 @@
+"""What each key becomes by its line of events: with ``ordering="key"``, where events may come late and in any order.
+
+The last event of a line says what becomes of the key. A value that it leaves out is the newest that the line knows of
+the same life of the row, and each value has a position: a late event brings those that are older than its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, POSITION_TYPE
+from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.sources.debezium_rows import PATCH
+from airflow_lake_provider.spark_jobs.sources.unavailable_values import EVENT_ORDER, inherit, with_parents
+
+_BEGINS, _ENDS = ("c", "r", "m"), ("d", "x")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyFold:
+    """Folds lines of events.
+
+    :param holes: columns of which the batch leaves out a value, or the table has one older than its row.
+    """
+
+    holes: Sequence[str]
+    epoch: int
+    again: bool = False
+
+    def last(self, timeline: DataFrame) -> DataFrame:
+        """Return one event per key that changes: ``d``, or what a row becomes.
+
+        :return: as ``RowBuilder`` takes it, with ``s0``... (``text``, ``types``, ``at``, ``holder``, ``place``),
+            ``_source_position`` and ``_lake_patch`` (only values that were left out change).
+        """
+        placed = _placed(timeline)
+        last = _last_of_key(placed, again=self.again)
+        if self.holes:
+            last = last.join(self._known(placed), "key", "left")
+        patch = (sf.col("op") == "h") & self._differs()
+        gone = (sf.col("op") == "x") & sf.col("is_held")
+        repeated = (sf.col("op") == "d") & sf.col("was_known") & ~sf.col("is_held")
+        changes = last.filter((sf.col("is_news") & (sf.col("op") != "m") & ~repeated) | patch | gone)
+        every = sf.array(*(sf.lit(name) for name in self.holes)).cast("ARRAY<STRING>")
+        return changes.select(
+            "*",
+            self._position().cast(POSITION_TYPE).alias(POSITION_COLUMN),
+            (sf.col("op") == "h").alias(PATCH),
+        ).withColumns(
+            {
+                "holes": sf.when(sf.col(PATCH), every).otherwise(sf.col("holes")),
+                "op": sf.when(sf.col("op").isin(*_ENDS), "d").otherwise("u"),
+            }
+        )
+
+    def _differs(self) -> Column:
+        """Whether a value that the table holds is not the newest known one any more."""
+        differs = sf.lit(False)
+        for i, name in enumerate(self.holes):
+            state = sf.col(f"s{i}")
+            mine = (state["at"] == "") & (state["holder"] == sf.col("key")) & (state["place"] == _own_place(name))
+            differs = differs | ~sf.coalesce(mine, sf.lit(False))
+        return differs
+
+    def _position(self) -> Column:
+        row_place = sf.when(sf.col("op") == "h", sf.col("held.place")).otherwise(sf.col("second"))
+        older = self._older(row_place)
+        has_older = sf.size(older) > 0
+        since, map_of = sf.when(has_older, sf.col("begun")), sf.when(has_older, older)
+        mine = sf.struct(sf.lit(self.epoch), sf.col("second"), sf.col("ts_ms"), since, map_of)
+        held = sf.col("held.position")
+        kept = sf.struct(held["epoch"], held["lsn"], held["ts_ms"], since, map_of)
+        return sf.when(sf.col("op") == "h", kept.cast(POSITION_TYPE)).otherwise(mine.cast(POSITION_TYPE))
+
+    def _older(self, row_place: Column) -> Column:
+        entries = []
+        for i, name in enumerate(self.holes):
+            place = sf.col(f"s{i}.place")
+            left_out = (sf.col("op") == "h") | sf.array_contains("holes", name)
+            entries.append(sf.when(left_out & (place < row_place), sf.struct(sf.lit(name), place)))
+        if not entries:
+            return sf.lit(None).cast("MAP<STRING, BIGINT>")
+        return sf.map_from_entries(sf.array_compact(sf.array(*entries)))
+
+    def _known(self, placed: DataFrame) -> DataFrame:
+        """Return ``key`` and ``s0``...: the newest known values at the end of each line."""
+        key = Window.partitionBy("key")
+        states = [self._last_known(name).alias(f"s{i}") for i, name in enumerate(self.holes)]
+        order = sf.struct(*EVENT_ORDER)
+        lives = (
+            placed.withColumn("numbers", sf.max("number").over(key))
+            .groupBy("key", "number", "numbers")
+            .agg(
+                sf.min_by(sf.struct("op", "first", "second", "old_key"), order).alias("start"),
+                sf.max_by(sf.struct("op", "first", "second"), order).alias("end"),
+                *states,
+            )
+            .select(
+                sf.struct("key", "number").alias("id"),
+                (sf.col("number") == sf.col("numbers")).alias("is_last"),
+                sf.lit(None).cast("STRING").alias("root"),
+                *("start", "end", *(f"s{i}" for i in range(len(self.holes)))),
+            )
+            .localCheckpoint()
+        )
+        found = inherit(with_parents(lives, None, ends=_ENDS, begins=("c", "m")), len(self.holes), _newer)
+        states_only = [f"s{i}" for i in range(len(self.holes))]
+        return found.filter("is_last").select(sf.col("id.key").alias("key"), *states_only)
+
+    def _last_known(self, name: str) -> Column:
+        sent = sf.col("op").isin("c", "r", "u") & sf.map_contains_key("after", sf.lit(name))
+        sent = sf.coalesce(sent & ~sf.array_contains("holes", name), sf.lit(False))
+        place = _own_place(name)
+        # Not of a life of the key that ended before the row: then an event that is yet to come has the value.
+        whole = (place >= sf.col("held.place")) | sf.col("boundary").isNull()
+        whole = whole | (sf.col("boundary") <= sf.greatest(place, "held.since"))
+        held = (sf.col("op") == "h") & sf.coalesce(whole, sf.lit(False))
+        # All events come again: what the row took over from another key counts where they do not tell it.
+        trusted = sf.when(place < sf.col("held.since"), -1).otherwise(place) if self.again else place
+        state = sf.struct(
+            sf.when(sent, sf.element_at("after", sf.lit(name))).alias("text"),
+            sf.when(sent, sf.col("types")).alias("types"),
+            sf.when(held, sf.col("at")).alias("at"),
+            sf.when(held, sf.col("key")).alias("holder"),
+            sf.when(held, trusted).otherwise(sf.col("second")).alias("place"),
+        )
+        return sf.max_by(state, sf.when(sent, sf.col("second")).when(held, trusted))
+
+
+def _own_place(name: str) -> Column:
+    return sf.coalesce(sf.element_at("held.older", sf.lit(name)), "held.place")
+
+
+def _newer(state: str, inherited: str) -> Column:
+    mine, theirs = sf.col(state), sf.col(inherited)
+    return sf.when(mine.isNull() | (theirs["place"] > mine["place"]), theirs).otherwise(mine)
+
+
+def _placed(timeline: DataFrame) -> DataFrame:
+    """Add the life of the key that an event belongs to, where that began, and the last begin or end before."""
+    key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
+    past = key.rowsBetween(Window.unboundedPreceding, -1)
+    before, op, second = sf.lag("op").over(key), sf.col("op"), sf.col("second")
+    begins = op.isin(*_BEGINS) | before.isNull() | before.isin(*_ENDS)
+    return timeline.withColumns(
+        {
+            "boundary": sf.max(sf.when(op.isin(*_BEGINS, *_ENDS), second)).over(past),
+            "begun": sf.max(sf.when(op.isin(*_BEGINS), second)).over(key),
+            "begins": begins.cast("int"),
+            "is_held": sf.max((op == "h") & (sf.col("at") == "")).over(Window.partitionBy("key")),
+        }
+    ).withColumn("number", sf.sum("begins").over(key))
+
+
+def _last_of_key(placed: DataFrame, *, again: bool) -> DataFrame:
+    held = sf.col("op") == "h"
+    at_one_place = held.asc() if again else held.desc()
+    newest = Window.partitionBy("key").orderBy(sf.col("second").desc(), at_one_place, sf.col(ARRIVAL).desc())
+    return placed.withColumn("place_in_line", sf.row_number().over(newest)).filter("place_in_line = 1")

@@ -1,0 +1,214 @@
+"""The events of a batch in one line per key with what the table knows: its rows, deleted keys and key changes.
+
+What the table knows takes the form of events: ``h`` a row that it holds, at the row's position; ``x`` a delete that was
+applied; ``m`` the begin of a key, where a key change or an earlier create put it. So late events find their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType
+
+from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, POSITION_TYPE
+from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sources.cut_key_changes import KeyChangeHistory, OldRows
+from airflow_lake_provider.spark_jobs.sources.unavailable_values import PRESENT
+
+# Before every event, and after every event: positions of other epochs.
+_FIRST, _LAST = -1, 2**63 - 1
+_MAX_ROUNDS = 40
+_HELD = f"STRUCT<place: BIGINT, since: BIGINT, older: MAP<STRING, BIGINT>, position: {POSITION_TYPE}>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyOrder:
+    """What a table knows of the keys of a source with ``ordering="key"``.
+
+    :param epoch: of the source.
+    :param rows: of the table; None where it has none.
+    :param deleted_keys: of ``KeyedTable.deleted_keys``.
+    :param deleted_column: where deletes are soft.
+    :param again: whether an event at the position of its row is applied once more.
+    """
+
+    epoch: int
+    rows: DataFrame | None = None
+    deleted_keys: DataFrame | None = None
+    history: KeyChangeHistory = field(default_factory=KeyChangeHistory)
+    deleted_column: str | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyTimeline:
+    """Builds the lines.
+
+    :param types: of the batch's columns.
+    """
+
+    order: KeyOrder
+    keys: Sequence[str]
+    types: Mapping[str, DataType]
+
+    def of(self, events: DataFrame, old: OldRows) -> DataFrame:
+        """Return the events and what the table knows of their keys, and of those that the keys have changed to.
+
+        :param events: ``key``, ``op``, ``second``, ``_lake_arrival``, ``after``, ``holes``, ``types``, ``old_key``,
+            ``new_key``, ``ts_ms``.
+        :param old: rows of old keys in snapshots.
+        :return: the same columns; ``first``, the same as ``second``; ``is_news``, of the batch; ``held``, of rows;
+            ``at``, their snapshot.
+        """
+        news = self._with_implied(events, old)
+        found = [news, *self._old_rows(old)]
+        seen = wanted = news.select("key").distinct().localCheckpoint()
+        for _ in range(_MAX_ROUNDS):
+            known = self._known(wanted)
+            if known is None:
+                break
+            heirs = known.filter("op = 'x' AND new_key IS NOT NULL")
+            begun = heirs.select(*self._event(sf.col("new_key"), "m", sf.col("second"), old_key=sf.col("key")))
+            found += [known, begun]
+            wanted = heirs.select(sf.col("new_key").alias("key")).distinct().join(seen, "key", "left_anti")
+            wanted = wanted.localCheckpoint()
+            if wanted.isEmpty():
+                break
+            seen = seen.union(wanted)
+        return _once(reduce(DataFrame.unionByName, found)).localCheckpoint()
+
+    def _with_implied(self, events: DataFrame, old: OldRows) -> DataFrame:
+        """Return the batch's own, and for each create that tells its old key the delete of that."""
+        news = events.select(
+            "key",
+            "op",
+            sf.col("second").alias("first"),
+            *("second", ARRIVAL, "after", "holes", "types", "old_key", "new_key", "ts_ms"),
+            sf.lit(True).alias("is_news"),
+            sf.lit(None).cast(_HELD).alias("held"),
+            sf.lit(PRESENT).alias("at"),
+        )
+        moved = news.filter("op = 'c' AND old_key IS NOT NULL").select("old_key", "key", "second", "ts_ms")
+        if old.roots is not None:
+            bare = news.filter("op = 'c' AND old_key IS NULL").join(sf.broadcast(old.roots.drop("first")), "second")
+            moved = moved.union(bare.select("root.key", "key", "second", "ts_ms"))
+        implied = self._event(
+            sf.col("old_key"), "d", sf.col("second"), new_key=sf.col("key"), ts_ms=sf.col("ts_ms"), is_news=True
+        )
+        return news.unionByName(moved.select(*implied))
+
+    def _known(self, wanted: DataFrame) -> DataFrame | None:
+        """Return the rows of keys, their deletes, and where those with older values began."""
+        found = []
+        if self.order.rows is not None:
+            rows = self._held(self.order.rows, PRESENT).join(sf.broadcast(wanted), "key", "left_semi").localCheckpoint()
+            begun = rows.filter("op = 'h' AND held.since IS NOT NULL")
+            found += [rows, begun.select(*self._event(sf.col("key"), "m", sf.col("held.since")))]
+        if self.order.deleted_keys is not None:
+            deleted = self._deleted(self.order.deleted_keys).join(sf.broadcast(wanted), "key", "left_semi")
+            found.append(deleted.localCheckpoint())
+        return reduce(DataFrame.unionByName, found) if found else None
+
+    def _old_rows(self, old: OldRows) -> list[DataFrame]:
+        if old.roots is None:
+            return []
+        roots = sf.broadcast(old.roots.select("root.key", "root.at"))
+        return [self._held(rows, at).join(roots, ["key", "at"], "left_semi") for at, rows in old.rows_at.items()]
+
+    def _held(self, rows: DataFrame, at: str) -> DataFrame:
+        names = {name.lower() for name in rows.columns}
+        position = quoted(POSITION_COLUMN) if POSITION_COLUMN in names else sf.lit(None).cast(POSITION_TYPE)
+        flag = self.order.deleted_column
+        deleted = sf.coalesce(quoted(flag), sf.lit(False)) if flag and flag.lower() in names else sf.lit(False)
+        ours = position["epoch"] == self.order.epoch
+        since, older = sf.when(ours, position["since"]), sf.when(ours, position["older"])
+        held = sf.struct(sf.when(~deleted, self._place(position)), since, older, position).cast(_HELD)
+        is_held = sf.when(deleted, "x").otherwise("h")
+        place, ts_ms = self._place(position), position["ts_ms"]
+        return rows.select(*self._event(self._key(), is_held, place, ts_ms=ts_ms, held=held, at=at))
+
+    def _deleted(self, rows: DataFrame) -> DataFrame:
+        position, heir = sf.col("_deleted_position"), sf.col("_moved_to")
+        ours = (position["epoch"] == self.order.epoch) & heir.isNotNull()
+        heir = sf.when(ours, _struct(heir[name].cast(self.types[name]) for name in self.keys))
+        place, ts_ms = self._place(position), position["ts_ms"]
+        # A delete has no row; the place says how far the key's values had come.
+        held = sf.struct(sf.col("_values_position"), sf.lit(None), sf.lit(None), sf.lit(None)).cast(_HELD)
+        return rows.select(*self._event(self._key(), "x", place, new_key=heir, ts_ms=ts_ms, held=held))
+
+    def _key(self) -> Column:
+        return _struct(quoted(name).cast(self.types[name]) for name in self.keys)
+
+    def _place(self, position: Column) -> Column:
+        epoch = position["epoch"]
+        older = epoch.isNull() | (epoch < self.order.epoch)
+        return sf.when(older, _FIRST).when(epoch > self.order.epoch, _LAST).otherwise(position["lsn"]).cast("bigint")
+
+    def _event(
+        self,
+        key: Column,
+        op: Column | str,
+        place: Column,
+        *,
+        old_key: Column | None = None,
+        new_key: Column | None = None,
+        ts_ms: Column | None = None,
+        held: Column | None = None,
+        at: str = PRESENT,
+        is_news: bool = False,
+    ) -> list[Column]:
+        fields = ", ".join(f"k{i}: {self.types[name].simpleString()}" for i, name in enumerate(self.keys))
+        key_type = f"STRUCT<{fields}>"
+        op = sf.lit(op) if isinstance(op, str) else op
+        # A row is what its last event left, so it comes after that one; what ends or begins a key comes before.
+        file = sf.when(op == "h", 2**31 - 1).otherwise(-1).cast("int")
+        zero = sf.lit(0).cast("bigint")
+        arrival = sf.struct(file.alias("file"), zero.alias("block"), zero.alias("row"))
+        null = sf.lit(None)
+        return [
+            key.cast(key_type).alias("key"),
+            op.alias("op"),
+            place.alias("first"),
+            place.alias("second"),
+            arrival.alias(ARRIVAL),
+            null.cast("MAP<STRING, STRING>").alias("after"),
+            sf.array().cast("ARRAY<STRING>").alias("holes"),
+            null.cast("BIGINT").alias("types"),
+            (null if old_key is None else old_key).cast(key_type).alias("old_key"),
+            (null if new_key is None else new_key).cast(key_type).alias("new_key"),
+            (null if ts_ms is None else ts_ms).cast("BIGINT").alias("ts_ms"),
+            sf.lit(is_news).alias("is_news"),
+            (null if held is None else held).cast(_HELD).alias("held"),
+            sf.lit(at).alias("at"),
+        ]
+
+
+def _struct(values: Iterable[Column]) -> Column:
+    return sf.struct(*(value.alias(f"k{i}") for i, value in enumerate(values)))
+
+
+def _once(events: DataFrame) -> DataFrame:
+    """Keep one of each: delivered events, deletes that are known from several sides, begins of a key."""
+    kind = sf.when(sf.col("op").isin("d", "x"), "d").otherwise(sf.col("op"))
+    told = sf.coalesce("new_key", "old_key").isNotNull()
+    one = Window.partitionBy("key", "second", kind, "at")
+    best = one.orderBy(sf.col("is_news").desc(), told.desc(), sf.col(ARRIVAL).desc())
+    was_known = sf.coalesce(sf.max(sf.col("op") == "x").over(one), sf.lit(False))
+    return (
+        events.withColumns(
+            {
+                "copy": sf.row_number().over(best),
+                "new_key": sf.coalesce("new_key", sf.first("new_key", ignorenulls=True).over(one)),
+                # Of a delete: whether it was applied before, and up to where the key's values had come then.
+                "was_known": was_known,
+                "known": sf.max(sf.when(sf.col("op") == "x", sf.col("held.place"))).over(one),
+            }
+        )
+        .filter("copy = 1")
+        .drop("copy")
+    )

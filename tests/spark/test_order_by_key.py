@@ -1,0 +1,206 @@
+"""Events with ordering="key": late, shuffled, delivered again, in any pieces; the table ends as the source did."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
+from airflow_lake_provider.contracts.job_report import UpsertReport
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeSemantics
+from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from tests.spark.event_writer import UNCHANGED, SourceTable
+from tests.spark.upsert_flow import Flow
+
+DDL = "id BIGINT, n INT, note STRING"
+
+
+class Deliveries:
+    """Files of events into one table."""
+
+    def __init__(self, spark: SparkSession, folder: Path, **changes: Any) -> None:
+        self.inbox = folder / "inbox"
+        source = Source(
+            path=f"{self.inbox}/*.jsonl",
+            format="json",
+            schema=DDL,
+            envelope="debezium",
+            envelope_table="public.items",
+            ordering=EventOrdering.KEY,
+        )
+        fixed = {"source": source, "delete_when": None, "exclude_columns": (), **changes}
+        self.flow = Flow(spark=spark, table="order_by_key.items", inbox=self.inbox, changes=fixed)
+        self.files = 0
+        self.runs = 0
+
+    def bring(self, lines: list[str]) -> None:
+        self.inbox.mkdir(parents=True, exist_ok=True)
+        self.files += 1
+        (self.inbox / f"{self.files:03}.jsonl").write_text("\n".join(lines) + "\n")
+
+    def run(self, **changes: Any) -> UpsertReport:
+        self.runs += 1
+        return self.flow.apply(f"run {self.runs}", **changes)
+
+    def deliver(self, lines: list[str], **changes: Any) -> UpsertReport:
+        self.bring(lines)
+        return self.run(**changes)
+
+    def deliver_if_possible(self, lines: list[str]) -> None:
+        """A batch that waits for an event consumes nothing, so the next run has its files as well."""
+        self.bring(lines)
+        with suppress(BadInputError):
+            self.run()
+
+    def rows(self) -> dict[int, tuple[Any, ...]]:
+        found = self.flow.loaded().scan(selected_fields=("id", "n", "note")).to_arrow().to_pylist()
+        assert len({row["id"] for row in found}) == len(found)
+        return {row["id"]: (row["n"], row["note"]) for row in found}
+
+
+def rows_of(source: SourceTable) -> dict[int, tuple[Any, ...]]:
+    return {key: (row["n"], row["note"]) for key, row in source.rows.items()}
+
+
+@pytest.fixture
+def inbox(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    _drop(spark)
+
+
+def _drop(spark: SparkSession) -> None:
+    spark.sql("DROP TABLE IF EXISTS order_by_key.items PURGE")
+    spark.sql("DROP TABLE IF EXISTS order_by_key.items__deleted_keys PURGE")
+
+
+def test_an_older_event_of_a_key_loses_and_a_late_value_finds_its_row(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "long first")
+    source.insert(2, 2, "long second")
+    first = source.take_lines()
+    source.update(1, 3, "long third")
+    late = source.take_lines()
+    source.update(1, 4)
+    source.delete(2)
+    source.insert(3, 5, "short")
+    newest = source.take_lines()
+    table.deliver(first)
+    table.deliver(newest)
+    assert table.rows() == {1: (4, "long first"), 3: (5, "short")}
+    # Older than its row, but it has the value that the newer event has left out.
+    table.deliver(late)
+    assert table.rows() == rows_of(source) == {1: (4, "long third"), 3: (5, "short")}
+    # All of it again, the deleted key's events included.
+    report = table.deliver([*newest, *first, *late])
+    assert (report.events_dropped, table.rows()) == (6, rows_of(source))
+    held = table.flow.loaded().scan().to_arrow().to_pylist()
+    assert {row["id"]: row[POSITION_COLUMN]["lsn"] for row in held} == {1: 140, 3: 160}
+    assert next(row[POSITION_COLUMN]["older"] for row in held if row["id"] == 1) == [("note", 130)]
+    # A row that another writer has changed has no position, so that an event wins over it.
+    spark.sql("UPDATE order_by_key.items SET n = 9, _source_position = NULL WHERE id = 3")
+    table.deliver(newest[-1:], on_repeat=OnRepeat.APPLY)
+    assert table.rows()[3] == (5, "short")
+
+
+def test_a_late_event_of_an_old_key_reaches_the_row_under_its_new_one(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox, strategy=UpsertStrategy.MERGE)
+    source.insert(1, 1, "long first")
+    first = source.take_lines()
+    source.update(1, 2, "long late")
+    late = source.take_lines()
+    source.move(1, 2, 3)
+    source.insert(1, 4, "long other")
+    source.move(2, 5, 5)
+    newest = source.take_lines()
+    table.deliver(first)
+    table.deliver(newest)
+    assert table.rows() == {1: (4, "long other"), 5: (5, "long first")}
+    table.deliver(late)
+    assert table.rows() == rows_of(source) == {1: (4, "long other"), 5: (5, "long late")}
+
+
+def test_flagged_rows_keep_their_position_and_need_no_side_table(spark: SparkSession, inbox: Path) -> None:
+    soft = MergeSemantics(deletes=Deletes.SOFT)
+    source, table = SourceTable(), Deliveries(spark, inbox, semantics=soft)
+    source.insert(1, 1, "short")
+    first = source.take_lines()
+    source.update(1, 2, "shorter")
+    late = source.take_lines()
+    source.delete(1)
+    table.deliver(first)
+    table.deliver(source.take_lines())
+    table.deliver([*first, *late])
+    found = table.flow.loaded().scan().to_arrow().to_pylist()
+    assert [(row["id"], row["is_deleted"], row[POSITION_COLUMN]["lsn"]) for row in found] == [(1, True, 130)]
+    assert not spark.catalog.tableExists("order_by_key.items__deleted_keys")
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> tuple[SourceTable, list[list[str]]]:
+    """A source, and its events in random order and pieces, some of them twice."""
+    table = SourceTable()
+    notes = st.sampled_from([None, "short", "long one", "long two"])
+    for _ in range(draw(st.integers(4, 14))):
+        present, free = sorted(table.rows), sorted({1, 2, 3, 4} - table.rows.keys())
+        can = [name for name, may in (("insert", free), ("move", present and free), ("change", present)) if may]
+        step = draw(st.sampled_from(can))
+        number = draw(st.integers(0, 99))
+        if step == "insert":
+            table.insert(draw(st.sampled_from(free)), number, draw(notes))
+        elif step == "move":
+            table.move(draw(st.sampled_from(present)), draw(st.sampled_from(free)), number)
+        elif draw(st.integers(0, 3)) == 0:
+            table.delete(draw(st.sampled_from(present)))
+        else:
+            table.update(draw(st.sampled_from(present)), number, draw(st.sampled_from([UNCHANGED, "long new", "x"])))
+    lines = [line for line in table.take_lines() if '"value": null' not in line]
+    shuffled = draw(st.permutations(lines))
+    again = draw(st.lists(st.sampled_from(lines), max_size=4))
+    cuts = sorted(draw(st.lists(st.integers(0, len(lines)), min_size=1, max_size=3)))
+    pieces = [shuffled[low:high] for low, high in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
+    return table, [piece for piece in [*pieces, again] if piece]
+
+
+# A failed history is some ten runs of a job, so it is shown as it is.
+@settings(
+    max_examples=int(os.environ.get("LAKE_EXAMPLES", "3")),
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(
+    made=deliveries(),
+    version=st.sampled_from(["2", "3"]),
+    strategy=st.sampled_from([UpsertStrategy.AUTO, UpsertStrategy.MERGE]),
+)
+def test_events_in_any_order_leave_the_table_as_the_source_is(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, made: Any, version: str, strategy: UpsertStrategy
+) -> None:
+    source, pieces = made
+    folder = tmp_path_factory.mktemp("order")
+    layout = TableLayout(properties={"format-version": version})
+    table = Deliveries(spark, folder, strategy=strategy, create=layout)
+    try:
+        for piece in pieces[:-1]:
+            table.deliver_if_possible(piece)
+        table.deliver_if_possible(pieces[-1])
+        # Where a key was used again before its change came, the old row is only in files that were applied.
+        table.run(on_repeat=OnRepeat.APPLY)
+        found = table.rows() if spark.catalog.tableExists("order_by_key.items") else {}
+        assert found == rows_of(source), pieces
+    finally:
+        _drop(spark)
+        shutil.rmtree(folder)

@@ -1,0 +1,58 @@
+"""Epochs of positions, and what does not go with ``ordering="key"``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
+from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeSemantics
+from airflow_lake_provider.contracts.row_position import epoch_of, epoch_property
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+
+
+def test_a_new_name_of_a_source_begins_the_next_epoch() -> None:
+    properties = epoch_property(epoch_of({}, "old server"), "old server")
+    assert epoch_of(properties, "old server") == 1
+    properties |= epoch_property(epoch_of(properties, "new server"), "new server")
+    assert (epoch_of(properties, "old server"), epoch_of(properties, "new server")) == (1, 2)
+    assert epoch_of(properties, "another") == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"strategy": UpsertStrategy.EQUALITY}, "strategy='equality'"),
+        ({"branch": "mine"}, "branch"),
+        ({"semantics": MergeSemantics(deletes=Deletes.IGNORE)}, "deletes='ignore'"),
+        ({"missing_columns": MissingColumns.KEEP, "branch": "mine"}, "branch.*; nor with missing_columns='keep'"),
+    ],
+)
+def test_what_needs_no_row_of_the_table_does_not_go_with_order_by_key(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"ordering='key' does not go with .*{said}"):
+        _spec(**changes)
+    assert _spec(semantics=MergeSemantics(deletes=Deletes.SOFT)).source.ordering is EventOrdering.KEY
+
+
+def test_keys_are_remembered_for_some_time() -> None:
+    with pytest.raises(InvalidSpecError, match="tombstone_retention must be above 0"):
+        Source(path="in", format="json", tombstone_retention=0)
+
+
+def _spec(**changes: Any) -> UpsertSpec:
+    source = Source(
+        path="in",
+        format="json",
+        envelope="debezium",
+        envelope_table="items",
+        ordering=EventOrdering.KEY,
+        name="shop",
+    )
+    fixed: dict[str, Any] = {"catalog": "lake", "table": "shop.items", "run": RunIdentity.of("dag", "run")}
+    return UpsertSpec(**{**fixed, "source": source, "keys": ("id",), "missing_columns": MissingColumns.NULL, **changes})
