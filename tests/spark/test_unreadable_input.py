@@ -5,7 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
-import os
+import random
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +27,10 @@ from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, refusing_unreadable
 from tests.spark.upsert_flow import Flow
 
-LINES = b"".join(b'{"id": %d, "name": "%s"}\n' % (i, os.urandom(20).hex().encode()) for i in range(5_000))
+NOISE = random.Random(20)
+LINES = b"".join(b'{"id": %d, "name": "%s"}\n' % (i, NOISE.randbytes(20).hex().encode()) for i in range(5_000))
 CSV = b"id,name\n1,x\n"
-TABLE = pa.table({"id": list(range(1_000)), "name": [os.urandom(5).hex() for _ in range(1_000)]})
+TABLE = pa.table({"id": list(range(1_000)), "name": [NOISE.randbytes(5).hex() for _ in range(1_000)]})
 TYPES = "id BIGINT, name STRING"
 HEADER = {"header": "true"}
 EVENTS = {"envelope": "debezium", "envelope_table": "t"}
