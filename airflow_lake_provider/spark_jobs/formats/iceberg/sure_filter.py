@@ -8,7 +8,6 @@ alike reaches the scan. The rest is asked of the rows themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -17,7 +16,6 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import wrapped_columns
-from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 # Types that readers of every format compare as Spark does. Floating point is none: its bounds ignore NaN and know two
 # zeros. A UUID is none: Iceberg compares its halves as signed numbers (apache/iceberg#14216).
@@ -35,19 +33,15 @@ def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) 
     """
     filtered = rows.filter(sf.expr(where))
     conjuncts = list(_conjuncts(filtered))
-    sure = _names_of(table, _SURE)
+    # A comparison with a number so low is projected to the wrong partitions, and so are the rows that have it.
+    sure = _names_of(table, _SURE) - wrapped_columns(table).keys()
     if any(not _reads_only(table, part, sure) for part in conjuncts) and not _holds_orc(table, snapshot):
         sure |= _names_of(table, _SURE_OUTSIDE_ORC)
     pushed = [part for part in conjuncts if _reads_only(table, part, sure)]
-    wrapped = wrapped_columns(table)
-    if conjuncts and len(pushed) == len(conjuncts) and not wrapped:
+    if conjuncts and len(pushed) == len(conjuncts):
         return filtered
-    # Equality finds the partition of the least number, where a comparison does not.
-    with_least = reduce(
-        Column.__or__, (quoted(name) == column.least for name, column in wrapped.items()), sf.lit(False)
-    )
     for part in pushed:
-        rows = rows.filter(_column(table, part) | with_least)
+        rows = rows.filter(_column(table, part))
     return _behind_barrier(rows, sf.expr(where))
 
 

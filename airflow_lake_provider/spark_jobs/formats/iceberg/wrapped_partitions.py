@@ -19,11 +19,9 @@ _LEAST = {"int": -(2**31), "long": -(2**63)}
 class WrappedColumn:
     """A column that a partition spec of the table truncates.
 
-    :param least: of its type.
     :param first_sure: the least value that is surely in a partition of its own order.
     """
 
-    least: int
     first_sure: int
 
 
@@ -40,5 +38,5 @@ def wrapped_columns(table: IcebergTable) -> dict[str, WrappedColumn]:
                 continue
             name = str(schema.findColumnName(field.sourceId())).lower()
             first = max(least + int(width[1]), found[name].first_sure if name in found else least)
-            found[name] = WrappedColumn(least=least, first_sure=first)
+            found[name] = WrappedColumn(first_sure=first)
     return found
