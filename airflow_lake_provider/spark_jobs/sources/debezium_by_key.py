@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.key_fold import KeyFold
 from airflow_lake_provider.spark_jobs.sources.key_reuse import refuse_pending, refuse_reused
 from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder, KeyTimeline
-from airflow_lake_provider.spark_jobs.sources.table_values import values_at
+from airflow_lake_provider.spark_jobs.sources.table_values import missing_values, values_at
 from airflow_lake_provider.spark_jobs.sources.unavailable_values import PRESENT
 
 _MAY_COME = (
@@ -154,12 +154,15 @@ class _Lines:
             return last
         named = {f"t{i}": name for i, name in enumerate(holes)}
         rows_at = {**({PRESENT: self.order.rows} if self.order.rows is not None else {}), **self.old.rows_at}
+        sent = {f"s{i}": _sent(sf.col(f"s{i}")) for i in range(len(holes))}
+        if not rows_at:
+            # A table that is yet to be made.
+            return last.withColumns({**sent, **missing_values(named, self.rows.types)})
         needed = sf.explode(sf.array(*map(_reference, range(len(holes))))).alias("r")
         refs = last.filter("op != 'd'").select("key", needed)
         refs = refs.filter("r.root.at IS NOT NULL").select("key", "r.root", "r.i").localCheckpoint()
         found = values_at(rows_at, refs.select("root").distinct(), self.rows.keys, named, self.rows.types)
         values = refs.join(found, "root").groupBy("key").agg(*map(_value_of, range(len(holes))))
-        sent = {f"s{i}": _sent(sf.col(f"s{i}")) for i in range(len(holes))}
         return last.withColumns(sent).join(values, "key", "left")
 
 

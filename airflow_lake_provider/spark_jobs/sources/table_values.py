@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -29,12 +29,16 @@ def with_table_values(
         table lacks the column, or the row.
     :param types: type of each column in the batch.
     """
-    missing = {short: sf.lit(None).cast(_struct(types[name])) for short, name in named.items()}
     if not rows_at:
-        return known.withColumns(missing).drop("root")
+        return known.withColumns(missing_values(named, types)).drop("root")
     unknown = reduce(or_, (sf.col(short.replace("t", "s")).isNull() for short in named))
     roots = known.filter(sf.col("root").isNotNull() & unknown).select("root").distinct()
     return known.join(values_at(rows_at, roots, keys, named, types), "root", "left").drop("root")
+
+
+def missing_values(named: Mapping[str, str], types: Mapping[str, DataType]) -> dict[str, Column]:
+    """Return the columns of :func:`with_table_values` where the table has no rows."""
+    return {short: sf.lit(None).cast(_struct(types[name])) for short, name in named.items()}
 
 
 def values_at(
