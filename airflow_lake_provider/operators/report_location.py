@@ -20,6 +20,8 @@ _SHARED = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "oss", "hdfs", "we
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)", re.DOTALL)
 # Whatever else a store answers may be over in a minute.
 _FINAL = (PermissionError, NotADirectoryError, FileExistsError, ValueError, ImportError)
+# A service that hands out credentials failed, or they ran out; another try gets new ones.
+_PASSING = ("credentialretrieval", "retrieving credentials", "expired")
 
 
 def shared_report(spec: JobSpec, location: str | None) -> str | None:
@@ -91,6 +93,9 @@ def _look(said: str, protocol: str, report: str) -> None:
             files.exists(path)
     # Each file system has errors of its own.
     except Exception as error:
+        # S3 says it of a key that is not there yet, where the worker may not list; forget_report asks for the rights.
+        if protocol != "file" and isinstance(error, PermissionError) and not _is_passing(error):
+            return
         if protocol == "hdfs" and isinstance(error, OSError) and "lib" in str(error):
             raise InvalidSpecError(f"{said}: this worker cannot read hdfs://: {_missing(protocol, error)}") from error
         raise _kind(error)(f"{said}: this worker cannot use it, {_words(error)}. Nothing was submitted") from error
@@ -115,7 +120,14 @@ def _missing(protocol: str, error: Exception) -> str:
     return f"a Python package is missing. {str(error).rstrip('.')}, on every machine that runs Airflow tasks"
 
 
+def _is_passing(error: Exception) -> bool:
+    text = f"{type(error).__name__} {error}".lower()
+    return any(words in text for words in _PASSING)
+
+
 def _kind(error: Exception) -> type[InvalidSpecError | JobFailedError]:
+    if _is_passing(error):
+        return JobFailedError
     no_credentials = "credential" in f"{type(error).__name__} {error}".lower()
     return InvalidSpecError if isinstance(error, _FINAL) or no_credentials else JobFailedError
 

@@ -109,7 +109,11 @@ class Broken(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (lambda: PermissionError("Access Denied"), InvalidSpecError),
+        (lambda: PermissionError("The provided token has expired."), JobFailedError),
+        (
+            lambda: type("CredentialRetrievalError", (Exception,), {})("Error when retrieving credentials"),
+            JobFailedError,
+        ),
         (lambda: type("NoCredentialsError", (Exception,), {})("Unable to locate credentials"), InvalidSpecError),
         (lambda: OSError("Connection reset by peer"), JobFailedError),
         (lambda: TimeoutError("timed out"), JobFailedError),
@@ -125,6 +129,16 @@ def test_a_store_that_refuses_is_final_and_one_that_is_away_is_tried_again(
         shared_report(spec, "broken://reports")
     with pytest.raises(expected, match="nothing was submitted: the report of an earlier attempt"):
         forget_report("broken://reports/a.json")
+
+
+def test_a_missing_report_that_the_worker_may_not_list_is_no_report_yet(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(_registry, "broken", Broken)
+    monkeypatch.setattr(Broken, "error", staticmethod(lambda: PermissionError("Forbidden")), raising=False)
+    report = shared_report(compaction(None).build_spec(context), "broken://reports")
+    assert report is not None
+    assert report.startswith("broken://reports/")
 
 
 def test_a_folder_that_the_worker_may_not_write_to_is_refused(context: Context, tmp_path: Path) -> None:
