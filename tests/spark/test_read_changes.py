@@ -170,6 +170,15 @@ def test_a_key_that_another_live_row_still_has_is_not_deleted(spark: SparkSessio
     assert history.changes(start, keys=["id"]) == deletes((1, "new"), (3, "c"))
 
 
+def test_the_least_numbers_that_live_on_in_a_truncated_partition_are_not_deleted(spark: SparkSession) -> None:
+    history = ChangesHistory(spark, partitioned_by="truncate(50, id)", identifier=False)
+    numbers = (-(2**63), 0)
+    history.insert(dict.fromkeys(numbers, "old"))
+    start = history.insert(dict.fromkeys((*numbers, 7), "new"))
+    history.run("DELETE FROM {t} WHERE v = 'old' OR id = 7")
+    assert history.changes(start, keys=["id"]) == deletes((7, "new"))
+
+
 def test_null_keys_are_matched_like_any_other_key(spark: SparkSession) -> None:
     history = ChangesHistory(spark, identifier=False)
     history.run("INSERT INTO {t} VALUES (1, NULL), (2, NULL), (3, 'c')")

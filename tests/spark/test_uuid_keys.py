@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.upsert_flow import Flow
 
 FIRST, SECOND = UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"), UUID("00000000-0000-4000-8000-0000000000ff")
@@ -78,3 +79,15 @@ def test_an_erasure_is_not_told_that_a_uuid_in_capitals_is_held_nowhere(flow: Fl
     assert str(FIRST).upper() not in str(refused_where.value)
     assert erase(str(FIRST)) == 1
     assert held(flow) == [(SECOND, 1)]
+
+
+def test_a_uuid_that_lives_on_between_those_of_its_file_is_not_deleted(flow: Flow) -> None:
+    flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('format-version' = '3')")
+    middle = UUID("10000000-0000-4000-8000-000000000000")
+    flow.spark.sql(f"INSERT INTO {flow.table} VALUES ('{middle}', 1)")
+    values = f"('{SECOND}', 2), ('{middle}', 2), ('{FIRST}', 2)"
+    flow.spark.sql(f"INSERT INTO {flow.table} SELECT /*+ COALESCE(1) */ * FROM VALUES {values} AS t(id, n)")
+    before = str(flow.loaded().metadata.current_snapshot_id)
+    flow.spark.sql(f"DELETE FROM {flow.table} WHERE n = 1")
+    found = read_changes(flow.spark, flow.table, before, None, keys=["id"]).collect()
+    assert [(row["_change_type"], row["id"]) for row in found] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -18,9 +19,12 @@ _CANONICAL = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\z"
 _WITH_CAPITALS = re.compile(r"\b(?=[0-9a-f-]*[A-F])[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 
 
-def is_uuid(table: IcebergTable, name: str) -> bool:
-    """Whether a column of the table is a UUID."""
-    field = table.java.schema().caseInsensitiveFindField(name)
+def is_uuid(table: IcebergTable, name: str, schema: Any = None) -> bool:
+    """Whether a column of the table is a UUID.
+
+    :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
+    """
+    field = (table.java.schema() if schema is None else schema).caseInsensitiveFindField(name)
     return field is not None and str(field.type()) == "uuid"
 
 

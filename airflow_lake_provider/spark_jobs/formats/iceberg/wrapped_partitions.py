@@ -7,7 +7,9 @@ low is projected to partitions from 2147483646 on, and finds none of its rows.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 
@@ -25,9 +27,22 @@ class WrappedColumn:
     first_sure: int
 
 
-def wrapped_columns(table: IcebergTable) -> dict[str, WrappedColumn]:
-    """Return them by name, in lower case; of all specs, since files keep theirs."""
-    schema = table.java.schema()
+def may_wrap(wrapped: Mapping[str, WrappedColumn], name: str, least: str) -> bool:
+    """Whether a range of a column may be projected to partitions that do not have its rows.
+
+    :param wrapped: of ``wrapped_columns``.
+    :param least: where the range begins, as ``as_text`` has it.
+    """
+    column = wrapped.get(name.lower())
+    return column is not None and int(least) < column.first_sure
+
+
+def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, WrappedColumn]:
+    """Return them by name, in lower case; of all specs, since files keep theirs.
+
+    :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
+    """
+    schema = table.java.schema() if schema is None else schema
     found: dict[str, WrappedColumn] = {}
     for spec in table.java.specs().values():
         for field in spec.fields():

@@ -143,7 +143,8 @@ def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wante
         gone.persist()
         releases.append(gone.unpersist)
         live_rows = _live(table, int(after.snapshotId()), wanted)
-        deletes = deletes_without_live_key(gone, live_rows, columns.keys, ROW_ID)
+        schema = snapshot_schema(table, after)
+        deletes = deletes_without_live_key(table, schema, gone, live_rows, columns.keys, ROW_ID)
         if deletes is not None:
             parts.append(_select(deletes, columns).withColumn(*_mark(DELETE)))
     if not parts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
@@ -13,6 +14,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
     has_literals,
     least_literal,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import is_uuid
+from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import may_wrap, wrapped_columns
 from airflow_lake_provider.spark_jobs.key_ranges import as_text
 
 # Beyond it the keys are a burden on every executor, and Spark chooses by size.
@@ -36,17 +40,18 @@ def keys_apart(rows: DataFrame, keys: Sequence[str], *more: Column) -> tuple[Dat
 
 
 def deletes_without_live_key(
-    gone: DataFrame, live_rows: DataFrame, keys: Sequence[str], row_id: str
+    table: IcebergTable, schema: Any, gone: DataFrame, live_rows: DataFrame, keys: Sequence[str], row_id: str
 ) -> DataFrame | None:
     """Return one of the gone rows for each key that no live row has; None when none is gone.
 
     Runs a job over ``gone`` to learn the range of its keys.
 
+    :param schema: ``org.apache.iceberg.Schema`` that ``live_rows`` are read with.
     :param gone: rows with the key columns and ``row_id``; computed more than once, so better persisted.
     :param live_rows: all rows live at the end of the range.
     :param row_id: decides between gone rows of one key: the youngest is taken.
     """
-    count, bounds = _extent(gone, keys)
+    count, bounds = _extent(table, schema, gone, keys)
     if not count:
         return None
     deleted, same = keys_apart(gone, keys)
@@ -62,10 +67,12 @@ def deletes_without_live_key(
     return by_key.agg(F.max_by(whole_row, column(row_id)).alias("_lake_row")).select("_lake_row.*")
 
 
-def _extent(gone: DataFrame, keys: Sequence[str]) -> tuple[int, Column | None]:
+def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[str]) -> tuple[int, Column | None]:
     """Return how many rows are gone and a predicate that all their keys satisfy, for pruning files."""
     types = {field.name: field.dataType for field in gone.schema}
-    bounded = [key for key in keys if has_literals(types[key])]
+    # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
+    bounded = [key for key in keys if has_literals(types[key]) and not is_uuid(table, key, schema)]
+    wrapped = wrapped_columns(table, schema)
     measures = [
         measure.alias(f"{name}_{position}")
         for position, key in enumerate(bounded)
@@ -79,7 +86,7 @@ def _extent(gone: DataFrame, keys: Sequence[str]) -> tuple[int, Column | None]:
     within = []
     for position, key in enumerate(bounded):
         # A NULL key has no bounds and must find its live rows too.
-        if found[f"count_{position}"] == found["rows"] > 0:
+        if found[f"count_{position}"] == found["rows"] > 0 and not may_wrap(wrapped, key, found[f"min_{position}"]):
             least = least_literal(found[f"min_{position}"], types[key])
             greatest = greatest_literal(found[f"max_{position}"], types[key])
             within += [column(key) >= F.expr(least)] if least else []

@@ -18,7 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.bucket_pruning import bucket_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import is_uuid
-from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import WrappedColumn, wrapped_columns
+from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import may_wrap, wrapped_columns
 from airflow_lake_provider.spark_jobs.key_ranges import (
     KeyRange,
     KeyRanges,
@@ -57,7 +57,7 @@ def key_pruning(
     for found in ranges.columns:
         kind = types.get(found.column.lower())
         listed = _listed(commit, found.column, kind) if kind and found.column.lower() in partitioning else []
-        between = None if _wraps(wrapped, found) else _between(alias, found, kind)
+        between = None if may_wrap(wrapped, found.column, found.parts[0][0]) else _between(alias, found, kind)
         if listed:
             predicates.append(_in(alias, found.column, listed))
             words.append(f"{len(listed)} values of {found.column}")
@@ -84,11 +84,6 @@ def _between(alias: str, found: KeyRange, kind: DataType | None) -> str | None:
     if any(part is None for part in parts):
         return None
     return str(parts[0]) if len(parts) == 1 else f"({' OR '.join(map(str, parts))})"
-
-
-def _wraps(wrapped: dict[str, WrappedColumn], found: KeyRange) -> bool:
-    column = wrapped.get(found.column.lower())
-    return column is not None and int(found.parts[0][0]) < column.first_sure
 
 
 def _part(column: str, low: str | None, high: str | None) -> str | None:
