@@ -320,6 +320,16 @@ def test_keys_that_are_not_the_streams_are_refused(spark: SparkSession) -> None:
         read_debezium_changes(spark, events_of("orders"), files, ["customer_id"], None, None)
 
 
+def test_records_that_a_sink_wrote_without_their_keys_are_read(reader: Reader) -> None:
+    value = envelope("c", {"id": 1, "n": 1, "note": "x"}, ["1", "2"])
+    later = envelope("c", {"id": 2, "n": 1, "note": "x"}, ["2", "3"])
+    with pytest.raises(BadInputError, match="items have no key"):
+        reader.apply([json.dumps({"key": None, "value": value})])
+    place = {"topic": "shop.public.items", "partition": 0, "offset": 1}
+    reader.apply([json.dumps({"value": value}), json.dumps({**place, "value": {"payload": later}})])
+    assert sorted(reader.plain()) == [1, 2]
+
+
 def test_lines_of_other_tables_alone_are_an_error_until_the_table_has_had_an_event(reader: Reader) -> None:
     other = [json.dumps(envelope("c", {"id": 1, "n": 1, "note": "x"}, ["1", "2"], table)) for table in ("item", "item")]
     with pytest.raises(BadInputError, match=r"none of the events belongs to items.*public\.item \(2\)"):

@@ -201,8 +201,11 @@ def _record_key() -> Column:
     names = sf.json_object_keys("key_text")
     payload = sf.json_object_keys(sf.get_json_object("key_text", "$.payload"))
     told = sf.when(sf.array_contains(names, "payload") & sf.array_contains(names, "schema"), payload).otherwise(names)
-    keyless = sf.when(sf.col("key_text").isNull(), sf.array().cast("ARRAY<STRING>")).otherwise(sf.array_sort(told))
-    return sf.when(sf.col("of_record"), keyless).alias("record_key")
+    # A sink may write records without their keys, which tells nothing.
+    says_null = sf.array_contains(sf.json_object_keys("value"), "key")
+    keyless = sf.when(says_null, sf.array().cast("ARRAY<STRING>"))
+    columns = sf.when(sf.col("key_text").isNull(), keyless).otherwise(sf.array_sort(told))
+    return sf.when(sf.col("of_record"), columns).alias("record_key")
 
 
 def _key_of_header(header: str, keys: Sequence[str]) -> Column:
