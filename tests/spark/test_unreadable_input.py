@@ -81,7 +81,6 @@ def unreadable(folder: Path) -> list[tuple[str, bytes, dict[str, Any]]]:
         ("text-footer.parquet", text, {"format": "parquet"}),
         ("cut-off.parquet", parquet[:-200], {"format": "parquet"}),
         ("damaged.parquet", damaged(folder / "good.parquet", slice(100, 3_000)), {"format": "parquet"}),
-        ("empty.orc", b"", {"format": "orc"}),
         ("text.orc", text, {"format": "orc", "schema": TYPES}),
         ("cut-off.orc", orc_bytes[:-50], {"format": "orc"}),
     ]
@@ -115,6 +114,35 @@ def test_orc_puts_no_null_in_the_place_of_a_value_that_does_not_fit(spark: Spark
     with pytest.raises(BadInputError, match=r"n is string and declared as bigint.*source_query"):
         apply(spark, tmp_path / "a.orc", format="orc", schema="id BIGINT, n BIGINT")
     assert apply(spark, tmp_path / "a.orc", "orc", format="orc", schema="id BIGINT").batch_rows == 1
+    orc.write_table(pa.table({"id": [2], "n": [2]}), str(tmp_path / "b.orc"))
+    with pytest.raises(BadInputError, match=r"n is string and declared as bigint"):
+        apply(spark, tmp_path / "*.orc", format="orc", schema="id BIGINT, n BIGINT")
+
+
+def test_orc_files_that_spark_cannot_merge_are_read_as_they_are_declared(spark: SparkSession, tmp_path: Path) -> None:
+    nested = [{"A": 1, "b": "x", "list": [{"c": 1, "d": 2}]}]
+    parts = {"a": pa.table({"id": pa.array([1], pa.int32()), "s": nested}), "b": pa.table({"id": [2], "s": nested})}
+    for name, part in parts.items():
+        orc.write_table(part, str(tmp_path / f"{name}.orc"))
+    # Hive writes such a file for an empty bucket.
+    (tmp_path / "c.orc").write_bytes(b"")
+    types = "id BIGINT, s STRUCT<new: INT, list: ARRAY<STRUCT<D: BIGINT>>, a: BIGINT>"
+    query = "SELECT id, s.a AS a, s.list[0].d AS d, s.new AS new FROM source"
+    assert apply(spark, tmp_path / "*.orc", "merged", format="orc", schema=types, query=query).batch_rows == 2
+    assert flow(spark, tmp_path, "merged").rows() == {1: (1, 2, None), 2: (1, 2, None)}
+    with pytest.raises(BadInputError, match=r"s\.list\.element\.d is bigint and declared as string"):
+        apply(spark, tmp_path / "*.orc", format="orc", schema="id BIGINT, s STRUCT<list: ARRAY<STRUCT<d: STRING>>>")
+
+
+def test_orc_files_of_0_bytes_have_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "0.orc").write_bytes(b"")
+    with pytest.raises(BadInputError, match=r"0 bytes.*source_schema"):
+        apply(spark, tmp_path / "0.orc", "hive", format="orc")
+    orc.write_table(pa.table({"id": [1], "n": ["x"]}), str(tmp_path / "1.orc"))
+    assert apply(spark, tmp_path / "*.orc", "hive", format="orc").batch_rows == 1
+    (tmp_path / "2.orc").write_bytes(b"")
+    assert apply(spark, tmp_path / "2.orc", "hive", format="orc").batch_rows == 0
+    assert flow(spark, tmp_path, "hive").rows() == {1: ("x",)}
 
 
 def test_a_file_that_went_between_listing_and_reading_is_tried_again(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 
@@ -37,19 +37,31 @@ def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
 def refuse_lossy_types(found: StructType, declared: StructType, what: str) -> None:
     """Refuse declared types that do not hold what the files have; a reader of ORC puts NULL where a value does not fit.
 
+    Fields that only one of the two has are none of it, as they are none of an error among columns.
+
     :param found: columns of the files.
     :raises BadInputError: naming the columns with both types.
     """
-    types = {field.name.lower(): field.dataType.simpleString() for field in found}
-    lossy = [
-        f"{field.name} is {types[field.name.lower()]} and declared as {field.dataType.simpleString()}"
-        for field in declared
-        if not _widens(types.get(field.name.lower()), field.dataType.simpleString())
-    ]
+    lossy = list(_lossy(found, declared))
     if lossy:
         raise BadInputError(
             f"{what}: {'; '.join(lossy)}. Declare the types of the files in source_schema, and cast in source_query"
         )
+
+
+def _lossy(found: DataType, declared: DataType, name: str = "") -> Iterator[str]:
+    """Yield what is lost, field by field: the reader of ORC finds nested ones by name too, without case."""
+    if isinstance(found, StructType) and isinstance(declared, StructType):
+        pairs = ((have, want) for want in declared for have in found if have.name.lower() == want.name.lower())
+        for have, want in pairs:
+            yield from _lossy(have.dataType, want.dataType, f"{name}.{want.name}" if name else want.name)
+    elif isinstance(found, ArrayType) and isinstance(declared, ArrayType):
+        yield from _lossy(found.elementType, declared.elementType, f"{name}.element")
+    elif isinstance(found, MapType) and isinstance(declared, MapType):
+        yield from _lossy(found.keyType, declared.keyType, f"{name}.key")
+        yield from _lossy(found.valueType, declared.valueType, f"{name}.value")
+    elif not _widens(found.simpleString(), declared.simpleString()):
+        yield f"{name} is {found.simpleString()} and declared as {declared.simpleString()}"
 
 
 def _more_digits(found: str, declared: str) -> bool:
@@ -57,8 +69,8 @@ def _more_digits(found: str, declared: str) -> bool:
     return bool(narrow and wide and narrow[2] == wide[2] and int(narrow[1]) <= int(wide[1]))
 
 
-def _widens(found: str | None, declared: str) -> bool:
-    if found is None or found == declared or _more_digits(found, declared):
+def _widens(found: str, declared: str) -> bool:
+    if found == declared or _more_digits(found, declared):
         return True
     return any(
         found in widths and declared in widths and widths.index(found) < widths.index(declared) for widths in _WIDER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -128,16 +128,47 @@ def _read_files(
     # Without it Spark takes the columns of one file, and drops those that only the others have.
     options = {"mergeSchema": "true"} if source.format in ("parquet", "orc") else {}
     reader = spark.read.format(str(source.format)).options(**{**options, **source.options})
-    declared = parse_ddl(source.schema) if source.schema else None
-    if declared is None or source.format == "orc":
-        rows = _loaded(reader, source, files)
+    declared = parse_ddl(source.schema) if source.schema else _schema_without_rows(source, files, table_schema)
     if declared is not None:
         refuse_unfit_columns(declared.names, "source_schema")
         if source.format == "orc":
-            refuse_lossy_types(rows.schema, declared, f"orc files of {source.path!r}")
-        rows = _loaded(reader.schema(declared), source, files)
+            for found in _schemas(reader, source, [file for file in files if file.size]):
+                refuse_lossy_types(found, declared, f"orc files of {source.path!r}")
+        reader = reader.schema(declared)
+    rows = _loaded(reader, source, files)
     refuse_unfit_columns(rows.columns, f"{source.format} files of {source.path!r}")
     return RawBatch(rows=with_arrival(spark, rows, files), files=files, has_arrival=True)
+
+
+def _schema_without_rows(
+    source: Source, files: Sequence[InputFile], table_schema: StructType | None
+) -> StructType | None:
+    """Return a schema for files that have none: Hive writes an ORC file of 0 bytes for an empty bucket."""
+    if source.format != "orc" or any(file.size for file in files):
+        return None
+    if table_schema is None:
+        raise BadInputError(
+            f"all orc files of {source.path!r} have 0 bytes, so nothing says their columns; give source_schema"
+        )
+    return table_schema
+
+
+def _schemas(reader: DataFrameReader, source: Source, files: Sequence[InputFile]) -> Iterator[StructType]:
+    """Yield the schemas of files, of as many together as Spark can merge."""
+    if len(files) <= 1:
+        yield from (_loaded(reader, source, [file]).schema for file in files)
+        return
+    try:
+        merged = [reader.load(literal_paths(files)).schema]
+    except (PySparkException, Py4JJavaError) as error:
+        if not is_content_error(error):
+            raise
+        merged = []
+    yield from merged
+    if not merged:
+        middle = len(files) // 2
+        yield from _schemas(reader, source, files[:middle])
+        yield from _schemas(reader, source, files[middle:])
 
 
 def _loaded(reader: DataFrameReader, source: Source, files: Sequence[InputFile]) -> DataFrame:
