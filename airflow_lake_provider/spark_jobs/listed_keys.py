@@ -30,6 +30,7 @@ from airflow_lake_provider.spark_jobs.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.lossless_cast import lossless_cast
+from airflow_lake_provider.spark_jobs.lost_connections import is_unreachable
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_batch
@@ -87,6 +88,7 @@ def _withholding(
             # PySpark leaves a failed task untranslated.
             except (PySparkException, Py4JJavaError) as error:
                 planned = isinstance(error, (AnalysisException, ParseException, IllegalArgumentException))
+                planned = planned and not is_unreachable(error)
                 if (planned and "PATH_NOT_FOUND" not in str(error)) or "CSV header" in str(error):
                     raise _withheld(spec, error) from None
                 raise

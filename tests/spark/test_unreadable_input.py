@@ -9,6 +9,7 @@ import random
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import IllegalArgumentException, NumberFormatException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
@@ -23,6 +25,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecErr
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.spark_jobs.batch_input import list_input
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, refusing_unreadable
 from tests.spark.upsert_flow import Flow
@@ -180,6 +183,19 @@ def test_what_is_no_fault_of_a_file_stays_to_be_tried_again(spark: SparkSession)
         read(failed.format("s3a://in/a%20b.json"), timeout)
     with pytest.raises(BadInputError, match=r"s3a://in/a b\.json"):
         read(failed.format("s3a://in/a%20b.json"), cut_off)
+    # HDFS and S3A say the same of a connection that broke.
+    cut_connection = jvm.java.io.EOFException("Premature EOF: no length prefix available")
+    in_text = jvm.java.io.IOException(
+        "lost\nCaused by: java.io.EOFException: End of file reached before reading fully.\n"
+        "\tat org.apache.hadoop.fs.s3a.S3AInputStream.readFully(S3AInputStream.java:1)\n\tat A.b(A.java:1)"
+    )
+    at_store = jvm.java.io.EOFException("End of file reached before reading fully.")
+    frames = spark.sparkContext._gateway.new_array(jvm.java.lang.StackTraceElement, 1)  # type: ignore[union-attr]
+    frames[0] = jvm.java.lang.StackTraceElement("org.apache.hadoop.hdfs.DFSInputStream", "readFully", "", 1)
+    at_store.setStackTrace(frames)
+    for cause in (cut_connection, in_text, at_store):
+        with pytest.raises(JobFailedError, match=r"s3a://in/a b\.json cannot be read now"):
+            read(failed.format("s3a://in/a%20b.json"), cause)
     with pytest.raises(Py4JJavaError):
         read(failed.format("s3a://warehouse/t/data/0.parquet"), cut_off)
     with pytest.raises(Py4JJavaError):
@@ -191,6 +207,23 @@ def test_options_that_spark_refuses_are_no_reason_to_try_again(spark: SparkSessi
     for options in ({"header": "maybe"}, {"header": "true", "encoding": "nope"}, {"header": "true", "sep": ""}):
         with pytest.raises(InvalidSpecError, match="options"):
             apply(spark, tmp_path / "a.csv", format="csv", options=options)
+
+
+def test_what_a_query_or_the_name_service_raises_is_no_fault_of_the_options(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(CSV)
+    query = "SELECT id, CAST('x' AS INT) AS n FROM source"
+    with pytest.raises(NumberFormatException):
+        apply(spark, tmp_path / "a.csv", format="csv", options=HEADER, schema=TYPES, query=query)
+    jvm: Any = spark._jvm
+    unknown = jvm.java.lang.IllegalArgumentException(jvm.java.net.UnknownHostException("namenode"))
+    listed = (InputFile("hdfs://namenode/a.csv", 5, "1"),)
+    with pytest.raises(IllegalArgumentException, match="namenode"), refusing_unreadable(spark, listed, "csv"):
+        raise IllegalArgumentException(origin=unknown)
+    table: Any = SimpleNamespace(name="shop.orders")
+    with pytest.raises(IllegalArgumentException, match="namenode"), create_table._conflicts(table):
+        raise IllegalArgumentException(origin=unknown)
 
 
 def test_text_in_another_encoding_is_refused_or_read_as_it_says(spark: SparkSession, tmp_path: Path) -> None:

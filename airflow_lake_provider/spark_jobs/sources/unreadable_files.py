@@ -11,12 +11,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import IllegalArgumentException, PySparkException
+from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.spark_jobs.java_causes import java_causes
+from airflow_lake_provider.spark_jobs.java_causes import java_causes, java_exception
+from airflow_lake_provider.spark_jobs.lost_connections import is_cut_connection, is_unreachable
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
 _CONTENT_ERRORS = frozenset(
@@ -71,6 +72,10 @@ _CONTENT_WORDS = (
 # Alone: with an address behind it, it is a connection that was lost.
 _END_OF_BZIP2 = "unexpected end of stream"
 _GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
+_READERS = tuple(
+    f"org.apache.spark.sql.{name}." for name in ("catalyst.csv", "catalyst.json", "execution.datasources", "avro")
+)
+_HADOOP = "org.apache.hadoop."
 _ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".tgz", ".xz")
 _LONGEST = 300
 
@@ -133,7 +138,7 @@ def first_failing(files: Sequence[InputFile], fails: Callable[[Sequence[InputFil
 
 def is_content_error(error: Exception) -> bool:
     """Whether the bytes of a file are to blame."""
-    return any(
+    return not is_cut_connection(error) and any(
         name in _CONTENT_ERRORS or message == _END_OF_BZIP2 or any(words in message.lower() for words in _CONTENT_WORDS)
         for name, message in java_causes(error)
     )
@@ -158,9 +163,8 @@ def _translated(
         where = file.path if file else "a file of the source"
         return JobFailedError(f"{where} was listed and is gone; a retry lists the source anew")
     if "FAILED_READ_FILE" not in told:
-        # Iceberg says it of a snapshot that is gone, which another try may mend.
-        wrong_option = isinstance(error, IllegalArgumentException) and files and "snapshot" not in told
-        return InvalidSpecError(f"the reader's options are refused{said}") if wrong_option and not is_secret else None
+        wrong_option = bool(files) and not is_secret and _is_wrong_option(error)
+        return InvalidSpecError(f"the reader's options are refused{said}") if wrong_option else None
     if file is None:
         return None
     if not is_content_error(error):
@@ -168,6 +172,18 @@ def _translated(
     return BadInputError(
         f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{said}: {_WAY_OUT}"
     )
+
+
+def _is_wrong_option(error: Exception) -> bool:
+    """Whether Spark's reader refused an option; expressions, Iceberg and Hadoop throw the same class."""
+    if not isinstance(error, IllegalArgumentException) or isinstance(error, NumberFormatException):
+        return False
+    java = java_exception(error)
+    if java is None or is_unreachable(error):
+        return False
+    stack = [str(frame.getClassName()) for frame in java.getStackTrace()]
+    of_reader = any(name.startswith(_READERS) for name in stack)
+    return of_reader and not any(name.startswith(_HADOOP) for name in stack)
 
 
 def _named(told: str, files: Sequence[InputFile]) -> InputFile | None:

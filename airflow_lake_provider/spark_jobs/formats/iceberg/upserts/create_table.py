@@ -16,6 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.table_definition import TableDefinition, define_table
+from airflow_lake_provider.spark_jobs.lost_connections import is_unreachable
 
 # What a creation in several commits once left on a table when its driver was killed between them.
 _UNFINISHED = "lake.creation-unfinished"
@@ -105,7 +106,7 @@ def _conflicts(table: IcebergTable) -> Iterator[None]:
             raise CommitConflictError(
                 f"{table.name}: another job has created the table meanwhile: {root_message(error)}"
             ) from error
-        if error_names(error) & {"IllegalArgumentException", "ValidationException"}:
+        if error_names(error) & {"IllegalArgumentException", "ValidationException"} and not is_unreachable(error):
             raise InvalidSpecError(f"{table.name}: the table cannot be created: {root_message(error)}") from error
         raise
 
