@@ -27,7 +27,11 @@ from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.spark_jobs.batch_input import list_input
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
-from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, refusing_unreadable
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import (
+    first_failing,
+    refuse_unfit_files,
+    refusing_unreadable,
+)
 from tests.spark.upsert_flow import Flow
 
 NOISE = random.Random(20)
@@ -224,6 +228,20 @@ def test_what_a_query_or_the_name_service_raises_is_no_fault_of_the_options(
     table: Any = SimpleNamespace(name="shop.orders")
     with pytest.raises(IllegalArgumentException, match="namenode"), create_table._conflicts(table):
         raise IllegalArgumentException(origin=unknown)
+
+
+def test_of_many_bz2_files_the_first_that_is_none_is_named_and_one_that_is_away_is_tried_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{number:02}.json.bz2" for number in range(40)]
+    for path in paths:
+        path.write_bytes(LINES[:99] if path.stem.startswith("3") else bz2.compress(LINES[:99]))
+    listed = [InputFile(f"file:{path}", 99, "1") for path in paths]
+    with pytest.raises(BadInputError, match=r"30\.json\.bz2 is no bzip2 file"):
+        refuse_unfit_files(spark, listed, "json")
+    paths[5].unlink()
+    with pytest.raises(JobFailedError, match=r"05\.json\.bz2 cannot be read now"):
+        refuse_unfit_files(spark, listed, "json")
 
 
 def test_text_in_another_encoding_is_refused_or_read_as_it_says(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ An error that no file is to blame for, such as a lost executor or a store that d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
@@ -78,6 +79,8 @@ _READERS = tuple(
 _HADOOP = "org.apache.hadoop."
 _ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".tgz", ".xz")
 _LONGEST = 300
+# A store answers in tens of milliseconds, and a source may have thousands of files.
+_OPENED_AT_ONCE = 16
 
 
 @contextmanager
@@ -93,8 +96,8 @@ def refusing_unreadable(
     :raises InvalidSpecError: Spark refuses an option of the reader.
     :raises JobFailedError: a file is gone since it was listed, or cannot be read now.
     """
-    refuse_unfit_files(spark, files, kind)
     try:
+        refuse_unfit_files(spark, files, kind)
         yield
     except (PySparkException, Py4JJavaError) as error:
         found = _translated(error, files, kind, is_secret)
@@ -107,7 +110,9 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
     """Refuse what Spark would take for no rows at all, or for rows of garbage, without a word.
 
     :raises BadInputError: naming the file.
+    :raises JobFailedError: a file of which the first bytes matter cannot be opened now.
     """
+    packed = [file for file in files if file.path.endswith(".bz2") and file.size]
     for file in files:
         # Hive writes an ORC file of 0 bytes for an empty bucket, and Spark takes it for one.
         if file.size == 0 and kind in ("parquet", "avro"):
@@ -117,8 +122,10 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
                 f"{file.path} is an archive, which Spark does not open; unpack it, or compress each file by itself, "
                 "as .gz or .zst"
             )
-        if file.path.endswith(".bz2") and file.size and _first_bytes(spark, file.path, 3) != b"BZh":
-            raise BadInputError(f"{file.path} is no bzip2 file, though its name says so: {_WAY_OUT}")
+    with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
+        for file, begin in zip(packed, opened.map(lambda file: _first_bytes(spark, file.path, 3), packed), strict=True):
+            if begin != b"BZh":
+                raise BadInputError(f"{file.path} is no bzip2 file, though its name says so: {_WAY_OUT}")
 
 
 _WAY_OUT = "repair the file, or remove it from the source"
@@ -196,8 +203,11 @@ def _named(told: str, files: Sequence[InputFile]) -> InputFile | None:
 def _first_bytes(spark: SparkSession, path: str, count: int) -> bytes:
     jvm: Any = spark._jvm
     where = jvm.org.apache.hadoop.fs.Path(path)
-    stream = where.getFileSystem(spark._jsc.hadoopConfiguration()).open(where)
     try:
-        return bytes(stream.read() & 0xFF for _ in range(count))
-    finally:
-        stream.close()
+        stream = where.getFileSystem(spark._jsc.hadoopConfiguration()).open(where)
+        try:
+            return bytes(stream.readNBytes(count))
+        finally:
+            stream.close()
+    except Py4JJavaError as error:
+        raise JobFailedError(f"{path} cannot be read now ({reason_of(error)})") from error
