@@ -10,11 +10,15 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.row_position import DELETED_KEYS_SUFFIX
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.table_alteration import alter_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, type_text
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.schema_evolution import widens
 
 _TABLE = "lake.deleted-keys-of"
 _PROPERTIES = (
@@ -43,6 +47,7 @@ def keep_deleted_keys(table: IcebergTable, rows: DataFrame, retention: timedelta
     """Add rows, and remove those that are older.
 
     :param rows: key columns, ``_deleted_position``, ``_moved_to``, ``_values_position``.
+    :raises InvalidSpecError: a table of that name has rows and is not a side table.
     """
     now = datetime.now(UTC)
     kept = rows.withColumn("_deleted_at", sf.lit(int(now.timestamp())).cast("timestamp")).localCheckpoint()
@@ -52,17 +57,45 @@ def keep_deleted_keys(table: IcebergTable, rows: DataFrame, retention: timedelta
     columns = ", ".join(f"{quoted_name(field.name)} {field.dataType.simpleString()}" for field in kept.schema)
     side.spark.sql(
         f"CREATE TABLE IF NOT EXISTS {side.sql_name} ({columns}) USING iceberg PARTITIONED BY (days(_deleted_at)) "
-        f"TBLPROPERTIES ({_PROPERTIES})"
+        f"TBLPROPERTIES ({_PROPERTIES}, '{_TABLE}' = '{table.refresh().uuid}')"
     )
-    if not _of_table(table, side):
-        side.spark.sql(f"DELETE FROM {side.sql_name}")
-        side.spark.sql(f"ALTER TABLE {side.sql_name} SET TBLPROPERTIES ('{_TABLE}' = '{table.refresh().uuid}')")
+    _take_over(table, side)
+    alter_table(side, _widenings(side.spark.table(side.sql_name).schema, kept.schema))
     kept.coalesce(1).writeTo(side.sql_name).append()
     _remove_old(side, now - retention)
 
 
 def _of_table(table: IcebergTable, side: IcebergTable) -> bool:
     return table.exists() and side.refresh().properties().get(_TABLE) == table.refresh().uuid
+
+
+def _take_over(table: IcebergTable, side: IcebergTable) -> None:
+    if _of_table(table, side):
+        return
+    if _TABLE in side.properties():
+        # Of a table that was dropped and made again.
+        side.spark.sql(f"DELETE FROM {side.sql_name}")
+    elif not side.spark.table(side.sql_name).isEmpty():
+        raise InvalidSpecError(
+            f"{side.name} has rows and is not the table of deleted keys that ordering='key' keeps under this name for "
+            f"{table.name}; rename one of the two tables. Nothing was applied"
+        )
+    side.spark.sql(f"ALTER TABLE {side.sql_name} SET TBLPROPERTIES ('{_TABLE}' = '{table.refresh().uuid}')")
+
+
+def _widenings(held: StructType, wanted: StructType, within: str = "") -> list[str]:
+    """Return what makes key columns as wide as the table's have become, the new key's included."""
+    present = {field.name.lower(): field for field in held}
+    changes = []
+    for field in wanted:
+        mine, name = present.get(field.name.lower()), within + quoted_name(field.name)
+        if mine is None:
+            continue
+        if isinstance(mine.dataType, StructType) and isinstance(field.dataType, StructType):
+            changes += _widenings(mine.dataType, field.dataType, f"{name}.")
+        elif widens(mine, field):
+            changes.append(f"ALTER COLUMN {name} TYPE {type_text(field.dataType)}")
+    return changes
 
 
 def _remove_old(side: IcebergTable, before: datetime) -> None:

@@ -1,0 +1,59 @@
+"""The side table of deleted keys, and what else a table with ordering="key" has beside the columns of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from tests.spark.event_writer import SourceTable
+from tests.spark.test_order_by_key import Deliveries, rows_of
+
+SIDE = "order_by_key.items__deleted_keys"
+
+
+@pytest.fixture
+def inbox(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    spark.sql("DROP TABLE IF EXISTS order_by_key.items PURGE")
+    spark.sql(f"DROP TABLE IF EXISTS {SIDE} PURGE")
+
+
+def test_another_table_with_the_name_of_the_side_table_keeps_its_rows(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "short")
+    table.flow.catalog()
+    table.deliver(source.take_lines())
+    spark.sql(f"CREATE TABLE {SIDE} (id BIGINT, why STRING) USING iceberg")
+    spark.sql(f"INSERT INTO {SIDE} VALUES (7, 'asked for')")
+    source.delete(1)
+    with pytest.raises(InvalidSpecError, match="items__deleted_keys has rows and is not the table of deleted keys"):
+        table.deliver(source.take_lines())
+    found = table.flow.catalog().load_table(SIDE).scan().to_arrow().to_pylist()
+    assert found == [{"id": 7, "why": "asked for"}]
+    assert table.rows() == {1: (1, "short")}
+
+
+def test_a_key_that_is_widened_is_widened_in_the_side_table(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    wide = table.flow.changes["source"]
+    narrow = replace(wide, schema=wide.schema.replace("BIGINT", "INT"))
+    for key in (1, 2):
+        source.insert(key, key, "long one")
+    first = source.take_lines()
+    table.deliver(first, source=narrow)
+    source.move(1, 3, 3)
+    source.delete(2)
+    table.deliver(source.take_lines(), source=narrow)
+    source.move(3, 2**40, 4)
+    report = table.deliver(source.take_lines(), source=wide)
+    assert "widened column id to bigint" in report.schema_changes
+    # Events of the keys that were deleted before, and of the first of three names.
+    table.deliver(first, source=wide)
+    assert table.rows() == rows_of(source) == {2**40: (4, "long one")}
+    schema = table.flow.catalog().load_table(SIDE).schema()
+    assert [str(schema.find_type(name)) for name in ("id", "_moved_to.id")] == ["long", "long"]
