@@ -148,6 +148,12 @@ class SourcePosition:
         paths = {digest[:_PATH_BYTES] for digest in (self.files or ConsumedFiles()).days}
         return tuple(file for file in self.unconsumed(files) if file.path_digest in paths)
 
+    def shares_files(self, other: SourcePosition) -> bool:
+        """Whether both positions know a file; False where a list is lost."""
+        if self.files is None or other.files is None:
+            return False
+        return not self.files.days.keys().isdisjoint(other.files.days.keys())
+
     def uncertain(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
         """Return the files that this position does not know, and may have known once."""
         until = self.forgotten_until

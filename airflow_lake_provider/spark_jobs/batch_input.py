@@ -65,7 +65,11 @@ class BatchInput:
             return int(position.snapshot == self.snapshot)
         if position.has_lost_files:
             return len(self.files)
-        return len(self.files) - len(position.unconsumed(self.files)) + len(position.uncertain(self.files))
+        return self.consumed_by(position) + len(position.uncertain(self.files))
+
+    def consumed_by(self, position: SourcePosition) -> int:
+        """Return how many files a position has surely consumed."""
+        return len(self.files) - len(position.unconsumed(self.files))
 
 
 def list_input(spark: SparkSession, spec: UpsertSpec) -> BatchInput:

@@ -39,8 +39,10 @@ class InputDecision:
 def decide_input(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, others: Positions) -> InputDecision:
     """Decide.
 
-    :param others: gives the positions of the table's other sources; asked only for a source that is new to the table.
-    :raises BadInputError: what was applied cannot be told, or the source changed and ``on_source_change`` is ``fail``.
+    :param others: gives the positions of the table's other sources; asked for a source that is new to the table, and
+        for files that are counted.
+    :raises BadInputError: what was applied cannot be told, or was under another name and would be counted twice, or
+        the source changed and ``on_source_change`` is ``fail``.
     """
     changed = _changed_parts(memory.position, listed)
     start = _start(spec, memory, listed, changed)
@@ -53,7 +55,7 @@ def decide_input(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, othe
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
         position=listed.position_after(start, spec.keep_consumed_for),
         note=_note(spec, changed),
-        warnings=_consumed_under_other_names(spec, memory, listed, others),
+        warnings=_consumed_under_other_names(spec, memory, listed.beyond(start), others),
     )
 
 
@@ -109,28 +111,41 @@ def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: BatchInpu
 
 
 def _consumed_under_other_names(
-    spec: UpsertSpec, memory: TableMemory, listed: BatchInput, others: Positions
+    spec: UpsertSpec, memory: TableMemory, unknown: BatchInput, others: Positions
 ) -> tuple[str, ...]:
     """Return a warning for what is new to this name and another has consumed.
 
+    :param unknown: what of the listing this name has not consumed.
     :raises BadInputError: applying it once more would count it twice.
     """
-    if memory.position.generation or spec.branch is not None or listed.is_empty:
+    is_new = memory.position.generation == 0
+    # A path of a day shows another day's files later; a source table shows its head at once.
+    is_asked = is_new or (_counts(spec) and unknown.snapshot is None)
+    if not is_asked or spec.branch is not None or unknown.is_empty:
         return ()
-    known = {name: listed.known_to(position) for name, position in others().items()}
+    asked = {name: other for name, other in others().items() if not _is_agreed(memory.position, other)}
+    known = {name: unknown.known_to(other) for name, other in asked.items()}
     names = [name for name, count in known.items() if count]
     if not names:
         return ()
     found = (
-        f"{max(known.values())} of {len(listed.identities)} inputs of source {spec.source_name} were applied, or may "
+        f"{max(known.values())} of {len(unknown.identities)} inputs of source {spec.source_name} were applied, or may "
         f"have been, under the name {' and '.join(names)}"
     )
-    if _counts(spec) and spec.on_repeat is not OnRepeat.APPLY:
+    # A list that another source has lost stops no source that was there beside it.
+    is_sure = is_new or any(unknown.consumed_by(asked[name]) for name in names)
+    if is_sure and _counts(spec) and spec.on_repeat is not OnRepeat.APPLY:
         raise BadInputError(
             f"{spec.table}: {found}, and semantics='aggregate' would count them twice. Give source_name={names[0]!r} "
-            "to go on from there, or on_repeat='apply' to count them again all the same"
+            "to go on from there, or on_repeat='apply' to count all files that are there now once more"
         )
     return (f"{found}; they are applied again. Give source_name={names[0]!r} where it is the same source",)
+
+
+def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
+    """Whether two names read the same files with a query each, which ``on_repeat="apply"`` has allowed once."""
+    queries = [shape.get("query") for shape in (position.shape, other.shape) if shape]
+    return len(set(queries)) > 1 and position.shares_files(other)
 
 
 def _counts(spec: UpsertSpec) -> bool:

@@ -146,6 +146,25 @@ def test_files_that_another_name_has_consumed_are_not_counted_twice(flow: Flow) 
     assert (report.outcome, report.batch_files, report.warnings) == (Outcome.APPLIED, 1, ())
 
 
+def test_a_file_that_another_name_consumes_at_the_same_time_is_not_counted_twice(flow: Flow) -> None:
+    for number, name in ((1, "inbox"), (2, "renamed")):
+        flow.arrive(f"{number}.jsonl", row(1, "a", 10))
+        flow.apply(f"run {number}", source=source_of(flow, f"{number}.jsonl", name=name), **SUMS)
+    with pytest.raises(BadInputError, match="source_name='inbox'"):
+        flow.apply("run 3", source=source_of(flow, "1.jsonl", name="renamed"), **SUMS)
+    flow.arrive("3.jsonl", row(1, "b", 1))
+    flow.arrive("4.jsonl", row(1, "c", 5))
+    third, fourth = (partial(source_of, flow, f"{number}.jsonl") for number in (3, 4))
+    first = InterruptedProgress(at="commit", then=lambda: flow.apply("run 4", source=third(), **SUMS))
+    with pytest.raises(BadInputError, match="source_name='inbox'"):
+        flow.apply("run 5", source=third(name="renamed"), progress=first, **SUMS)
+    flow.arrive("5.jsonl", row(2, "d", 1))
+    fifth = source_of(flow, "5.jsonl")
+    other = InterruptedProgress(at="commit", then=lambda: flow.apply("run 6", source=fifth, **SUMS))
+    assert flow.apply("run 7", source=fourth(name="renamed"), progress=other, **SUMS).attempts == 1
+    assert flow.rows() == {1: ("c", 26), 2: ("d", 1)}
+
+
 def test_a_file_put_back_under_its_name_with_its_old_time_is_applied_when_asked_to(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "wrong"), at=1_000)
     flow.apply("run 1")

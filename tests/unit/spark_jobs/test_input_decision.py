@@ -130,6 +130,33 @@ def test_what_another_name_has_consumed_or_may_have_is_not_counted_again(other: 
     assert decide(SourcePosition(), listed("c"), {"unrelated": after(listed("y"))}, semantics=SUMS).warnings == ()
 
 
-def test_other_names_are_looked_at_only_when_a_name_is_new() -> None:
-    decision = decide(after(listed("c")), listed("a"), {"old": after(listed("a"))}, semantics=SUMS)
-    assert (names(decision), decision.warnings) == (["a"], ())
+def test_an_earlier_day_that_an_old_name_has_counted_is_not_counted_under_a_new_one() -> None:
+    renamed = decide(SourcePosition(), listed("2/a"), {"old": after(listed("1/a"))}, semantics=SUMS)
+    others = {"old": after(listed("1/a"))}
+    with pytest.raises(BadInputError, match=r"1 of 2 inputs .* source_name='old'"):
+        decide(renamed.position, listed("1/a", "1/late"), others, semantics=SUMS)
+    assert names(decide(renamed.position, listed("2/a", "2/late"), others, semantics=SUMS)) == ["late"]
+    own = decide(renamed.position, listed("2/a", "2/late"), {"old": after(listed("2/a"))}, semantics=SUMS)
+    assert (names(own), own.warnings) == (["late"], ())
+    # Rows that replace are the same once more.
+    replaced = decide(renamed.position, listed("1/a"), others)
+    assert (names(replaced), replaced.warnings) == (["a"], ())
+
+
+def test_a_list_that_one_source_has_lost_does_not_stop_a_sum_of_another() -> None:
+    decision = decide(after(listed("a")), listed("a", "b"), {"other": LOST}, semantics=SUMS)
+    assert (names(decision), len(decision.warnings)) == (["b"], 1)
+
+
+def test_two_queries_over_the_same_files_go_on_once_that_was_allowed() -> None:
+    credit, debit = ({**SHAPE, "query": query} for query in ("credit", "debit"))
+    others = {"credit": after(listed("a", "b", shape=credit))}
+    with pytest.raises(BadInputError, match="on_repeat='apply'"):
+        decide(SourcePosition(), listed("a", shape=debit), others, semantics=SUMS)
+    allowed = decide(SourcePosition(), listed("a", shape=debit), others, semantics=SUMS, on_repeat=OnRepeat.APPLY)
+    decision = decide(allowed.position, listed("a", "b", shape=debit), others, semantics=SUMS)
+    assert (names(decision), decision.warnings) == (["b"], ())
+    # The same query is the same source under another name.
+    renamed = decide(SourcePosition(), listed("a", shape=credit), others, semantics=SUMS, on_repeat=OnRepeat.APPLY)
+    with pytest.raises(BadInputError, match="twice"):
+        decide(renamed.position, listed("a", "b", shape=credit), others, semantics=SUMS)

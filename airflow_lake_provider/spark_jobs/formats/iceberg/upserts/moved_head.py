@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -10,8 +10,9 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProv
 from airflow_lake_provider.contracts.merge_semantics import MergeEngine
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.files_between import files_between
@@ -52,10 +53,10 @@ def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list
     branch = table.origin_of(commit.branch)
     if head is None or commit.base is None:
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
-    _refuse_decided_anew(table, commit, branch)
-    operations = _operations_since(table, commit, branch)
+    landed = _summaries_since(table, commit, branch)
+    _refuse_decided_anew(table, commit, branch, landed)
     _refuse_read_anew(table, commit, head)
-    return replace(commit, base=head), operations
+    return replace(commit, base=head), [summary.get("operation", "") for summary in landed]
 
 
 def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> FollowedHead:
@@ -146,7 +147,9 @@ def reading_base(table: IcebergTable, commit: KeyedCommit) -> Iterator[None]:
         raise
 
 
-def _refuse_decided_anew(table: IcebergTable, commit: KeyedCommit, branch: str) -> None:
+def _refuse_decided_anew(
+    table: IcebergTable, commit: KeyedCommit, branch: str, landed: list[Mapping[str, str]]
+) -> None:
     properties = table.properties()
     known = commit.run_key in RecentRunKeys.read(properties)
     if branch != MAIN:
@@ -154,21 +157,31 @@ def _refuse_decided_anew(table: IcebergTable, commit: KeyedCommit, branch: str) 
     elif commit.source_name is not None:
         consumed = SourcePosition.read(properties, commit.source_name)
         known = known or consumed.generation >= commit.position.generation
-        if commit.position.generation == 1 and commit.semantics.engine is MergeEngine.AGGREGATE:
-            # Another name may have consumed the same files in what has landed, and they would be counted twice.
-            raise CommitConflictError(f"{table.name}: {commit.source_name} is new, and another commit got in between")
+        if commit.semantics.engine is MergeEngine.AGGREGATE and _is_counted_elsewhere(table, commit, landed):
+            raise CommitConflictError(
+                f"{table.name}: another source got in between, and may have consumed files of {commit.source_name}"
+            )
     if known:
         raise CommitConflictError(f"{table.name}: another driver has applied this batch, or one of the same source")
 
 
-def _operations_since(table: IcebergTable, commit: KeyedCommit, branch: str) -> list[str]:
-    """Return the operations of the snapshots after the base, newest first.
+def _is_counted_elsewhere(table: IcebergTable, commit: KeyedCommit, landed: list[Mapping[str, str]]) -> bool:
+    """Whether another name may have consumed, in what has landed, what this commit would count once more."""
+    said = [summary[SOURCE_POSITION] for summary in landed if SOURCE_POSITION in summary]
+    names = {text.rpartition("=")[0] for text in said} - {commit.source_name}
+    if commit.position.generation == 1:
+        return bool(names)
+    return any(commit.position.shares_files(read_position(table, name)) for name in names)
+
+
+def _summaries_since(table: IcebergTable, commit: KeyedCommit, branch: str) -> list[Mapping[str, str]]:
+    """Return the summaries of the snapshots after the base, newest first.
 
     :raises CommitConflictError: the base is no ancestor any more.
     """
-    operations: list[str] = []
+    landed: list[Mapping[str, str]] = []
     for snapshot in table.ancestors(branch):
         if snapshot.snapshot_id == commit.base:
-            return operations
-        operations.append(snapshot.summary.get("operation", ""))
+            return landed
+        landed.append(snapshot.summary)
     raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")
