@@ -1,6 +1,7 @@
 """Name a source: the identity under which a table keeps what it has consumed of it.
 
 ``shop_daily.orders`` stays as it is. A longer name than 64 characters becomes a prefix of it and a digest of all of it.
+So does a default name of ids with dots: task ``daily.orders`` of DAG ``shop`` is not ``orders`` of ``shop.daily``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def default_source_name(dag_id: str, task_id: str) -> str:
     """Return the name of a source that its author did not name; ids of DAGs and tasks may have any letters."""
     text = f"{dag_id}.{task_id}"
     plain = _OTHERS.sub("_", text)
-    return source_name(text) if plain == text else _digested(plain, text)
+    is_unique = plain == text and text.count(".") == 1
+    return source_name(text) if is_unique else _digested(plain, f"{dag_id}\x1f{task_id}")
 
 
 def consumer_source_name(table_uuid: str, consumer: str) -> str:

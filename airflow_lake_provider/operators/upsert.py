@@ -52,7 +52,7 @@ class LakeUpsertOperator(LakeJobOperator):
     :param source_schema: DDL of the columns, ``"id BIGINT, total DECIMAL(12,2)"`` (templated).
     :param source_name: identity of the source, at most 64 letters, digits, ``_``, ``-`` and ``.``, longer ones become a
         prefix and a digest (templated): the table keeps under it what it has consumed, wherever ``source`` points.
-        Default ``<dag id>.<task id>``; mapped tasks have to give it.
+        Default ``<dag id>.<task id>``, with a digest where an id has a dot; mapped tasks have to give it.
     :param on_source_change: ``"continue"``, ``"replay"`` or ``"fail"`` (templated) when format, options, schema, query
         or envelope of the source are not those of its last commit: read new files with the change, apply all files
         again once, or refuse the run.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.batch_source import Source
@@ -13,6 +13,8 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.source_name import consumer_source_name, default_source_name, source_name
 
 SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# As Airflow has them: a task of a group has the group's name and a dot before its own.
+IDS = st.from_regex(r"[ab.ä]{1,4}", fullmatch=True)
 
 
 @given(st.from_regex(r"[A-Za-z0-9_.-]+", fullmatch=True))
@@ -33,6 +35,13 @@ def test_names_that_are_long_or_have_other_letters_are_still_told_apart() -> Non
     assert len({source_name(long + end) for end in "abc"}) == 3
     assert default_source_name("käufe", "t") != default_source_name("kaufe", "t") != default_source_name("kôufe", "t")
     assert default_source_name("shop", "orders") == "shop.orders"
+
+
+@given(st.tuples(IDS, IDS), st.tuples(IDS, IDS))
+@example(("shop", "daily.orders"), ("shop.daily", "orders"))
+@example(("a" * 70, "b.c"), ("a" * 70 + ".b", "c"))
+def test_two_tasks_never_share_a_default_name(one: tuple[str, str], other: tuple[str, str]) -> None:
+    assert (default_source_name(*one) == default_source_name(*other)) == (one == other)
 
 
 def test_the_longest_name_of_a_consumer_stays_as_it_is_and_a_longer_one_is_cut() -> None:
