@@ -14,6 +14,14 @@ from airflow_lake_provider.contracts.offset_ranges import Ranges, missing, up_to
 # no greatest time covers theirs.
 _LATE_TOLERANCE_MS = 10_000
 
+# Of a partition that has tombstones only: below every event.
+NO_POSITION = (-1, -1)
+
+_NEW_LIFE = (
+    "Take a new snapshot with the connector, and give the task a new source_name and a source of the new files only, "
+    "by another path or folder"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class OldEvents:
@@ -35,6 +43,25 @@ class OldEvents:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeenTimes:
+    """Whether times of commit follow the positions, as in one life of a source they do.
+
+    :param top: greatest position; ``top_ts_ms``: ``source.ts_ms`` of the event there.
+    :param newest_ts_ms: greatest of all changes. Rows of a snapshot are read after later changes were made.
+    """
+
+    top: tuple[int, int] | None = None
+    top_ts_ms: int | None = None
+    newest_ts_ms: int | None = None
+
+    def __add__(self, other: SeenTimes) -> SeenTimes:
+        tops = [part for part in (self, other) if part.top is not None]
+        found = max(tops, key=lambda part: (part.top or NO_POSITION, part.top_ts_ms or 0), default=self)
+        newest = [ts for ts in (self.newest_ts_ms, other.newest_ts_ms) if ts is not None]
+        return SeenTimes(top=found.top, top_ts_ms=found.top_ts_ms, newest_ts_ms=max(newest, default=None))
+
+
+@dataclass(frozen=True, kw_only=True)
 class SeenPartition:
     """What a batch has of one partition, or of none that is known.
 
@@ -44,6 +71,7 @@ class SeenPartition:
 
     mark: Mark | None = None
     old: OldEvents = field(default_factory=OldEvents)
+    times: SeenTimes = field(default_factory=SeenTimes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +110,25 @@ def choose_ordering(
     return EventOrdering.PARTITION if by_partition and not seen.unplaced else EventOrdering.UNKNOWN
 
 
+def refuse_two_lives(ordering: EventOrdering, seen: SeenEvents, table: str) -> None:
+    """Refuse a batch in which the positions of the source start again: ordered by position, the old rows would win.
+
+    :raises BadInputError: changes were committed later than the one at the greatest position.
+    """
+    parts = [part.times for part in seen.partitions.values()]
+    if ordering is not EventOrdering.PARTITION:
+        parts = [sum(parts, SeenTimes())]
+    for times in parts:
+        if times.top_ts_ms is None or times.newest_ts_ms is None:
+            continue
+        if times.newest_ts_ms > times.top_ts_ms + _LATE_TOLERANCE_MS:
+            raise BadInputError(
+                f"events of {table} were committed until source.ts_ms {times.newest_ts_ms}, and the one of the "
+                f"greatest position, {list(times.top or ())}, before that, at {times.top_ts_ms}. So the files are of "
+                f"two lives of the source: a restored database, or another server. {_NEW_LIFE}. Nothing was applied"
+            )
+
+
 def count_repeated(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents, table: str) -> int:
     """Return how many events were delivered again: those below their mark, which are to be dropped.
 
@@ -113,10 +160,6 @@ def applied_marks(ordering: EventOrdering, marks: EventMarks | None, seen: SeenE
     return before.merged(ordering, applied)
 
 
-# Of a partition that has tombstones only: below every event.
-NO_POSITION = (-1, -1)
-
-
 def _is_known(marks: EventMarks, label: str | None) -> bool:
     return partition_digest(label or "") in marks.partitions
 
@@ -146,9 +189,8 @@ def _refuse_restarted(old: OldEvents, mark: Mark, table: str, tolerance: int) ->
     raise BadInputError(
         f"{old.count} events of {table} have positions below {list(mark.position)}, up to which events were applied, "
         f"and were committed later (source.ts_ms {old.ts_ms}, applied up to {mark.ts_ms}). So the positions of the "
-        "source have started again: a restored database, or another server. Take a new snapshot with the connector and "
-        "give the task a new source_name for its files; or apply this input as it is with on_repeat='apply'. Nothing "
-        "was applied"
+        f"source have started again: a restored database, or another server. {_NEW_LIFE}; or apply the new files only "
+        "with on_repeat='apply'. Nothing was applied"
     )
 
 

@@ -12,7 +12,12 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.event_order import applied_marks, choose_ordering, count_repeated
+from airflow_lake_provider.contracts.event_order import (
+    applied_marks,
+    choose_ordering,
+    count_repeated,
+    refuse_two_lives,
+)
 from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, RESET, ChangeBatch, released_on_failure
@@ -133,6 +138,7 @@ class _Repeated:
 def _told_repeated(found: EventSurvey, source: Source, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
     table = str(source.envelope_table)
     ordering = choose_ordering(source.ordering, marks, found.seen, table)
+    refuse_two_lives(ordering, found.seen, table)
     judged = marks is not None and not ignore_marks
     return _Repeated(
         ordering=ordering,

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.event_order import NO_POSITION, OldEvents, SeenEvents, SeenPartition
+from airflow_lake_provider.contracts.event_order import NO_POSITION, OldEvents, SeenEvents, SeenPartition, SeenTimes
 from airflow_lake_provider.contracts.mark_codec import DIGEST_BYTES, Mark
 from airflow_lake_provider.contracts.offset_ranges import BUCKET, Ranges, of_bitmap, union
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
@@ -55,6 +55,8 @@ def place_columns(marks: EventMarks | None) -> list[Column]:
         sf.count_if(is_event & (sf.col("partition").isNull() | sf.col("offset").isNull())).alias("without_offset"),
         *(sf.max(sf.when(is_event, top)).alias(name) for top, name in zip(tops, ("moved", "deleted"), strict=True)),
         sf.max(sf.when(is_event, sf.col("ts_ms"))).alias("ts_ms"),
+        sf.max(sf.when(is_event, sf.struct("first", "second", "ts_ms"))).alias("top"),
+        sf.max(sf.when(is_event & (sf.col("op") != "r"), sf.col("ts_ms"))).alias("change_ts_ms"),
         _bitmap(sf.lit(True)).alias("offsets"),
     ]
     if marks is None:
@@ -100,7 +102,9 @@ def seen_events(groups: Iterable[Mapping[str, Any]], names: Names) -> SeenEvents
         before = partitions.get(group["partition"], SeenPartition())
         mark = _mark(group, name)
         partitions[group["partition"]] = SeenPartition(
-            mark=before.mark.merged(mark) if before.mark else mark, old=before.old + _old(group, name)
+            mark=before.mark.merged(mark) if before.mark else mark,
+            old=before.old + _old(group, name),
+            times=before.times + _times(group),
         )
     placed = {
         label: replace(part, old=replace(part.old, offsets=union(part.old.offsets)))
@@ -122,6 +126,13 @@ def _mark(group: Mapping[str, Any], name: SinkFile | None) -> Mark:
         deleted=bool(deleted["flag"]),
         consumed=consumed,
     )
+
+
+def _times(group: Mapping[str, Any]) -> SeenTimes:
+    top = group["top"]
+    if top is None or top["first"] is None or top["second"] is None:
+        return SeenTimes()
+    return SeenTimes(top=(top["first"], top["second"]), top_ts_ms=top["ts_ms"], newest_ts_ms=group["change_ts_ms"])
 
 
 def _old(group: Mapping[str, Any], name: SinkFile | None) -> OldEvents:

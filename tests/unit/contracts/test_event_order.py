@@ -14,9 +14,11 @@ from airflow_lake_provider.contracts.event_order import (
     OldEvents,
     SeenEvents,
     SeenPartition,
+    SeenTimes,
     applied_marks,
     choose_ordering,
     count_repeated,
+    refuse_two_lives,
 )
 from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.offset_ranges import union
@@ -131,3 +133,23 @@ def test_marks_of_another_ordering_tell_nothing_of_older_events() -> None:
         count_repeated(EventOrdering.PARTITION, by_stream, found, "t")
     with pytest.raises(BadInputError, match="nothing tells"):
         count_repeated(EventOrdering.UNKNOWN, by_stream, found, "t")
+
+
+def test_files_of_two_lives_of_a_source_are_no_batch() -> None:
+    old_life = SeenTimes(top=(5_000, 5_001), top_ts_ms=1_000_000, newest_ts_ms=1_000_040)
+    new_life = SeenTimes(top=(1_000, 1_001), top_ts_ms=1_060_000, newest_ts_ms=1_060_000)
+    assert old_life + new_life == new_life + old_life
+    mixed = SeenEvents(partitions={None: SeenPartition(times=old_life + new_life)})
+    for ordering in EventOrdering:
+        with pytest.raises(BadInputError, match=r"two lives of the source.*new snapshot.*source_name.*new files only"):
+            refuse_two_lives(ordering, mixed, "t")
+        for life in (old_life, new_life, SeenTimes(), replace(new_life, newest_ts_ms=None)):
+            refuse_two_lives(ordering, SeenEvents(partitions={None: SeenPartition(times=life)}), "t")
+    parts: dict[str | None, SeenPartition] = {
+        "a-0": SeenPartition(times=old_life),
+        "b-0": SeenPartition(times=new_life),
+    }
+    # Topics of two servers have positions of their own.
+    refuse_two_lives(EventOrdering.PARTITION, SeenEvents(partitions=parts), "t")
+    with pytest.raises(BadInputError, match="two lives"):
+        refuse_two_lives(EventOrdering.STREAM, SeenEvents(partitions=parts), "t")
