@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, partition_digest
@@ -148,9 +148,16 @@ def count_repeated(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents,
     raise BadInputError(_cannot_tell(seen.old.count, ordering, marks, table))
 
 
-def applied_marks(ordering: EventOrdering, marks: EventMarks | None, seen: SeenEvents) -> EventMarks:
-    """Return the marks after a batch; none goes back."""
+def applied_marks(
+    ordering: EventOrdering, marks: EventMarks | None, seen: SeenEvents, *, again: bool = False
+) -> EventMarks:
+    """Return the marks after a batch; none goes back.
+
+    :param again: old events were applied on purpose; where the source has started again, its marks begin anew.
+    """
     before = marks or EventMarks(ordering=ordering)
+    if again:
+        before = _without_restarted(ordering, before, seen)
     applied = {
         label: part.mark
         for label, part in seen.partitions.items()
@@ -158,6 +165,20 @@ def applied_marks(ordering: EventOrdering, marks: EventMarks | None, seen: SeenE
         if part.mark is not None and (part.mark.position != NO_POSITION or _is_known(before, label))
     }
     return before.merged(ordering, applied)
+
+
+def _without_restarted(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents) -> EventMarks:
+    if ordering is not EventOrdering.PARTITION:
+        greatest = marks.greatest
+        restarted = greatest is not None and _has_restarted(seen.old, greatest, 0)
+        return EventMarks(ordering=ordering) if restarted else marks
+    # An unknown partition would begin at the mark of the table.
+    anew = {
+        partition_digest(label or ""): Mark(position=NO_POSITION)
+        for label, part in seen.partitions.items()
+        if (floor := marks.floor(label or "")) is not None and _has_restarted(part.old, floor, 0)
+    }
+    return replace(marks, partitions={**marks.partitions, **anew})
 
 
 def _is_known(marks: EventMarks, label: str | None) -> bool:
@@ -183,8 +204,12 @@ def _repeated_of(label: str | None, part: SeenPartition, marks: EventMarks, tabl
     return part.old.count
 
 
+def _has_restarted(old: OldEvents, mark: Mark, tolerance: int) -> bool:
+    return old.ts_ms is not None and mark.ts_ms is not None and old.ts_ms > mark.ts_ms + tolerance
+
+
 def _refuse_restarted(old: OldEvents, mark: Mark, table: str, tolerance: int) -> None:
-    if old.ts_ms is None or mark.ts_ms is None or old.ts_ms <= mark.ts_ms + tolerance:
+    if not _has_restarted(old, mark, tolerance):
         return
     raise BadInputError(
         f"{old.count} events of {table} have positions below {list(mark.position)}, up to which events were applied, "

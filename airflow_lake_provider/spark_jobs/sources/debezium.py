@@ -143,7 +143,7 @@ def _told_repeated(found: EventSurvey, source: Source, marks: EventMarks | None,
     return _Repeated(
         ordering=ordering,
         dropped=count_repeated(ordering, marks, found.seen, table) if judged and marks else 0,
-        marks=applied_marks(ordering, marks, found.seen) if found.events else marks,
+        marks=applied_marks(ordering, marks, found.seen, again=ignore_marks) if found.events else marks,
     )
 
 

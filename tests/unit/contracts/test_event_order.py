@@ -153,3 +153,17 @@ def test_files_of_two_lives_of_a_source_are_no_batch() -> None:
     refuse_two_lives(EventOrdering.PARTITION, SeenEvents(partitions=parts), "t")
     with pytest.raises(BadInputError, match="two lives"):
         refuse_two_lives(EventOrdering.STREAM, SeenEvents(partitions=parts), "t")
+
+
+def test_an_applied_restart_begins_the_marks_anew() -> None:
+    before, after = Mark(position=(5_000, 5_001), ts_ms=1_000), Mark(position=(1_000, 1_001), ts_ms=90_000)
+    restarted = OldEvents(count=1, ts_ms=90_000)
+    for ordering in EventOrdering:
+        marks = EventMarks(ordering=ordering).merged(ordering, {"t-0": before, "t-1": before})
+        found = SeenEvents(partitions={"t-0": SeenPartition(mark=after, old=restarted)}, old=restarted)
+        assert applied_marks(ordering, marks, found, again=True).floor("t-0") == after
+        repeated = OldEvents(count=1, ts_ms=900)
+        again = SeenEvents(
+            partitions={"t-0": SeenPartition(mark=replace(after, ts_ms=900), old=repeated)}, old=repeated
+        )
+        assert applied_marks(ordering, marks, again, again=True).floor("t-0") == before
