@@ -18,6 +18,9 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS
 
+# It needs the positions of all rows, so it is no way to go on with a table that was filled otherwise.
+BY_KEY = "read the stream from its beginning into a new table with ordering='key', which takes files in any order"
+
 
 class EventOrdering(str, Enum):
     """What is known of the order in which the events of one table arrive."""
@@ -41,11 +44,16 @@ class EventMarks:
     :param table: greatest of all events of the table; with ``partition`` that of a time when it was the only one, in
         which events of any partition may have been applied up to it.
     :param partitions: by :func:`partition_digest`.
+    :param unkeyed: greatest mark when the table went over to ``ordering="key"``. What was applied up to it has left no
+        position in the rows, and deleted keys are not noted; it stays as long as that ordering.
+    :param unkeyed_stream: whether all events up to ``unkeyed`` were applied in order, so that they come again.
     """
 
     ordering: EventOrdering
     table: Mark | None = None
     partitions: Mapping[str, Mark] = field(default_factory=dict)
+    unkeyed: Mark | None = None
+    unkeyed_stream: bool = False
 
     @property
     def greatest(self) -> Mark | None:
@@ -57,6 +65,13 @@ class EventMarks:
         for mark in marks[1:]:
             found = found.merged(mark)
         return found
+
+    @property
+    def key_floor(self) -> tuple[Mark | None, bool]:
+        """What ``unkeyed`` and ``unkeyed_stream`` are with ``ordering="key"``, whatever the ordering is now."""
+        if self.ordering is EventOrdering.KEY:
+            return self.unkeyed, self.unkeyed_stream
+        return self.greatest, self.ordering is EventOrdering.STREAM
 
     def floor(self, label: str) -> Mark | None:
         """Return the mark below which an event of a partition is old; None where nothing of it was applied."""
@@ -73,6 +88,9 @@ class EventMarks:
             for mark in applied.values():
                 plain = replace(mark, consumed=())
                 found = replace(found, table=found.table.merged(plain) if found.table else plain)
+            if ordering is EventOrdering.KEY:
+                unkeyed, by_stream = self.key_floor
+                found = replace(found, unkeyed=unkeyed, unkeyed_stream=unkeyed is not None and by_stream)
             return found
         partitions = dict(self.partitions)
         for label, mark in applied.items():
@@ -90,27 +108,36 @@ class EventMarks:
         :raises UnsupportedError: more partitions than fit.
         """
         partitions = dict(self.partitions)
-        while len(text := mark_codec.pack(list(EventOrdering).index(self.ordering), self.table, partitions)) > (
-            MAX_VALUE_CHARACTERS
-        ):
+        while len(text := self._packed(partitions)) > MAX_VALUE_CHARACTERS:
             most = max(partitions, key=lambda digest: len(partitions[digest].consumed))
             ranges = partitions[most].consumed
             if len(ranges) < 2:
                 raise UnsupportedError(
                     f"the events come from {len(partitions)} partitions, more than a table property can keep marks "
-                    "of; use ordering='key', which keeps the position of each row with the row"
+                    f"of; {BY_KEY}"
                 )
             # A tenth at once: one by one it would be packed hundreds of times.
             partitions[most] = replace(partitions[most], consumed=ranges[max(1, len(ranges) // 10) :])
         return text
+
+    def _packed(self, partitions: Mapping[str, Mark]) -> str:
+        unkeyed = None if self.unkeyed is None else (self.unkeyed, self.unkeyed_stream)
+        return mark_codec.pack(list(EventOrdering).index(self.ordering), self.table, partitions, unkeyed)
 
     @classmethod
     def read(cls, text: str | None) -> EventMarks | None:
         """Read the value of a table property; None without one."""
         if text is None:
             return None
-        ordering, table, partitions = mark_codec.unpack(text)
-        return cls(ordering=list(EventOrdering)[ordering], table=table, partitions=partitions)
+        ordering, table, partitions, unkeyed = mark_codec.unpack(text)
+        mark, by_stream = unkeyed or (None, False)
+        return cls(
+            ordering=list(EventOrdering)[ordering],
+            table=table,
+            partitions=partitions,
+            unkeyed=mark,
+            unkeyed_stream=by_stream,
+        )
 
 
 def partition_digest(label: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, partition_digest
+from airflow_lake_provider.contracts.event_marks import BY_KEY, EventMarks, EventOrdering, partition_digest
 from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.offset_ranges import Ranges, missing, up_to
 
@@ -80,12 +80,13 @@ class SeenEvents:
 
     :param partitions: by label, None for events without one.
     :param unplaced: events whose partition or offset is not known.
-    :param old: events below the greatest mark of all.
+    :param old: events below the greatest mark of all; ``unkeyed``: below ``EventMarks.key_floor``.
     """
 
     partitions: Mapping[str | None, SeenPartition] = field(default_factory=dict)
     unplaced: int = 0
     old: OldEvents = field(default_factory=OldEvents)
+    unkeyed: int = 0
 
 
 def choose_ordering(
@@ -101,8 +102,8 @@ def choose_ordering(
         raise BadInputError(
             f"{seen.unplaced} events of {table} do not tell their partition and offset, and ordering='partition' was "
             "asked for. They are told by lines with topic, partition and offset, or by the names that Kafka Connect "
-            "sinks give their files. Use ordering='stream' where all events of the table are in order, else "
-            "ordering='key'"
+            "sinks give their files. Use ordering='stream' where all events of the table are in order; else "
+            f"{BY_KEY}"
         )
     if asked is not None:
         return asked
@@ -142,7 +143,7 @@ def count_repeated(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents,
         return 0
     _refuse_restarted(seen.old, greatest, table, _LATE_TOLERANCE_MS if ordering is EventOrdering.KEY else 0)
     if ordering is EventOrdering.KEY:
-        return 0
+        return _repeated_by_key(marks, seen.unkeyed, table)
     if ordering is EventOrdering.STREAM and marks.ordering in (EventOrdering.STREAM, EventOrdering.UNKNOWN):
         return seen.old.count
     raise BadInputError(_cannot_tell(seen.old.count, ordering, marks, table))
@@ -198,10 +199,22 @@ def _repeated_of(label: str | None, part: SeenPartition, marks: EventMarks, tabl
         raise BadInputError(
             f"{part.old.count} events of {table} in partition {label} are older than what was applied of it, and "
             f"offsets from {first} to {last} among theirs were never read: the file came late. Whether they are older "
-            "than the rows they change cannot be told by partition; use ordering='key', which compares row by row. "
-            "Nothing was applied"
+            f"than the rows they change cannot be told by partition. Either {BY_KEY}; or, where every file is still "
+            "there, apply them all again with on_repeat='apply'. Nothing was applied"
         )
     return part.old.count
+
+
+def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
+    floor, by_stream = marks.key_floor
+    if not count or floor is None or by_stream:
+        return count
+    raise BadInputError(
+        f"{count} events of {table} are at positions below {list(floor.position)}, up to which events were applied "
+        "before the table went over to ordering='key'. Rows and deletes of then have no position, so these events "
+        f"cannot be compared with them. Either {BY_KEY}; or take a new snapshot with the connector and give the task a "
+        "new source_name and a source of its files only. Nothing was applied"
+    )
 
 
 def _has_restarted(old: OldEvents, mark: Mark, tolerance: int) -> bool:
@@ -221,14 +234,16 @@ def _refuse_restarted(old: OldEvents, mark: Mark, table: str, tolerance: int) ->
 
 def _cannot_tell(count: int, ordering: EventOrdering, marks: EventMarks, table: str) -> str:
     if ordering is not EventOrdering.UNKNOWN:
+        asked = marks.ordering in EventOrdering.asked() and marks.ordering is not ordering
+        before, former = (f" with ordering={marks.ordering.value!r}", "use the former; or ") if asked else ("", "")
         return (
-            f"{count} events of {table} are older than what was applied with ordering={marks.ordering.value!r}, and "
-            f"whether they were applied then cannot be told by ordering={ordering.value!r}. Use the former, or "
-            "ordering='key'; what is newer is applied by either. Nothing was applied"
+            f"{count} events of {table} are older than what was applied{before}, and whether they were applied then "
+            f"cannot be told by ordering={ordering.value!r}. What is newer is applied. Either {former}where every file "
+            f"is still there, apply them all again with on_repeat='apply'; or {BY_KEY}. Nothing was applied"
         )
     return (
         f"{count} events of {table} are older than what was applied, and nothing tells whether they come again or come "
         "late. Use ordering='stream' where all events of the table arrive in order: then they are dropped as repeated. "
-        "Use ordering='key' where they may be late: then each is compared with its row. Files that were put right are "
-        "applied with on_repeat='apply'. Nothing was applied"
+        f"Where they may be late, {BY_KEY}. Files that were put right are applied with on_repeat='apply'. Nothing was "
+        "applied"
     )

@@ -49,7 +49,9 @@ class Mark:
         return self.consumed[-1][1] if self.consumed else -1
 
 
-def pack(ordering: int, table: Mark | None, partitions: Mapping[str, Mark]) -> str:
+def pack(
+    ordering: int, table: Mark | None, partitions: Mapping[str, Mark], unkeyed: tuple[Mark, bool] | None = None
+) -> str:
     """Return text of the letters of base64."""
     packed = bytearray([_VERSION, ordering, table is not None])
     for mark in () if table is None else (table,):
@@ -57,10 +59,12 @@ def pack(ordering: int, table: Mark | None, partitions: Mapping[str, Mark]) -> s
     packed += _numbers([len(partitions)])
     for digest, mark in sorted(partitions.items()):
         packed += bytes.fromhex(digest) + _numbers(_of_mark(mark))
+    if unkeyed is not None:
+        packed += _numbers([unkeyed[1], *_of_mark(unkeyed[0])])
     return base64.b64encode(packed).decode()
 
 
-def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark]]:
+def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark], tuple[Mark, bool] | None]:
     """Return what :func:`pack` was given.
 
     :raises ValueError: another version wrote it.
@@ -74,7 +78,8 @@ def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark]]:
     for _ in range(_number(packed)):
         digest = bytes(next(packed) for _ in range(DIGEST_BYTES)).hex()
         partitions[digest] = _mark(packed)
-    return ordering, table, partitions
+    by_stream = next(packed, None)
+    return ordering, table, partitions, None if by_stream is None else (_mark(packed), bool(by_stream))
 
 
 def _of_mark(mark: Mark) -> list[int]:

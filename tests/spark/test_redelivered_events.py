@@ -234,8 +234,16 @@ def test_older_events_of_unknown_order_are_refused_and_the_stream_drops_them(rea
         reader.apply([*first, *second])
     reader.ordering = "stream"
     batch = reader.apply([*first, *second])
+    marks = reader.marks
     assert (batch.ordering, batch.dropped) == ("stream", 1)
     assert reader.plain() == table.rows
+    # Going over to "key" brings no old event over a row that has no position.
+    reader.ordering = "key"
+    batch = reader.apply(first)
+    assert (batch.ordering, batch.dropped) == ("key", 1)
+    assert reader.plain() == table.rows
+    reader.ordering = "stream"
+    reader.marks = marks
     reader.ordering = "partition"
     with pytest.raises(BadInputError, match="1 events of items do not tell their partition"):
         reader.apply(first)

@@ -110,7 +110,7 @@ def read_debezium_changes(
         raw.unpersist()
         if order is not None:
             batch = read_by_key(events, columns, rows.keys, found, order)
-            return replace(told.on(batch), dropped=batch.dropped)
+            return replace(told.on(batch), dropped=told.dropped + (batch.dropped or 0))
         old = old_rows(events, history or KeyChangeHistory(), rows.types, rows.keys) if rows.hole_columns else OldRows()
         values = _KnownValues(rows=rows, old=old, table_rows=table_rows)
         # Lazy: the job that counts and checks also fills it.

@@ -70,12 +70,14 @@ def place_columns(marks: EventMarks | None) -> list[Column]:
         _bitmap(of_partition).alias("old_offsets"),
         sf.count_if(of_table).alias("old_of_table"),
         sf.max(sf.when(of_table, sf.col("ts_ms"))).alias("old_of_table_ts_ms"),
+        sf.count_if(is_event & is_old(marks, EventOrdering.KEY)).alias("unkeyed"),
     ]
 
 
 def is_old(marks: EventMarks, ordering: EventOrdering) -> Column:
     """Tell events that are below the mark of their partition, or of the whole table."""
-    floor = _literal(_plain(marks.greatest), _MARK)
+    of_table = marks.key_floor[0] if ordering is EventOrdering.KEY else marks.greatest
+    floor = _literal(_plain(of_table), _MARK)
     if ordering is EventOrdering.PARTITION:
         partitions = {digest: _plain(mark) for digest, mark in marks.partitions.items()}
         digest = sf.substring(sf.sha2("partition", 256), 1, 2 * DIGEST_BYTES)
@@ -92,13 +94,14 @@ def seen_events(groups: Iterable[Mapping[str, Any]], names: Names) -> SeenEvents
     :param groups: with ``partition``, ``file``, ``bucket`` and the aggregates of :func:`place_columns`.
     """
     partitions: dict[str | None, SeenPartition] = {}
-    unplaced, old = 0, OldEvents()
+    unplaced, unkeyed, old = 0, 0, OldEvents()
     for group in groups:
         name = names[group["file"]] if group["file"] is not None and names else None
         if name is not None and name.label != group["partition"]:
             name = None
         unplaced += 0 if name else group["without_offset"]
         old += OldEvents(count=group.get("old_of_table", 0), ts_ms=group.get("old_of_table_ts_ms"))
+        unkeyed += group.get("unkeyed", 0)
         before = partitions.get(group["partition"], SeenPartition())
         mark = _mark(group, name)
         partitions[group["partition"]] = SeenPartition(
@@ -111,7 +114,7 @@ def seen_events(groups: Iterable[Mapping[str, Any]], names: Names) -> SeenEvents
         for label, part in partitions.items()
         if label is not None or (part.mark and part.mark.position != NO_POSITION)
     }
-    return SeenEvents(partitions=placed, unplaced=unplaced, old=old)
+    return SeenEvents(partitions=placed, unplaced=unplaced, old=old, unkeyed=unkeyed)
 
 
 def _mark(group: Mapping[str, Any], name: SinkFile | None) -> Mark:

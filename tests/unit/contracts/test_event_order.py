@@ -167,3 +167,31 @@ def test_an_applied_restart_begins_the_marks_anew() -> None:
             partitions={"t-0": SeenPartition(mark=replace(after, ts_ms=900), old=repeated)}, old=repeated
         )
         assert applied_marks(ordering, marks, again, again=True).floor("t-0") == before
+
+
+def test_events_from_before_the_change_to_key_are_never_applied_over_rows_without_position() -> None:
+    mark = Mark(position=(9, 9), ts_ms=5)
+    found = SeenEvents(old=OldEvents(count=3, ts_ms=4), unkeyed=2)
+    for before in (EventOrdering.PARTITION, EventOrdering.UNKNOWN, EventOrdering.STREAM):
+        marks: EventMarks | None = EventMarks(ordering=before).merged(before, {"t-0": mark})
+        for position in ((20, 20), (30, 30)):
+            assert marks is not None
+            if before is EventOrdering.STREAM:
+                assert count_repeated(EventOrdering.KEY, marks, found, "t") == 2
+            else:
+                with pytest.raises(BadInputError, match=r"below \[9, 9\].*went over to ordering='key'.*a new table"):
+                    count_repeated(EventOrdering.KEY, marks, found, "t")
+            newer = SeenEvents(partitions={"t-0": SeenPartition(mark=Mark(position=position))})
+            marks = EventMarks.read(applied_marks(EventOrdering.KEY, marks, newer).to_text())
+    filled_by_key = EventMarks(ordering=EventOrdering.KEY).merged(EventOrdering.KEY, {None: mark})
+    assert filled_by_key.key_floor == (None, False)
+
+
+def test_no_refusal_names_an_ordering_that_cannot_be_given() -> None:
+    marks = EventMarks(ordering=EventOrdering.UNKNOWN).merged(EventOrdering.UNKNOWN, {None: Mark(position=(9, 9))})
+    old = OldEvents(count=1)
+    found = SeenEvents(partitions={"t-0": SeenPartition(mark=Mark(position=(1, 1)), old=old)}, old=old)
+    for ordering in (EventOrdering.PARTITION, EventOrdering.UNKNOWN):
+        with pytest.raises(BadInputError, match="on_repeat='apply'") as refused:
+            count_repeated(ordering, marks, found, "t")
+        assert "unknown" not in str(refused.value)
