@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_columns
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedTable
 
@@ -23,6 +24,7 @@ def fit_target(
     :param missing: what happens to columns of the target that ``rows`` lacks.
     :return: sentences on what was changed.
     :raises MissingTableError: it does not exist and ``create`` is None.
+    :raises UnsupportedError: the strategy of the spec cannot change a table with the layout of the spec.
     :raises BadInputError: a column does not fit, or has a name that Iceberg reserves.
     """
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
@@ -31,5 +33,6 @@ def fit_target(
         return target.fit_schema(columns, spec.schema_evolution, missing)
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
-    target.create(columns, spec.keys, spec.create)
+    strategy = spec.strategy if isinstance(spec, UpsertSpec) else UpsertStrategy.AUTO
+    target.create(columns, spec.keys, spec.create, strategy)
     return ("created the table",)

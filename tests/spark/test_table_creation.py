@@ -13,10 +13,16 @@ from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
-from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    CommitConflictError,
+    InvalidSpecError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.reserved_columns import RESERVED_COLUMNS
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 
@@ -61,6 +67,25 @@ def test_a_layout_that_the_columns_refuse_makes_no_table_and_its_correction_make
     assert properties["write.distribution-mode"] == "range"
     # The creation, and the commit of the batch.
     assert len(flow.loaded().metadata.metadata_log) == 1
+
+
+def test_a_layout_that_the_asked_strategy_cannot_change_makes_no_table(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a"))
+    copied = TableLayout(properties={"write.merge.mode": "copy-on-write"})
+    old = TableLayout(properties={"format-version": "1"})
+    wrong = [
+        (UpsertStrategy.EQUALITY, TableLayout(partition_by=("name",)), "partitioned by name"),
+        (UpsertStrategy.EQUALITY, copied, "asks for copy-on-write"),
+        (UpsertStrategy.POSITIONS, copied, "asks for copy-on-write"),
+        (UpsertStrategy.POSITIONS, old, "format version 1 has no deletes"),
+    ]
+    for strategy, layout, reason in wrong:
+        with pytest.raises(UnsupportedError, match=f"{reason}.*No table was made"):
+            flow.apply("run 1", create=layout, strategy=strategy)
+        assert not flow.catalog().table_exists(flow.table)
+    corrected = TableLayout(partition_by=("bucket(2, id)",))
+    flow.apply("run 1", create=corrected, strategy=UpsertStrategy.EQUALITY)
+    assert names(flow)[1] == ["id_bucket"]
 
 
 @pytest.mark.parametrize("has_rows", [False, True])

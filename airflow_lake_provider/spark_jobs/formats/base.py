@@ -198,8 +198,12 @@ class KeyedTable(Protocol):
     def keep(self, commit: KeyedCommit, progress: Progress) -> str:
         """Apply a commit to a snapshot that no branch leads to, and return its id; an expiry removes it by its age."""
 
-    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
-        """Create the table unless another job has just done so."""
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: UpsertStrategy) -> None:
+        """Create the table unless another job has just done so.
+
+        :param strategy: of the batches to come.
+        :raises UnsupportedError: it could not change a table with this layout; nothing was made.
+        """
 
     def fit_schema(self, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns) -> tuple[str, ...]:
         """Add and widen columns so that ``columns`` fit.

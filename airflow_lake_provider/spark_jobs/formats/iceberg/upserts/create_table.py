@@ -10,11 +10,22 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    CommitConflictError,
+    InvalidSpecError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import error_names, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_fit import (
+    TableShape,
+    lacking_internals,
+    unfit_for,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.table_definition import TableDefinition, define_table
 from airflow_lake_provider.spark_jobs.lost_connections import is_unreachable
 
@@ -31,18 +42,27 @@ _PROPERTIES = {
 }
 
 
-def create_table(table: IcebergTable, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
+def create_table(
+    table: IcebergTable,
+    columns: StructType,
+    keys: tuple[str, ...],
+    layout: TableLayout,
+    strategy: UpsertStrategy,
+) -> None:
     """Create the table and its namespace where they are missing.
 
     Key columns are required and become the identifier fields, so that readers of changes know them.
 
+    :param strategy: asked for; the table has to be one that it can change.
     :raises BadInputError: a column has a type that Iceberg does not store, or not as an identifier.
     :raises InvalidSpecError: the layout does not fit the columns. As above, nothing was made then.
+    :raises UnsupportedError: nor does it fit the strategy; nothing was made.
     :raises CommitConflictError: another job has created it meanwhile; the next try finds it.
     """
     _refuse_unfit_keys(table, columns, keys)
     definition = define_table(table, columns, keys, layout)
     properties = {**_PROPERTIES, "owner": str(table.spark.sparkContext.sparkUser()), **_properties(layout)}
+    _refuse_unfit_layout(table, definition, properties, keys, strategy)
     _create_namespace(table)
     builder = _builder(table, definition, properties)
     with _conflicts(table):
@@ -119,6 +139,32 @@ def _refuse_unfit_keys(table: IcebergTable, columns: StructType, keys: tuple[str
     if unfit:
         raise BadInputError(
             f"{table.name}: key columns {unfit} cannot identify a row; use whole numbers, text, times or decimals"
+        )
+
+
+def _refuse_unfit_layout(
+    table: IcebergTable,
+    definition: TableDefinition,
+    properties: dict[str, str],
+    keys: tuple[str, ...],
+    strategy: UpsertStrategy,
+) -> None:
+    """Refuse what would be refused of the table once it is there, where a corrected layout no longer reaches it."""
+    version = properties["format-version"]
+    shape = TableShape(
+        # Iceberg refuses what is no number, when it makes the table.
+        format_version=int(version) if version.isdecimal() else 3,
+        properties=properties,
+        schema=definition.schema,
+        spec=definition.spec,
+    )
+    unfit = None
+    if strategy is not UpsertStrategy.AUTO:
+        unfit = lacking_internals(table.spark, strategy) or unfit_for(shape, strategy, keys)
+    if unfit:
+        raise UnsupportedError(
+            f"{table.name}: strategy={strategy.value!r} is not possible, {unfit}; use 'auto', or change the layout. "
+            "No table was made"
         )
 
 

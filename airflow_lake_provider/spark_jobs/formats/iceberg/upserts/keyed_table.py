@@ -116,9 +116,9 @@ class IcebergKeyedTable:
         drop_branch(self.table, branch)
         return kept
 
-    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: UpsertStrategy) -> None:
         """Create the table unless another job has just done so."""
-        create_table.create_table(self.table, columns, keys, layout)
+        create_table.create_table(self.table, columns, keys, layout, strategy)
 
     def fit_schema(self, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns) -> tuple[str, ...]:
         """Add and widen columns so that ``columns`` fit."""

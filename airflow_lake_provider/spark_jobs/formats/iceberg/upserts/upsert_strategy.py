@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import COPY_ON_WRITE, POSITIONS, missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_fit import (
+    TableShape,
+    lacking_internals,
+    unfit_for,
+    without_marks,
+)
 
-_INTERNALS = {UpsertStrategy.POSITIONS: POSITIONS, UpsertStrategy.COPY_ON_WRITE: COPY_ON_WRITE}
 # Keys are broadcast, and 8 bytes per row found reach the driver.
 MAX_KEYS = 2_000_000
 # From here on nearly every data file has a row of the batch. To write them all anew is at most four times the rows of
@@ -40,9 +44,9 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
         return ChosenStrategy(strategy=commit.strategy, reason="as asked")
     is_asked = commit.strategy is not UpsertStrategy.AUTO
     wanted = ChosenStrategy(strategy=commit.strategy, reason="as asked") if is_asked else _preferred(table, commit)
-    missing = missing_internals(table.spark, _INTERNALS[wanted.strategy])
-    lacking = f"this Iceberg runtime lacks {', '.join(missing)}" if missing else None
-    obstacle = lacking or _obstacle(table, commit, wanted.strategy)
+    lacking = lacking_internals(table.spark, wanted.strategy)
+    unfit = lacking or unfit_for(TableShape.of(table), wanted.strategy, commit.keys)
+    obstacle = unfit or _obstacle(table, commit)
     if obstacle is None:
         return wanted
     if is_asked:
@@ -53,7 +57,7 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
 
 
 def _preferred(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
-    reason = _without_marks(table)
+    reason = without_marks(TableShape.of(table))
     if reason is None:
         keys, rows = known_ranges(commit).keys, _rows_at_base(table, commit)
         if rows == 0 or keys < rows * COPIED_SHARE:
@@ -62,31 +66,17 @@ def _preferred(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
     return ChosenStrategy(strategy=UpsertStrategy.COPY_ON_WRITE, reason=reason)
 
 
-def _without_marks(table: IcebergTable) -> str | None:
-    """Return why the table takes, or wants, no delete files."""
-    if table.format_version < 2:
-        return "format version 1 has no deletes"
-    if table.properties().get("write.merge.mode") == "copy-on-write":
-        return "the table's write.merge.mode asks for copy-on-write"
-    return None
-
-
 def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:
     """Return the rows of the base's data files, those that deletes hide included."""
     return int(table.summary(commit.base).get("total-records", 0))
 
 
-def _obstacle(table: IcebergTable, commit: KeyedCommit, strategy: UpsertStrategy) -> str | None:
-    """Return why rows cannot, or should not, be reached by a strategy other than ``merge``."""
-    unmarked = _without_marks(table) if strategy is UpsertStrategy.POSITIONS else None
-    if unmarked is not None:
-        return unmarked
+def _obstacle(table: IcebergTable, commit: KeyedCommit) -> str | None:
+    """Return why this batch cannot, or should not, be applied by a strategy other than ``merge``."""
     base = table.java.snapshot(int(commit.base)) if commit.base is not None else None
     if base is not None and base.schemaId() != table.java.schema().schemaId():
         # A snapshot is read by the schema of its time, whose names may mean other columns now.
         return "the schema has changed since the last commit"
-    if "encryption.key-id" in table.properties():
-        return "an encrypted table's files cannot be read and written by file here"
     keys = known_ranges(commit).keys
     if keys > MAX_KEYS:
         return f"{keys} keys are more than the {MAX_KEYS} that are broadcast"
