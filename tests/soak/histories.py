@@ -11,6 +11,7 @@ import argparse
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.spark.typed_history import TypedHistory
 
 
 def main() -> int:
-    """Play histories until all are played or the time is over; failures are told and counted."""
+    """Play histories until all are played or the time is over, which fails; failures are told and counted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", default="0")
     parser.add_argument("--rounds", type=int, default=100)
@@ -48,8 +49,17 @@ def main() -> int:
             told = history.told[0] if history else seed
             print(f"{'FAILED' if number in failed else 'ok'} {time.monotonic() - before:.0f} s, {told}", flush=True)
         spark.stop()
-    print(f"{played} histories of {options.steps} steps, {len(failed)} failed: {failed}", flush=True)
-    return 1 if failed else 0
+    told, code = verdict(played, options.rounds, failed)
+    print(f"{options.steps} steps each: {told}", flush=True)
+    return code
+
+
+def verdict(played: int, rounds: int, failed: Sequence[int]) -> tuple[str, int]:
+    """Return what is told at the end, and the exit code: 1 too where histories that were asked for are not played."""
+    told = f"{played} of {rounds} histories, {len(failed)} failed: {list(failed)}"
+    if played < rounds:
+        told = f"{told}; the time was over before the others, give more --minutes"
+    return told, int(bool(failed) or played < rounds)
 
 
 if __name__ == "__main__":
