@@ -168,11 +168,16 @@ def _recognised(spec: UpsertSpec, memory: TableMemory, run_key: str) -> tuple[Ou
     elif (earlier := _key_of_earlier_try(spec, memory)) is not None:
         reason = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
         known = Outcome.ALREADY_APPLIED, reason, _CHANGED_INPUT
-    elif spec.on_repeat is not OnRepeat.APPLY:
+    elif spec.on_repeat is not OnRepeat.APPLY and not _is_told_by_position(spec, memory):
         memory.run_keys.refuse_forgotten(spec.run, spec.table)
     if known is not None:
         _refuse_repeat(spec, known[1])
     return known
+
+
+def _is_told_by_position(spec: UpsertSpec, memory: TableMemory) -> bool:
+    """Whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
+    return spec.branch is None and spec.source.path is not None and not memory.position.has_lost_files
 
 
 def _nothing_new(spec: UpsertSpec, decision: InputDecision) -> str:

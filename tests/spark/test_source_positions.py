@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.table_name import TableName
@@ -98,6 +99,14 @@ def test_a_path_of_a_day_leaves_one_property_and_a_cleared_day_is_applied_once(f
     flow.arrive(f"{days[0]}/2.jsonl", row(1, "late", 10))
     late = flow.apply(f"run {days[0]} later", source=source_of(flow, f"{days[0]}/*.jsonl"), **SUMS)
     assert (late.batch_files, flow.rows()) == (1, {1: ("late", 16)})
+    # The table has forgotten the run keys of these days.
+    forgotten = "'lake.run-keys-dropped-before' = '2000', 'lake.recent-run-keys' = ''"
+    flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ({forgotten})")
+    cleared = RunIdentity.of("dag", f"run {days[0]}", "task", try_number=2, run_after=datetime.fromtimestamp(1999, UTC))
+    for files, expected in ((0, 16), (1, 26)):
+        again = flow.apply(identity=cleared, source=source_of(flow, f"{days[0]}/*.jsonl"), **SUMS)
+        assert (again.batch_files or 0, flow.rows()) == (files, {1: ("late", expected)})
+        flow.arrive(f"{days[0]}/3.jsonl", row(1, "late", 10))
 
 
 def test_a_source_that_changed_is_replayed_once_or_refused_as_asked(flow: Flow) -> None:

@@ -276,12 +276,14 @@ def test_a_retry_older_than_what_the_table_remembers_is_refused(flow: Flow) -> N
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")
     flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('lake.run-keys-dropped-before' = '2000')")
-    flow.arrive("2.jsonl", row(1, "a2"))
+    flow.spark.sql(f"CREATE TABLE {flow.table}_source USING iceberg AS SELECT 2L AS id, 'b' AS name, 1 AS n, 'u' AS op")
+    source = Source(table=f"{flow.table}_source")
     old = RunIdentity.of("d", "r", "t", try_number=2, run_after=datetime.fromtimestamp(1999, UTC))
     with pytest.raises(ForgottenRunError, match="attempt 2"):
-        flow.apply(identity=old)
+        flow.apply(identity=old, source=source)
     fresh = RunIdentity.of("d", "r", "t", try_number=2, run_after=datetime.fromtimestamp(2001, UTC))
-    assert flow.apply(identity=fresh).outcome is Outcome.APPLIED
+    assert flow.apply(identity=fresh, source=source).outcome is Outcome.APPLIED
+    assert flow.rows() == {1: ("a", 0), 2: ("b", 1)}
 
 
 @pytest.mark.parametrize(
