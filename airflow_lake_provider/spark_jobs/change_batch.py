@@ -48,6 +48,7 @@ class ChangeBatch:
     :param key_ranges: of ``changes``.
     :param reads_table: whether the table gave values to ``changes``.
     :param absent: columns that some of the final rows do not have, though others do, with how many; NULL in those rows.
+    :param completed: columns that no event has; ``changes`` may have them of the table's rows.
     :param cut_deletes: halves of key changes, to be remembered with a snapshot that has the old row.
     :param last_rows: by round of ``cut_deletes``, rows as they were before those deletes, for deletes of changed rows.
     :param ordering: what was known of the order of change events; None for plain rows.
@@ -66,6 +67,7 @@ class ChangeBatch:
     key_ranges: KeyRanges | None = None
     reads_table: bool = False
     absent: dict[str, int] = field(default_factory=dict)
+    completed: tuple[str, ...] = ()
     cut_deletes: tuple[CutDelete, ...] = ()
     last_rows: dict[int, DataFrame] = field(default_factory=dict)
     ordering: EventOrdering | None = None

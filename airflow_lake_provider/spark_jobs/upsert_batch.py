@@ -94,7 +94,7 @@ def _attempt(
             _keep_deleted_keys(spec, target, batch)
             return _without_rows(spec, target, batch, wanted, _commit(spec, batch, memory, decision, run_key), progress)
         before = target.state(spec.branch) if target.exists() else None
-        changes = fit_target(spec, target, batch.changes, spec.missing_columns)
+        changes = fit_target(spec, target, batch.changes.drop(*batch.completed), spec.missing_columns)
         commit = _commit(spec, batch, memory, decision, run_key)
         _keep_deleted_keys(spec, target, batch)
         applied = target.apply(remember_cut_deletes(target, commit, batch, memory, progress), progress)

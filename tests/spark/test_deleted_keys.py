@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.table_layout import MissingColumns
 from tests.spark.event_writer import SourceTable
 from tests.spark.test_order_by_key import Deliveries, rows_of
 
@@ -57,3 +58,26 @@ def test_a_key_that_is_widened_is_widened_in_the_side_table(spark: SparkSession,
     assert table.rows() == rows_of(source) == {2**40: (4, "long one")}
     schema = table.flow.catalog().load_table(SIDE).schema()
     assert [str(schema.find_type(name)) for name in ("id", "_moved_to.id")] == ["long", "long"]
+
+
+def test_a_changed_row_is_no_reason_to_overlook_a_missing_column(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "short")
+    table.deliver(source.take_lines())
+    spark.sql("ALTER TABLE order_by_key.items ADD COLUMN extra STRING")
+    source.update(1, 2)
+    with pytest.raises(BadInputError, match=r"lacks the table's columns \['extra'\]"):
+        table.deliver(source.take_lines())
+    table.run(missing_columns=MissingColumns.NULL)
+    assert table.rows() == rows_of(source)
+
+
+def test_a_key_change_after_a_value_was_left_out_may_be_delivered_again(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "long one")
+    source.update(1, 2)
+    source.move(1, 2, 3)
+    lines = source.take_lines()
+    table.deliver(lines)
+    assert table.deliver(lines).events_dropped == 4
+    assert table.rows() == rows_of(source) == {2: (3, "long one")}

@@ -82,7 +82,8 @@ def read_by_key(
         reads_table=True,
         cut_deletes=cut,
         last_rows=last_rows,
-        deleted_keys=_deleted_keys(timeline, keys, order),
+        completed=lines.completed(),
+        deleted_keys=_deleted_keys(timeline, keys, order, holes),
         epoch=order.epoch,
         dropped=facts.dropped,
     )
@@ -147,6 +148,12 @@ class _Lines:
         patched = held.join(sf.broadcast(patches), list(keys))
         return changes.filter(~sf.col(PATCH)).drop(PATCH).unionByName(patched, allowMissingColumns=True)
 
+    def completed(self) -> tuple[str, ...]:
+        """Return the columns of ``whole`` that only the table has."""
+        known = {name.lower() for name in (*self.rows.types, POSITION_COLUMN, self.order.deleted_column or "")}
+        held = () if self.order.rows is None else self.order.rows.columns
+        return tuple(name for name in held if name.lower() not in known)
+
     def _filled(self, last: DataFrame) -> DataFrame:
         """Add ``t0``...: values that rows of the table or of a snapshot hold."""
         holes = self.rows.hole_columns
@@ -183,13 +190,13 @@ def _sent(state: Column) -> Column:
     return sf.when(is_sent, sf.struct(state["text"].alias("text"), state["types"].alias("types")))
 
 
-def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder) -> DataFrame:
+def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder, holes: Sequence[str]) -> DataFrame:
     """Return the deletes that are the last of their key, or that ended a row which goes on under another key."""
     key = Window.partitionBy("key")
     lines = timeline.withColumns(
         {
             "newest": sf.max("second").over(key),
-            "known": _values_place(key.orderBy("second", ARRIVAL)),
+            "known": _values_place(key.orderBy("second", ARRIVAL), holes),
             "has_row": sf.max(sf.col("held.position").isNotNull() & (sf.col("at") == PRESENT)).over(key),
         }
     )
@@ -218,10 +225,14 @@ def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder) -> 
     )
 
 
-def _values_place(line: WindowSpec) -> Column:
-    """Return up to which position no earlier event of the key can bring a value, at the event before this one."""
-    whole = sf.when(sf.size("holes") == 0, sf.col("second")).otherwise(-1)
+def _values_place(line: WindowSpec, holes: Sequence[str]) -> Column:
+    """Return up to which position no earlier event of the key can bring a value, of the events before this one.
+
+    :param holes: columns that are stored; an event that leaves out another one is complete.
+    """
+    stored = sf.array(*map(sf.lit, holes)).cast("ARRAY<STRING>")
+    whole = sf.when(sf.size(sf.array_intersect("holes", stored)) == 0, sf.col("second")).otherwise(-1)
     older = sf.coalesce(sf.map_values("held.older"), sf.array().cast("ARRAY<BIGINT>"))
     held = sf.array_min(sf.concat(sf.array("held.place"), older))
     place = sf.when(sf.col("op") == "h", held).when(sf.col("op").isin("c", "r", "u"), whole)
-    return sf.lag(place).over(line)
+    return sf.max(place).over(line.rowsBetween(Window.unboundedPreceding, -1))
