@@ -43,7 +43,7 @@ STATEMENTS: dict[str, str] = {
     "a parenthesis closed before a comment": "SELECT 1) AS a --",
     "a comment without an end": "SELECT 1 /*",
     "a text without an end": "SELECT 'x",
-    "no query": "SELECT * FROM",
+    "no query": "SELECT * FROM (",
     "an expression": "id = 1",
     "nothing": "-- SELECT 1",
     "brackets without end": "SELECT " + "(" * 4_000 + "1" + ")" * 4_000,

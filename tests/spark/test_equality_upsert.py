@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,8 @@ def test_a_data_file_without_keys_of_the_batch_is_read_without_its_deletes(flow:
 def upsert_of_another_run(flow: Flow) -> None:
     other = Flow(flow.spark, flow.table, flow.inbox.parent / "other", dict(flow.changes))
     other.arrive("1.jsonl", row(2, "theirs"), row(3, "theirs"))
-    other.apply("their run", identity=RunIdentity.of("another dag", "r", "t"))
+    source = replace(other.spec().source, name="other")
+    other.apply("their run", identity=RunIdentity.of("another dag", "r", "t"), source=source)
 
 
 FOREIGN: dict[str, tuple[Callable[[Flow], Any], dict[int, tuple[Any, ...]]]] = {
