@@ -222,8 +222,10 @@ def clean(flow: Flow) -> Path:
         os.utime(path, (past, past))
     now = datetime.now(UTC)
     cut = f"TIMESTAMP '{now - timedelta(days=1, minutes=1):%F %T}'"
+    # The text has whole seconds, and the snapshots may be younger than the last of them.
+    soon = now + timedelta(minutes=1)
     call = f"CALL system.{{}}(table => '{flow.table}'{{}})".format
-    flow.spark.sql(call("expire_snapshots", f", older_than => TIMESTAMP '{now:%F %T}', retain_last => 1"))
+    flow.spark.sql(call("expire_snapshots", f", older_than => TIMESTAMP '{soon:%F %T}', retain_last => 1"))
     flow.spark.sql(call("compute_table_stats", ""))
     # A listing by prefix finds hidden names by comparing texts, and Hadoop writes file:/// as file:/.
     by_prefix = f", prefix_listing => true, location => 'file:{metadata(flow).parent}'"
