@@ -139,10 +139,9 @@ def _told_repeated(found: EventSurvey, source: Source, marks: EventMarks | None,
     table = str(source.envelope_table)
     ordering = choose_ordering(source.ordering, marks, found.seen, table)
     refuse_two_lives(ordering, found.seen, table)
-    judged = marks is not None and not ignore_marks
     return _Repeated(
         ordering=ordering,
-        dropped=count_repeated(ordering, marks, found.seen, table) if judged and marks else 0,
+        dropped=count_repeated(ordering, marks, found.seen, table) if marks and not ignore_marks else 0,
         marks=applied_marks(ordering, marks, found.seen, again=ignore_marks) if found.events else marks,
     )
 
