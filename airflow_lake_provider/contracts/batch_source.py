@@ -95,8 +95,8 @@ class Source:
             TableName.parse(self.table)
         if self.path is not None and self.format not in self.FORMATS:
             raise InvalidSpecError(
-                f"source format {self.format!r} is not one of {', '.join(self.FORMATS)}; give source_format, the path "
-                f"{self.path!r} does not tell it"
+                f"source format {self.format!r} is not one of {', '.join(self.FORMATS)}; the path {self.path!r} does "
+                "not tell it, so give source_format, or keys_format where it holds keys to delete"
             )
         if self.schema:
             check_column_list(self.schema, "schema")

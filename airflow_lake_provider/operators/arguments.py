@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pendulum
 
+from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.operators.sizes import size
@@ -56,14 +57,26 @@ def optional_text(value: object, name: str, *, templated: bool = False) -> str |
     return text(value, name, templated=templated)
 
 
-def names(value: object, name: str) -> tuple[str, ...]:
-    """Return column names as a tuple.
+def file_format(value: object, name: str) -> str | None:
+    """Return the format of a source's files, or None where their names tell it.
 
+    :raises InvalidSpecError: naming the known formats.
+    """
+    found = optional_text(value, name)
+    if found is not None and found not in Source.FORMATS:
+        raise InvalidSpecError(f"{name} must be one of {', '.join(Source.FORMATS)}, got {value!r}")
+    return found
+
+
+def names(value: object, name: str, what: str = "column names") -> tuple[str, ...]:
+    """Return column names, or other texts, as a tuple.
+
+    :param what: the texts are, for the message.
     :raises InvalidSpecError: for a bare text, which would be read as one name per letter, and what is no list of texts.
     """
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     if not is_list or not all(isinstance(item, str) and item.strip() for item in value):  # type: ignore[attr-defined]  # a list here
-        raise InvalidSpecError(f"{name} must be a list of column names, got {value!r}")
+        raise InvalidSpecError(f"{name} must be a list of {what}, got {value!r}")
     return tuple(text(item, name) for item in value)  # type: ignore[attr-defined]  # a list here
 
 
@@ -143,9 +156,16 @@ def table_layout(value: object, name: str = "create") -> TableLayout | None:
     return TableLayout(**{key: _layout_field(key, entry, f"{name}[{key!r}]") for key, entry in value.items()})
 
 
+_TERMS = {
+    "partition_by": "columns or transforms of them, such as ['days(at)']",
+    "sort_by": "columns with their order, such as ['at DESC']",
+    "bloom_filter_columns": "column names",
+}
+
+
 def _layout_field(field: str, value: object, name: str) -> Any:
-    if field in ("partition_by", "sort_by", "bloom_filter_columns"):
-        return names(value, name)
+    if field in _TERMS:
+        return names(value, name, _TERMS[field])
     if field == "properties":
         return options(value, name)
     if field == "target_file_bytes":
@@ -196,7 +216,7 @@ def table_patterns(value: object) -> tuple[str, ...] | None:
 
     :raises InvalidSpecError: for what is no list of texts, or has a template.
     """
-    return None if value is None else names(value, "allowed_tables")
+    return None if value is None else names(value, "allowed_tables", "patterns of table names, such as ['shop.*']")
 
 
 def refuse_other_tables(table: str, allowed: Sequence[str] | None) -> None:

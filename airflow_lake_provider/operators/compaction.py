@@ -66,7 +66,7 @@ class LakeCompactionOperator(LakeJobOperator):
         super().__init__(**job)
         self.level = level
         self.strategy = strategy
-        self.sort_by = names(sort_by, "sort_by")
+        self.sort_by = names(sort_by, "sort_by", "columns, for 'sort' with their order")
         self.where = where
         self.target_file_bytes = None if target_file_bytes is None else size(target_file_bytes, "target_file_bytes")
         self.partial_progress = flag(partial_progress, "partial_progress")

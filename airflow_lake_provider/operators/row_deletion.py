@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.batch_source import Source, format_of_path
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
-from airflow_lake_provider.operators.arguments import flag, names, number, optional_text, options
+from airflow_lake_provider.operators.arguments import file_format, flag, names, number, optional_text, options
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class LakeDeleteRowsOperator(LakeJobOperator):
         self.keys_from = keys_from
         self.keys_from_table = keys_from_table
         self.keys = names(keys, "keys")
-        self.keys_format = optional_text(keys_format, "keys_format")
+        self.keys_format = file_format(keys_format, "keys_format")
         self.keys_options = options(keys_options, "keys_options")
         self.keys_schema = optional_text(keys_schema, "keys_schema")
         self.allow_sql = flag(allow_sql, "allow_sql")

@@ -20,6 +20,7 @@ from airflow_lake_provider.operators.arguments import (
     choice,
     days,
     duration,
+    file_format,
     flag,
     groups,
     names,
@@ -160,7 +161,7 @@ class LakeUpsertOperator(LakeJobOperator):
         self.source = source
         self.source_table = source_table
         self.source_query = source_query
-        self.source_format = optional_text(source_format, "source_format")
+        self.source_format = file_format(source_format, "source_format")
         self.source_options = source_options
         self.source_schema = source_schema
         self.source_name = source_name

@@ -318,8 +318,39 @@ def test_a_table_that_no_pattern_allows_is_refused_as_it_was_rendered(context: C
     with pytest.raises(AirflowFailException, match=r"none of those that this task may work on: shop\.\*, raw\.web_\?"):
         job.execute(context)
     assert "allowed_tables" not in LakeCompactionOperator.template_fields
-    with pytest.raises(InvalidSpecError, match="allowed_tables must be a list"):
-        LakeCompactionOperator(task_id="t", table=table, allowed_tables="shop.*")
+
+
+@pytest.mark.parametrize("wrong", ["shop.*", ["shop.*", ""], [None], 5])
+def test_patterns_of_tables_are_not_asked_for_as_columns(wrong: Any) -> None:
+    expected = r"allowed_tables must be a list of patterns of table names, such as \['shop\.\*'\], got"
+    with pytest.raises(InvalidSpecError, match=expected):
+        LakeCompactionOperator(task_id="t", table="shop.orders", allowed_tables=wrong)
+
+
+@pytest.mark.parametrize(
+    ("argument", "asked"),
+    [
+        ("partition_by", r"columns or transforms of them, such as \['days\(at\)'\]"),
+        ("sort_by", r"columns with their order"),
+    ],
+)
+def test_a_layout_of_a_wrong_type_is_asked_for_as_what_it_is(argument: str, asked: str) -> None:
+    with pytest.raises(InvalidSpecError, match=rf"create\['{argument}'\] must be a list of {asked}.*got 'id'"):
+        upsert(create={argument: "id"})
+
+
+def test_a_format_that_no_reader_has_is_refused_when_the_dag_is_parsed() -> None:
+    expected = "{} must be one of parquet, orc, json, csv, avro, got 'xml'".format
+    with pytest.raises(InvalidSpecError, match=expected("source_format")):
+        upsert(source="in/a.csv", source_format="xml")
+    with pytest.raises(InvalidSpecError, match=expected("keys_format")):
+        LakeDeleteRowsOperator(task_id="t", table="shop.orders", keys_from="a", keys=["id"], keys_format="xml")
+
+
+def test_keys_of_no_known_format_ask_for_the_operators_own_argument(lake_connection: str, context: Context) -> None:
+    job = LakeDeleteRowsOperator(task_id="t", table="shop.orders", keys_from="s3://in/forget", keys=["id"])
+    with pytest.raises(InvalidSpecError, match="keys_format"):
+        job.build_spec(context)
 
 
 @pytest.mark.parametrize("keep_for", [timedelta(days=5), "P5D", pendulum.duration(days=5)])
