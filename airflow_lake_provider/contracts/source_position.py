@@ -36,7 +36,7 @@ class InputFile:
 
     :param path: full path with scheme.
     :param size: bytes.
-    :param version: modification time in epoch milliseconds, or an ETag.
+    :param version: modification time in epoch milliseconds, which stands for one: no store is asked for more.
     """
 
     path: str
