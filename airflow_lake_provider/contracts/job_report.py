@@ -49,7 +49,7 @@ class JobReport:
     :param reason: one sentence: why it acted, or why not.
     :param run_key: identity of the commit; None for actions that need none.
     :param before: table before; None when it did not exist.
-    :param after: table after, read back.
+    :param after: table after, read back; None where that failed after a commit, which a warning tells.
     :param committed: ids of the snapshots this action made on main or its branch, oldest first, as text.
     :param seconds: wall seconds by phase.
     """
@@ -77,7 +77,8 @@ class UpsertReport(JobReport):
     :param strategy: how it was applied, and in ``strategy_reason`` why so.
     :param audits_passed: names of the assertions that held for what main has now.
     :param audit_runs: how often they were run: once, and again for each other commit that came in between.
-    :param equality_delete_files: of the table after the commit; None where the commit wrote none and nobody counted.
+    :param equality_delete_files: of the table after the commit; None where the commit wrote none and nobody counted, or
+        where counting failed, which a warning tells.
     :param ordering: what was known of the order of change events: ``partition``, ``stream``, ``key``, or ``unknown``;
         None for plain rows.
     :param events_dropped: change events that were delivered again and left out; None for plain rows.

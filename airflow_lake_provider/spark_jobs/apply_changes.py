@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -14,7 +14,8 @@ from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.after_commit import seen_after_commit, state_after_commit
+from airflow_lake_provider.spark_jobs.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, SourceTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
@@ -52,9 +53,16 @@ def apply_changes(spark: SparkSession, spec: IncrementalSpec, progress: Progress
     report = retry_conflicts(
         lambda attempt: _attempt(spark, spec, target, source, attempt, progress), spec.max_attempts, progress
     )
-    if spec.protect_source:
+    if not spec.protect_source:
+        return report
+    if not report.committed:
         _guard(spec, target, source, progress)
-    return report
+        return report
+    # Rows that are read already are protected for longer than needed; the next run moves the guard on.
+    _, unmoved = seen_after_commit(
+        f"whether the guard on {spec.source} has moved", lambda: _guard(spec, target, source, progress)
+    )
+    return replace(report, warnings=(*report.warnings, *unmoved))
 
 
 def _guard(spec: IncrementalSpec, target: KeyedTable, source: SourceTable, progress: Progress) -> None:
@@ -98,16 +106,17 @@ def _attempt(
         commit = _commit(spec, target, memory, source_name, run_key, rows, full=reading.start is None)
         applied = target.apply(commit, progress)
     finally:
-        rows.unpersist()
-        changes.unpersist()
+        release_frames(rows, changes)
+    after, unseen = state_after_commit(target.state)
     return IncrementalReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
         reason=f"applied the changes up to snapshot {spec.to_snapshot} of {spec.source}: {reading.why}",
         run_key=run_key,
         before=before,
-        after=target.state(),
+        after=after,
         committed=(applied.snapshot,),
+        warnings=unseen,
         seconds=dict(progress.seconds),
         source=spec.source,
         from_snapshot=reading.start,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
@@ -30,9 +30,15 @@ def released_on_failure() -> Iterator[list[DataFrame]]:
     try:
         yield frames
     except BaseException:
-        for frame in frames:
-            frame.unpersist()
+        release_frames(*frames)
         raise
+
+
+def release_frames(*frames: DataFrame) -> None:
+    """Give cached frames back; a driver that cannot has lost them, and fails neither a commit nor another error."""
+    for frame in frames:
+        with suppress(Exception):
+            frame.unpersist()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,5 +97,4 @@ class ChangeBatch:
 
     def release(self) -> None:
         """Give the cached rows back; ``changes`` is computed anew when it is used after that."""
-        for frame in self.cached:
-            frame.unpersist()
+        release_frames(*self.cached)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.job_report import DeleteRowsReport, Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
+from airflow_lake_provider.spark_jobs.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import HeldRows, MatchedCommit, MatchedTable, RowMatch
 from airflow_lake_provider.spark_jobs.formats.choose import matched_table
@@ -84,7 +85,9 @@ def _attempt(
                 digest_salt=salt,
             )
     report = _with_proof(spec, target, match, without, report, progress)
-    return replace(report, after=target.state(), seconds=dict(progress.seconds), attempts=attempt)
+    after, unseen = state_after_commit(target.state)
+    warnings = (*report.warnings, *unseen)
+    return replace(report, after=after, warnings=warnings, seconds=dict(progress.seconds), attempts=attempt)
 
 
 def _match(spark: SparkSession, spec: DeleteRowsSpec, target: MatchedTable) -> tuple[RowMatch | None, str]:

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.job_report import Outcome, TableState, UpdateRowsReport
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, FILTER, MAX_VALUE_CHARACTERS
+from airflow_lake_provider.spark_jobs.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit, MatchedTable, RowMatch
 from airflow_lake_provider.spark_jobs.formats.choose import matched_table
@@ -41,7 +42,10 @@ def _attempt(spec: UpdateRowsSpec, target: MatchedTable, attempt: int, progress:
         outcome, reason = Outcome.NOTHING_NEW, "no row matches"
         if applied is not None:
             outcome, reason = Outcome.APPLIED, f"updated {applied.rows_updated} rows"
-    after: TableState = before if applied is None else target.state()
+    after: TableState | None = before
+    unseen: tuple[str, ...] = ()
+    if applied is not None:
+        after, unseen = state_after_commit(target.state)
     return UpdateRowsReport(
         table=spec.table,
         outcome=outcome,
@@ -50,6 +54,7 @@ def _attempt(spec: UpdateRowsSpec, target: MatchedTable, attempt: int, progress:
         before=before,
         after=after,
         committed=(applied.snapshot,) if applied is not None else (),
+        warnings=unseen,
         seconds=dict(progress.seconds),
         rows_updated=applied.rows_updated if applied is not None else 0,
         attempts=attempt,

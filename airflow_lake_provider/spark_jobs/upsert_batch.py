@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, epoch_
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
@@ -100,15 +101,16 @@ def _attempt(
         applied = target.apply(remember_cut_deletes(target, commit, batch, memory, progress), progress)
     finally:
         batch.release()
+    after, unseen = state_after_commit(lambda: target.state(spec.branch))
     return UpsertReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
         reason=_noted(_reason(decision, listed), decision),
         run_key=run_key,
         before=before,
-        after=target.state(spec.branch),
+        after=after,
         committed=(applied.snapshot,),
-        warnings=(*decision.warnings, *applied.warnings, *_absent(batch)),
+        warnings=(*decision.warnings, *applied.warnings, *_absent(batch), *unseen),
         seconds=dict(progress.seconds),
         batch_files=len(wanted.files),
         batch_rows=batch.rows,
@@ -149,9 +151,11 @@ def _without_rows(
     if batch.marks is None or not is_worth_it or not target.exists():
         return report
     applied = target.apply(replace(commit, audits=None, strategy=UpsertStrategy.AUTO), progress)
+    after, unseen = state_after_commit(lambda: target.state(spec.branch))
     return replace(
         report,
-        after=target.state(spec.branch),
+        after=after,
+        warnings=(*report.warnings, *applied.warnings, *unseen),
         committed=(applied.snapshot,),
         source_position=commit.position.to_summary(commit.source_name or ""),
     )

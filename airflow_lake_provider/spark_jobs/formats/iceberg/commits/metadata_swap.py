@@ -7,6 +7,7 @@ A REST catalog gets the same guard as a requirement on the branch's snapshot.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
@@ -34,7 +35,9 @@ def swap_metadata(table: IcebergTable, commit: DataCommit, staged: int, expected
         # A driver of a database, or a proxy, may have sent it twice: the second is refused because the first landed.
         if not _has_landed(table, commit, staged):
             raise conflict from error
-    table.refresh()
+    # It has landed. Who looks at the table next asks the catalog again, and says so where it does not answer.
+    with suppress(Exception):
+        table.refresh()
 
 
 def conflict_error(table: IcebergTable, commit: DataCommit, error: Exception) -> Exception:

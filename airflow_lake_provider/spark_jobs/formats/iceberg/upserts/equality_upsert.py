@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from airflow_lake_provider.spark_jobs.after_commit import seen_after_commit
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
@@ -79,11 +80,13 @@ def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress:
 
 def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> AppliedCommit:
     """Add what the table's readers carry from now on."""
-    keys = int(table.summary(snapshot).get("total-equality-deletes", 0))
-    of_snapshot = table.spark.read.option("versionAsOf", str(snapshot))
-    files = of_snapshot.table(f"{table.sql_name}.delete_files").filter("content = 2").count()
+    # Not before the commit: what other writers have left meanwhile counts, too.
+    debt, unseen = seen_after_commit(
+        "how many equality deletes the table carries", lambda: _equality_deletes(table, snapshot)
+    )
+    carried = "equality deletes" if debt is None else f"{debt[0]:,} equality deletes in {debt[1]:,} files"
     warning = (
-        f"the table carries {keys:,} equality deletes in {files:,} files, and every read compares them with the rows "
+        f"the table carries {carried}, and every read compares them with the rows "
         "that are older. PyIceberg, Snowflake and Databricks cannot read it until a compaction has removed them"
     )
     return replace(
@@ -91,6 +94,13 @@ def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> App
         strategy_reason="no row was looked for",
         rows_inserted=0,
         counted=False,
-        equality_delete_files=int(files),
-        warnings=(warning,),
+        equality_delete_files=None if debt is None else debt[1],
+        warnings=(warning, *unseen),
     )
+
+
+def _equality_deletes(table: IcebergTable, snapshot: int) -> tuple[int, int]:
+    """Return the number of keys and of files."""
+    keys = int(table.summary(snapshot).get("total-equality-deletes", 0))
+    of_snapshot = table.spark.read.option("versionAsOf", str(snapshot))
+    return keys, int(of_snapshot.table(f"{table.sql_name}.delete_files").filter("content = 2").count())

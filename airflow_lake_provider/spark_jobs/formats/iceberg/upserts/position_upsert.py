@@ -6,6 +6,7 @@ are kept, but for those that were made of rows that have changed; the batch is n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import functions as sf
@@ -53,16 +54,28 @@ def upsert_by_position(
         staged = StagedBatch(stage_rows(table, commit, resolved))
         facts.update(rows=staged.records, files=len(staged.files))
     with discarded_on_conflict(table, staged.files, landing.discard), progress.phase("commit") as facts:
-        snapshot, resolved = _commit(table, commit, resolved, staged, landing, progress)
-        facts["snapshot"] = str(snapshot)
+        landed = _commit(table, commit, resolved, staged, landing, progress)
+        facts["snapshot"] = str(landed.snapshot)
     return AppliedCommit(
-        snapshot=str(snapshot),
+        snapshot=str(landed.snapshot),
         strategy="positions",
-        strategy_reason=resolved.pruning,
-        rows_inserted=_inserted(table, commit, staged, resolved),
-        rows_updated=resolved.updated,
-        rows_deleted=resolved.deleted,
+        strategy_reason=landed.resolved.pruning,
+        rows_inserted=landed.inserted,
+        rows_updated=landed.resolved.updated,
+        rows_deleted=landed.resolved.deleted,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Landed:
+    """What was committed.
+
+    :param resolved: the rows that it has changed.
+    """
+
+    snapshot: int
+    resolved: ResolvedRows
+    inserted: int
 
 
 def _inserted(table: IcebergTable, commit: KeyedCommit, staged: StagedBatch, resolved: ResolvedRows) -> int:
@@ -84,18 +97,22 @@ def _commit(
     staged: StagedBatch,
     landing: Landing,
     progress: Progress,
-) -> tuple[int, ResolvedRows]:
+) -> _Landed:
     delta: RowDelta | None = None
     marked: list[Any] = []
+    inserted = 0
 
-    def land(on_head: FollowedHead, position: dict[str, str]) -> tuple[int, ResolvedRows]:
-        nonlocal delta
+    def land(on_head: FollowedHead, position: dict[str, str]) -> _Landed:
+        nonlocal delta, inserted
         refuse_expired_base(table, on_head.commit)
         if delta is None:
             with reading_base(table, on_head.commit):
+                # A Spark job where many rows are replaced: after the commit it would fail a task that has applied them.
+                inserted = _inserted(table, on_head.commit, staged, on_head.resolved)
                 delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged.files, staged.outdated)
             marked[:] = delta.deletes
-        return landing.land(table, on_head.commit, delta, position), on_head.resolved
+        snapshot = landing.land(table, on_head.commit, delta, position)
+        return _Landed(snapshot=snapshot, resolved=on_head.resolved, inserted=inserted)
 
     def follow(behind: FollowedHead) -> FollowedHead:
         nonlocal delta

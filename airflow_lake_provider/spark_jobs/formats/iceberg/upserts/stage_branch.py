@@ -33,6 +33,7 @@ def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progre
         with progress.phase("merge") as facts:
             reason = _merge(table, stage, commit)
             staged = _head_of(table, stage)
+            applied = _applied(table, staged, reason)
             facts["snapshot"] = str(staged)
         with progress.phase("publish"), position_properties(table, commit) as position:
             publish(table, commit, stage, staged, position)
@@ -44,7 +45,7 @@ def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progre
             drop_branch(table, stage)
             raise CommitConflictError(f"{table.name}: another writer got in between: {_first_line(error)}") from error
         raise
-    return _applied(table, staged, reason)
+    return applied
 
 
 def _create_branch(table: IcebergTable, stage: str, base: str | None) -> None:
