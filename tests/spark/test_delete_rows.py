@@ -62,6 +62,8 @@ def test_after_compaction_and_expiry_no_file_holds_the_rows_and_until_then_the_r
     assert held.keys() == {"branch main", "branch trial", "tag audit", "consumer tag lake.consumer.revenue", "history"}
     assert (held["tag audit"], held["branch trial"], held["branch main"]) == ((first,), (base,), report.committed)
     assert any("compact the table" in sentence for sentence in report.still_to_do)
+    # Less than a day is refused without it.
+    assert "minimum_age=timedelta(0)" in report.still_to_do[-1]
 
     compact(table)
     spark.sql(f"ALTER TABLE {table.name} DROP TAG audit")
