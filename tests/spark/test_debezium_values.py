@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from pathlib import Path
@@ -32,6 +33,10 @@ from tests.spark.shop_events import events_of
         ("TIMESTAMP", "2025-01-02T08:36:49.594265Z", datetime(2025, 1, 2, 8, 36, 49, 594265, UTC)),
         ("DOUBLE", 1.0e-7, 1.0e-7),
         ("DOUBLE", "NaN", "NaN"),
+        ("DOUBLE", "NAN", "NaN"),
+        ("DOUBLE", "POSITIVE_INFINITY", float("inf")),
+        ("FLOAT", "NEGATIVE_INFINITY", float("-inf")),
+        ("DOUBLE", "-Infinity", float("-inf")),
         ("FLOAT", -2.25, -2.25),
         ("BOOLEAN", False, False),
         ("STRING", '{"a": 1}', '{"a": 1}'),
@@ -42,7 +47,7 @@ from tests.spark.shop_events import events_of
         ("BIGINT", 9223372036854775807, 9223372036854775807),
         ("DECIMAL(12,2)", "1.005", None),
         ("DECIMAL(4,2)", "123.45", None),
-        ("DECIMAL(12,2)", "NaN", None),
+        ("DECIMAL(12,2)", "NAN", None),
         ("DATE", "soon", None),
         ("TIMESTAMP", 1735689600000000, None),
         ("TIMESTAMP", 20250101, None),
@@ -57,11 +62,23 @@ def test_values_become_the_declared_type_or_are_refused(
 ) -> None:
     path = write_files(tmp_path / "in", [json.dumps(envelope("c", {"id": 1, "v": sent}, ["1", "7"]))])
     if value is None:
-        with pytest.raises(BadInputError, match=r"cannot be converted: 1 of v as"):
+        text = sent if isinstance(sent, str) else json.dumps(sent, separators=(",", ":"))
+        said = f"cannot be converted: 1 of v as .*, such as {re.escape(repr(text))}"
+        with pytest.raises(BadInputError, match=said):
             read_items(spark, path, ddl=f"id INT, v {kind}")
         return
     (row,) = read_items(spark, path, ddl=f"id INT, v {kind}").changes.collect()
     assert str(row["v"]).lower() == "nan" if value == "NaN" else in_utc(row["v"]) == value
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_a_number_for_a_time_without_a_schema_says_how_its_unit_is_told(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    lines = [json.dumps(envelope("c", {"id": n, "v": 1735689600000 + n}, ["1", str(n)])) for n in (1, 2)]
+    expected = r"2 of v as timestamp\w*, such as '1735689600002'\. A number .*schemas\.enable=true.*isostring.*BIGINT"
+    with pytest.raises(BadInputError, match=expected):
+        read_items(spark, write_files(tmp_path / "in", lines), ddl=f"id INT, v {kind}")
 
 
 def _with_schema(key: int, fields: list[dict[str, Any]], image: dict[str, Any]) -> str:

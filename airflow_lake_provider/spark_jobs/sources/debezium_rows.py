@@ -9,7 +9,7 @@ from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
@@ -19,6 +19,8 @@ from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColum
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
 _LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"
+# Beside the names of lost columns, the texts that were sent.
+_TEXTS, _LONGEST_TEXT = "lost_texts", 60
 # Whether only values that events left out change in a row of the table.
 PATCH = "_lake_patch"
 CARRIED = (POSITION_COLUMN, PATCH)
@@ -61,7 +63,8 @@ class RowBuilder:
             deleted.alias("deleted"),
             *(*reset, *carried),
             reduce(or_, (sf.col(f"key.k{i}").isNull() for i in range(len(self.keys)))).alias("no_key"),
-            self._named(lambda i, name: self.columns.lost(name, sf.col(f"text{i}"), sf.col(f"value{i}"))).alias(_LOST),
+            self._named(self._is_lost).alias(_LOST),
+            self._named(self._is_lost, lambda i, _: sf.left(f"text{i}", sf.lit(_LONGEST_TEXT))).alias(_TEXTS),
             self._named(self._unfilled).alias(_UNFILLED),
             self._named(lambda _, name: ~deleted & ~sf.map_contains_key("after", name)).alias(_ABSENT),
         )
@@ -82,10 +85,12 @@ class RowBuilder:
             ).alias("null_keys"),
             ranges_column([(sf.col("row")[name], self.types[name]) for name in self.keys]).alias("key_ranges"),
             *(sf.struct(*self._count_each(kind)).alias(kind) for kind in (_LOST, _UNFILLED, _ABSENT)),
+            sf.struct(*(self._text_of(name).alias(f"t{i}") for i, name in self._numbered())).alias(_TEXTS),
         ).collect()[0]
         lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
         self._refuse_null_keys(counts["no_key"], counts["null_keys"])
-        self._refuse(lost, unfilled, hint)
+        self._refuse_lost(lost, dict(zip(self.types, counts[_TEXTS], strict=True)))
+        self._refuse_unfilled(unfilled, hint)
         carried = [name for name in (RESET, *CARRIED) if name in checked.columns]
         return ChangeBatch(
             changes=checked.select("row.*", sf.col("deleted").alias(DELETED), *carried),
@@ -139,10 +144,22 @@ class RowBuilder:
         """Whether the batch does not know the value, so that only the table can."""
         return sf.array_contains("holes", name) & sf.col(f"s{self.hole_columns.index(name)}").isNull()
 
-    def _named(self, is_so: Callable[[int, str], Column | None]) -> Column:
-        found = [(name, is_so(i, name)) for i, name in self._numbered()]
-        names = [sf.when(condition, sf.lit(name)) for name, condition in found if condition is not None]
-        return sf.array_compact(sf.array(*names)) if names else sf.array().cast("ARRAY<STRING>")
+    def _is_lost(self, number: int, name: str) -> Column:
+        return self.columns.lost(name, sf.col(f"text{number}"), sf.col(f"value{number}"))
+
+    def _named(
+        self,
+        is_so: Callable[[int, str], Column | None],
+        told: Callable[[int, str], Column] = lambda _, name: sf.lit(name),
+    ) -> Column:
+        found = [(told(i, name), is_so(i, name)) for i, name in self._numbered()]
+        texts = [sf.when(condition, text) for text, condition in found if condition is not None]
+        return sf.array_compact(sf.array(*texts)) if texts else sf.array().cast("ARRAY<STRING>")
+
+    def _text_of(self, name: str) -> Column:
+        """Return one of the texts of a column that gave no value."""
+        place = sf.array_position(_LOST, name)
+        return sf.max(sf.when(place > 0, sf.try_element_at(_TEXTS, place.cast("int"))))
 
     def _count_each(self, kind: str) -> list[Column]:
         return [sf.count_if(sf.array_contains(kind, name)).alias(f"c{i}") for i, name in self._numbered()]
@@ -160,20 +177,43 @@ class RowBuilder:
             "as keys, whose columns are never NULL; or give them a type in source_schema that holds their values"
         )
 
-    def _refuse(self, lost: dict[str, int], unfilled: dict[str, int], hint: str) -> None:
-        if lost:
-            told = ", ".join(f"{count} of {name} as {self.types[name].simpleString()}" for name, count in lost.items())
-            raise BadInputError(
-                f"values cannot be converted: {told}. Give the columns in source_schema a type that holds them, or "
-                "widen the table's"
+    def _refuse_lost(self, lost: dict[str, int], texts: dict[str, str]) -> None:
+        if not lost:
+            return
+        told = ", ".join(
+            f"{count} of {name} as {self.types[name].simpleString()}, such as {texts[name]!r}"
+            for name, count in lost.items()
+        )
+        without_unit = any(_is_number_for_time(self.types[name], texts[name]) for name in lost)
+        raise BadInputError(
+            f"values cannot be converted: {told}. "
+            + (
+                _ABOUT_UNITS
+                if without_unit
+                else "Give the columns in source_schema a type that holds them, or widen the table's"
             )
-        if unfilled:
-            told = ", ".join(f"{count} of {name}" for name, count in unfilled.items())
-            raise BadInputError(
-                f"values are not in the events, and neither earlier in the batch nor in the table: {told}. "
-                + (
-                    hint
-                    or "The batch does not follow what was applied before: apply the missing events first, or take a "
-                    "new snapshot"
-                )
+        )
+
+    def _refuse_unfilled(self, unfilled: dict[str, int], hint: str) -> None:
+        if not unfilled:
+            return
+        told = ", ".join(f"{count} of {name}" for name, count in unfilled.items())
+        raise BadInputError(
+            f"values are not in the events, and neither earlier in the batch nor in the table: {told}. "
+            + (
+                hint
+                or "The batch does not follow what was applied before: apply the missing events first, or take a "
+                "new snapshot"
             )
+        )
+
+
+_ABOUT_UNITS = (
+    "A number tells no time unless the events carry their connect schema, which says its unit: let the converter write "
+    "it (value.converter.schemas.enable=true), or the connector texts (time.precision.mode=isostring); or declare the "
+    "column BIGINT in source_schema"
+)
+
+
+def _is_number_for_time(kind: DataType, text: str) -> bool:
+    return isinstance(kind, (TimestampType, TimestampNTZType)) and text.strip().lstrip("+-").isdecimal()

@@ -72,6 +72,8 @@ def _converter(target: types.DataType) -> Callable[[Column], Column]:
     }
     if type(target) in converters:
         return converters[type(target)]
+    if isinstance(target, (types.FloatType, types.DoubleType)):
+        return lambda text: _spelled_as_spark_does(text).try_cast(target)
     if isinstance(target, (types.NumericType, types.BooleanType)):
         return lambda text: text.try_cast(target)
     raise UnsupportedError(
@@ -84,6 +86,11 @@ def _decimal(text: Column, target: types.DecimalType) -> Column:
     # A cast rounds what has too many digits behind the point. Numbers in exponent form come from doubles anyway.
     fits = text.rlike(rf"^\s*[+-]?\d*(\.\d{{0,{target.scale}}}0*)?\s*$") | text.rlike("[eE]")
     return sf.when(fits, text.try_cast(target))
+
+
+def _spelled_as_spark_does(text: Column) -> Column:
+    # What decimal.handling.mode=string makes of a numeric's infinity; its NAN is read without case.
+    return sf.regexp_replace(sf.regexp_replace(text, "^POSITIVE_", ""), "^NEGATIVE_", "-")
 
 
 def _date(text: Column) -> Column:
