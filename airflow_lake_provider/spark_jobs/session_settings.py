@@ -53,6 +53,7 @@ PINNED: tuple[PinnedSetting, ...] = (
     # Which rows are read.
     _P("spark.sql.files.ignoreCorruptFiles", "false", "a file that cannot be read counts as applied", "true"),
     _P("spark.sql.files.ignoreMissingFiles", "false", "a file that was moved away counts as applied", "true"),
+    _P("spark.sql.parquet.respectSummaryFiles", "false", "columns are those of summary files, or none", "true"),
     _P("spark.sql.orc.filterPushdown", "false", "ORC's reader skips rows of a source (decisions/0019)", "true"),
     _P("spark.sql.orc.aggregatePushdown", "false", "counts are taken from statistics of ORC files", "true"),
     _P("spark.sql.parquet.aggregatePushdown", "false", "counts are taken from statistics of Parquet files", "true"),
@@ -89,7 +90,7 @@ PINNED: tuple[PinnedSetting, ...] = (
 )
 # Each brings a mistake of an older release back. One of them only reads files that could not be read otherwise.
 LEGACY = "spark.sql.legacy."
-_LEFT_TO_THE_AUTHOR = ("spark.sql.legacy.parquet.nanosAsLong",)
+LEFT_TO_THE_AUTHOR = ("spark.sql.legacy.parquet.nanosAsLong",)
 
 
 def pin_settings(spark: SparkSession) -> list[str]:
@@ -113,7 +114,7 @@ def pin_settings(spark: SparkSession) -> list[str]:
 def _without_legacy(spark: SparkSession) -> list[str]:
     given = {name: value for name, value in spark.conf.getAll.items() if name.startswith(LEGACY)}
     changed = []
-    for name in sorted(given.keys() - set(_LEFT_TO_THE_AUTHOR)):
+    for name in sorted(given.keys() - set(LEFT_TO_THE_AUTHOR)):
         # What cannot be modified while Spark runs says nothing about statements.
         if not spark.conf.isModifiable(name):
             continue

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.spark_jobs.session import open_session
 from airflow_lake_provider.spark_jobs.session_settings import PINNED, PinnedSetting
 from airflow_lake_provider.spark_jobs.update_rows import update_rows
+from tests.spark.said_settings import said
 from tests.spark.upsert_flow import Flow
 
 SCHEMA = (
@@ -54,23 +53,6 @@ def row(number: int, value: int) -> dict[str, Any]:
         "v v": value,
         "s": {"order": number, "m": {"k": value}},
     }
-
-
-@contextmanager
-def said(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """Settings of a cluster that says otherwise; what the test session has is put back."""
-    before = spark.conf.getAll
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in spark.conf.getAll.keys() - before.keys():
-            if spark.conf.isModifiable(name) or name.startswith("spark.wap"):
-                spark.conf.unset(name)
-        for name, value in before.items():
-            if spark.conf.isModifiable(name) and spark.conf.get(name, None) != value:
-                spark.conf.set(name, value)
 
 
 def exercise(spark: SparkSession, folder: Path, table: str) -> None:
