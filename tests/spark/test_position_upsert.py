@@ -407,3 +407,15 @@ def test_a_key_that_the_table_held_twice_does_not_hide_a_row_that_is_new(
     report = flow.apply("run 2", strategy=strategy)
     assert (report.rows_inserted, report.rows_deleted) == (1, 2)
     assert flow.rows() == {1: ("A", 0), 3: ("C", 0), 4: ("D", 0)}
+
+
+def test_merge_counts_each_row_of_a_key_that_the_table_held_twice(spark: SparkSession, tmp_path: Path) -> None:
+    flow = Flow(spark, "twice.merged", tmp_path)
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "b"), row(3, "c"))
+    flow.apply("run 1")
+    spark.sql(f"INSERT INTO {flow.table} SELECT * FROM {flow.table} WHERE id <= 2")
+    flow.arrive("2.jsonl", row(1, "A"), row(2, "b", op="d"), row(3, "C"), row(4, "D"))
+    report = flow.apply("run 2", strategy=UpsertStrategy.MERGE)
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (1, 3, 2)
+    found = flow.loaded().scan().to_arrow().to_pylist()
+    assert sorted((r["id"], r["name"]) for r in found) == [(1, "A"), (1, "A"), (3, "C"), (4, "D")]
