@@ -217,7 +217,7 @@ def _read(
             target.schema(),
             rows,
             spec.exclude_columns,
-            KeyChangeHistory(known=memory.key_changes, rows_of=target.rows_then),
+            _key_changes(spec, target, memory),
             ignore_deletes=spec.semantics.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
             marks=memory.position.events,
@@ -229,6 +229,10 @@ def _read(
     else:
         batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
     return batch.with_deleted_column(spec.semantics.deleted_column) if spec.semantics.deletes is Deletes.SOFT else batch
+
+
+def _key_changes(spec: UpsertSpec, target: KeyedTable, memory: TableMemory) -> KeyChangeHistory:
+    return KeyChangeHistory(known=memory.key_changes, rows_of=target.rows_then, is_kept=spec.branch is None)
 
 
 def _is_by_key(spec: UpsertSpec) -> bool:
@@ -247,7 +251,7 @@ def _key_order(spec: UpsertSpec, target: KeyedTable, memory: TableMemory, *, aga
         rows=target.rows(memory.base),
         # Read after the base was: a commit adds to them before it lands.
         deleted_keys=target.deleted_keys(),
-        history=KeyChangeHistory(known=memory.key_changes, rows_of=target.rows_then),
+        history=_key_changes(spec, target, memory),
         deleted_column=spec.semantics.deleted_column if spec.semantics.deletes is Deletes.SOFT else None,
         again=again,
     )

@@ -6,7 +6,7 @@ batch's greatest position may be one, since nothing stands between the two halve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -28,10 +28,12 @@ class KeyChangeHistory:
     """What a table knows of key changes.
 
     :param rows_of: rows of the table at a snapshot; None where that one was expired.
+    :param is_kept: whether those that this batch begins will be remembered; on a branch none is.
     """
 
     known: OpenKeyChanges = field(default_factory=OpenKeyChanges)
     rows_of: Callable[[str], DataFrame | None] = lambda _: None
+    is_kept: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,33 +83,41 @@ def cut_deletes(events: DataFrame, keys: Sequence[str]) -> tuple[CutDelete, ...]
     )
     halves = events.groupBy(*_SEQUENCE).agg(
         sf.count_if(sf.col("op") == "c").alias("creates"),
-        sf.array_distinct(sf.collect_list(sf.when(sf.col("op") == "d", sf.col("key")))).alias("keys"),
+        sf.collect_set(sf.when(sf.col("op") == "d", key_hash(sf.col("key"), keys))).alias("deleted"),
         sf.bool_or(sf.col("new_key").isNotNull()).alias("moves"),
     )
     is_last = (sf.struct(*_SEQUENCE) == sf.col("greatest")) & (sf.col("told") == 0)
     cut = (
-        halves.filter("creates = 0 AND size(keys) > 0")
+        halves.filter("creates = 0 AND size(deleted) > 0")
         .join(sf.broadcast(greatest), sf.col("moves") | is_last)
         .orderBy(*(sf.col(name).desc() for name in _SEQUENCE))
         .limit(_MOST_KEPT)
-        .select(*_SEQUENCE, sf.explode("keys").alias("key"))
+        .select(*_SEQUENCE, "deleted")
     )
-    before = events.select("key", sf.col("first").alias("f"), sf.col("second").alias("s"))
-    is_before = (before["key"] == cut["key"]) & (sf.struct("f", "s") < sf.struct(*_SEQUENCE))
-    found = (
-        cut.join(before, is_before, "left")
-        .groupBy(*_SEQUENCE, key_hash(cut["key"], keys).alias("hash"))
-        .agg((sf.count("s") > 0).alias("changed"))
-    )
-    return tuple(_in_rounds(found.orderBy(*_SEQUENCE).collect()))[::-1]
+    found = sorted((first, second, hashed) for first, second, deleted in cut.collect() for hashed in deleted)
+    return tuple(_in_rounds(found, _begins(events, {hashed for _, _, hashed in found}, keys)))[::-1]
 
 
-def _in_rounds(found: Iterable[tuple[int, int, int, bool]]) -> Iterator[CutDelete]:
+def _begins(events: DataFrame, hashes: Collection[int], keys: Sequence[str]) -> dict[int, tuple[int, int]]:
+    """Return where the first event of each of some keys stands."""
+    if not hashes:
+        return {}
+    hashed = events.select(key_hash(sf.col("key"), keys).alias("hash"), *_SEQUENCE)
+    begins = hashed.filter(sf.col("hash").isin(*hashes)).groupBy("hash").agg(sf.min(sf.struct(*_SEQUENCE)))
+    return {key: (first, second) for key, (first, second) in begins.collect()}
+
+
+def _in_rounds(found: Iterable[tuple[int, int, int]], begins: Mapping[int, tuple[int, int]]) -> Iterator[CutDelete]:
     rounds: dict[int, int] = {}
-    for first, position, hashed, changed in found:
+    for first, position, hashed in found:
         rounds[hashed] = rounds.get(hashed, -1) + 1
-        key = hashed % _UNSIGNED
-        yield CutDelete(first=first, position=position, key_hash=key, changed=changed, round=rounds[hashed])
+        yield CutDelete(
+            first=first,
+            position=position,
+            key_hash=hashed % _UNSIGNED,
+            changed=begins[hashed] < (first, position),
+            round=rounds[hashed],
+        )
 
 
 def _signed(hashed: int) -> int:

@@ -117,7 +117,8 @@ def read_debezium_changes(
         last = _last_events(events.filter("op != 'd'") if ignore_deletes else events, tells_resets)
         checked = rows.checked_rows(values.fill(last, events)).localCheckpoint(eager=False)
         batch = told.on(rows.batch_of(checked, found.events, old.hint))
-        if "d" not in found.operations or ignore_deletes:
+        is_kept = history is None or history.is_kept
+        if ignore_deletes or not is_kept or not found.may_be_cut(is_whole=told.dropped == 0):
             return batch
         cut = cut_deletes(events, rows.keys)
         return replace(batch, cut_deletes=cut, last_rows=_last_rows(events, cut, values))

@@ -68,7 +68,8 @@ def read_by_key(
     lines = _Lines(rows=rows, order=order, old=old)
     batch = rows.batch_of(lines.checked(timeline), found.events, old.hint if old.expired else _MAY_COME)
     # Late values may have come to the row under other keys, so each is looked at.
-    found_cut = cut_deletes(timeline.filter("is_news"), keys) if "d" in found.operations else ()
+    may_be_cut = order.history.is_kept and found.may_be_cut(is_whole=False)
+    found_cut = cut_deletes(timeline.filter("is_news"), keys) if may_be_cut else ()
     cut = tuple(replace(delete, changed=True) for delete in found_cut)
     last_rows = {}
     for number in {delete.round for delete in cut}:

@@ -34,6 +34,8 @@ class EventSurvey:
     :param columns: names in their images, in the events' order.
     :param hole_columns: those of them that have an unavailable value somewhere.
     :param connect_types: by text of the connect schema, each column's connect type.
+    :param told_changes: events whose header tells a changed key; ``told_deletes``: deletes among them.
+    :param ends_with_delete: whether a delete without a create stands at the greatest position.
     :param record_keys: the columns of the records' keys, each combination once; an empty one for records without key.
     :param seen: where the events stand.
     """
@@ -47,8 +49,21 @@ class EventSurvey:
     hole_columns: tuple[str, ...]
     connect_types: dict[str, dict[str, ConnectType]]
     schemaless: int
+    told_changes: int = 0
+    told_deletes: int = 0
+    ends_with_delete: bool = False
     record_keys: tuple[tuple[str, ...], ...] = ()
     seen: SeenEvents = field(default_factory=SeenEvents)
+
+    def may_be_cut(self, *, is_whole: bool) -> bool:
+        """Whether a delete may be half of a key change whose other half is not there.
+
+        :param is_whole: whether none of the events was left out since.
+        """
+        if "d" not in self.operations:
+            return False
+        # Where headers tell key changes, a delete without one is none.
+        return self.told_deletes > 0 if self.told_changes else self.ends_with_delete or not is_whole
 
     def without(self, excluded: Sequence[str]) -> EventSurvey:
         """Return the same without these columns; names are compared without case."""
@@ -85,6 +100,9 @@ def survey(events: DataFrame, names: Names = (), marks: EventMarks | None = None
         sf.collect_set("types").alias("types"),
         sf.count_if(is_event & sf.col("types").isNull()).alias("schemaless"),
         sf.collect_set("record_key").alias("record_keys"),
+        sf.count_if(is_event & sf.coalesce("new_key", "old_key").isNotNull()).alias("told_changes"),
+        sf.count_if(is_event & sf.col("new_key").isNotNull()).alias("told_deletes"),
+        sf.max(sf.when(is_event, sf.struct("first", "second", sf.expr("op = 'c'").alias("flag")))).alias("created"),
     )
     groups = [row.asDict() for row in found.collect()]
     return _survey(groups, seen_events(groups, names))
@@ -96,7 +114,7 @@ def _unsequenced() -> Column:
 
 def _survey(groups: Sequence[dict[str, Any]], seen: SeenEvents) -> EventSurvey:
     images = sorted(_all_of(groups, "images"), key=lambda names: (-len(names), names))
-    counts = ("events", "bad_lines", "unsequenced", "keys_changed", "schemaless")
+    counts = ("events", "bad_lines", "unsequenced", "keys_changed", "schemaless", "told_changes", "told_deletes")
     return EventSurvey(
         operations=frozenset(_all_of(groups, "operations")),
         columns=tuple(dict.fromkeys(name for names in images for name in names)),
@@ -104,8 +122,15 @@ def _survey(groups: Sequence[dict[str, Any]], seen: SeenEvents) -> EventSurvey:
         connect_types={text: parse_types(text) for text in sorted(_all_of(groups, "types"))},
         record_keys=tuple(sorted(_all_of(groups, "record_keys"))),
         seen=seen,
+        ends_with_delete=_at_the_end(groups, "deleted") and not _at_the_end(groups, "created"),
         **{count: sum(group[count] for group in groups) for count in counts},
     )
+
+
+def _at_the_end(groups: Sequence[dict[str, Any]], name: str) -> bool:
+    """Whether an event for which a flag is true stands at the greatest position of all groups."""
+    greatest = [found for found in (group[name] for group in groups) if found is not None and None not in found]
+    return bool(greatest and max(greatest)["flag"])
 
 
 def _all_of(groups: Sequence[dict[str, Any]], name: str) -> set[Any]:
