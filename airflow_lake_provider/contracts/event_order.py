@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.offset_ranges import Ranges, missing, up_to
 
 # Servers note the time of a commit shortly before its place in the log. Events that come late were never applied, so
 # no greatest time covers theirs.
-_LATE_TOLERANCE_MS = 10_000
+LATE_TOLERANCE_MS = 10_000
 
 # Of a partition that has tombstones only: below every event.
 NO_POSITION = (-1, -1)
@@ -23,22 +23,35 @@ _NEW_LIFE = (
 )
 
 
+def _greatest(*times: int | None) -> int | None:
+    return max((ts for ts in times if ts is not None), default=None)
+
+
+def _is_of_snapshot(position: tuple[int, int] | None) -> bool:
+    """Tell whether a position may be a snapshot's: there, a transaction that was open has lower ones and is newer."""
+    return position is not None and position[0] == position[1]
+
+
 @dataclass(frozen=True, kw_only=True)
 class OldEvents:
     """Events of a batch that are below a mark.
 
-    :param ts_ms: greatest ``source.ts_ms`` among them.
+    :param ts_ms: greatest ``source.ts_ms`` among them; ``led_ts_ms``: without the events of a first transaction, which
+        have no commit before them.
     :param offsets: where they may stand in their partition.
     """
 
     count: int = 0
     ts_ms: int | None = None
+    led_ts_ms: int | None = None
     offsets: Ranges = ()
 
     def __add__(self, other: OldEvents) -> OldEvents:
-        times = [ts for ts in (self.ts_ms, other.ts_ms) if ts is not None]
         return OldEvents(
-            count=self.count + other.count, ts_ms=max(times, default=None), offsets=(*self.offsets, *other.offsets)
+            count=self.count + other.count,
+            ts_ms=_greatest(self.ts_ms, other.ts_ms),
+            led_ts_ms=_greatest(self.led_ts_ms, other.led_ts_ms),
+            offsets=(*self.offsets, *other.offsets),
         )
 
 
@@ -47,18 +60,29 @@ class SeenTimes:
     """Whether times of commit follow the positions, as in one life of a source they do.
 
     :param top: greatest position; ``top_ts_ms``: ``source.ts_ms`` of the event there.
-    :param newest_ts_ms: greatest of all changes. Rows of a snapshot are read after later changes were made.
+    :param newest_ts_ms: greatest of all changes; ``led_ts_ms``: of those with a commit before them. Rows of a snapshot
+        are read after later changes were made.
     """
 
     top: tuple[int, int] | None = None
     top_ts_ms: int | None = None
     newest_ts_ms: int | None = None
+    led_ts_ms: int | None = None
 
     def __add__(self, other: SeenTimes) -> SeenTimes:
         tops = [part for part in (self, other) if part.top is not None]
         found = max(tops, key=lambda part: (part.top or NO_POSITION, part.top_ts_ms or 0), default=self)
-        newest = [ts for ts in (self.newest_ts_ms, other.newest_ts_ms) if ts is not None]
-        return SeenTimes(top=found.top, top_ts_ms=found.top_ts_ms, newest_ts_ms=max(newest, default=None))
+        return SeenTimes(
+            top=found.top,
+            top_ts_ms=found.top_ts_ms,
+            newest_ts_ms=_greatest(self.newest_ts_ms, other.newest_ts_ms),
+            led_ts_ms=_greatest(self.led_ts_ms, other.led_ts_ms),
+        )
+
+    def newest(self, ordering: EventOrdering) -> int | None:
+        """Return the greatest time that proves something."""
+        may_be_open = ordering is EventOrdering.KEY and _is_of_snapshot(self.top)
+        return self.led_ts_ms if may_be_open else self.newest_ts_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,11 +144,12 @@ def refuse_two_lives(ordering: EventOrdering, seen: SeenEvents, table: str) -> N
     if ordering is not EventOrdering.PARTITION:
         parts = [sum(parts, SeenTimes())]
     for times in parts:
-        if times.top_ts_ms is None or times.newest_ts_ms is None:
+        newest = times.newest(ordering)
+        if times.top_ts_ms is None or newest is None:
             continue
-        if times.newest_ts_ms > times.top_ts_ms + _LATE_TOLERANCE_MS:
+        if newest > times.top_ts_ms + LATE_TOLERANCE_MS:
             raise BadInputError(
-                f"events of {table} were committed until source.ts_ms {times.newest_ts_ms}, and the one of the "
+                f"events of {table} were committed until source.ts_ms {newest}, and the one of the "
                 f"greatest position, {list(times.top or ())}, before that, at {times.top_ts_ms}. So the files are of "
                 f"two lives of the source: a restored database, or another server. {_NEW_LIFE}. Nothing was applied"
             )
@@ -141,7 +166,8 @@ def count_repeated(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents,
     greatest = marks.greatest
     if greatest is None or not seen.old.count:
         return 0
-    _refuse_restarted(seen.old, greatest, table, _LATE_TOLERANCE_MS if ordering is EventOrdering.KEY else 0)
+    tolerance = LATE_TOLERANCE_MS if ordering is EventOrdering.KEY else 0
+    _refuse_restarted(_telling(ordering, seen.old, greatest), greatest, table, tolerance)
     if ordering is EventOrdering.KEY:
         return _repeated_by_key(marks, seen.unkeyed, table)
     if ordering is EventOrdering.STREAM and marks.ordering in (EventOrdering.STREAM, EventOrdering.UNKNOWN):
@@ -171,7 +197,7 @@ def applied_marks(
 def _without_restarted(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents) -> EventMarks:
     if ordering is not EventOrdering.PARTITION:
         greatest = marks.greatest
-        restarted = greatest is not None and _has_restarted(seen.old, greatest, 0)
+        restarted = greatest is not None and _has_restarted(_telling(ordering, seen.old, greatest), greatest, 0)
         return EventMarks(ordering=ordering) if restarted else marks
     # An unknown partition would begin at the mark of the table.
     anew = {
@@ -215,6 +241,13 @@ def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
         f"cannot be compared with them. Either {BY_KEY}; or take a new snapshot with the connector and give the task a "
         "new source_name and a source of its files only. Nothing was applied"
     )
+
+
+def _telling(ordering: EventOrdering, old: OldEvents, mark: Mark) -> OldEvents:
+    """Return old events with the time that proves something."""
+    # Of events by key the row tells whether they are older.
+    may_be_open = ordering is EventOrdering.KEY and _is_of_snapshot(mark.position)
+    return replace(old, ts_ms=old.led_ts_ms) if may_be_open else old
 
 
 def _has_restarted(old: OldEvents, mark: Mark, tolerance: int) -> bool:

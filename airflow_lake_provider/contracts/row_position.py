@@ -1,8 +1,9 @@
 """The position of a row's newest event, which ``ordering="key"`` keeps with the row.
 
-``epoch`` and ``lsn`` order the events of a key. An epoch is one life of a source's log: a new ``source_name`` begins
-the next one, after which every position of before is older. ``since`` and ``older`` are there only in rows with values
-that are older than the row: where its key began, and by column the position of the value.
+An epoch is one life of a source's log: a new ``source_name`` begins the next one, after which every position of before
+is older. Within it ``lsn`` orders the events of a key, except beside a snapshot: its rows are older than what was
+committed after it, wherever that was written. ``since`` and ``older`` are there only in rows with values that are older
+than the row: where its key began, and by column the place of the value.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from collections.abc import Mapping
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX
 
 POSITION_COLUMN = "_source_position"
-POSITION_TYPE = "STRUCT<epoch: INT, lsn: BIGINT, ts_ms: BIGINT, since: BIGINT, older: MAP<STRING, BIGINT>>"
+# Where an event was written, the end of the last commit before its own where that was told, when it was committed, and
+# whether it is no event but a row that a snapshot read.
+PLACE_FIELDS = ("lsn", "last_commit", "ts_ms", "snapshot")
+_PLACE = "lsn: BIGINT, last_commit: BIGINT, ts_ms: BIGINT, snapshot: BOOLEAN"
+PLACE_TYPE = f"STRUCT<{_PLACE}>"
+DELETED_POSITION_TYPE = f"STRUCT<epoch: INT, {_PLACE}>"
+POSITION_TYPE = f"STRUCT<epoch: INT, {_PLACE}, since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>>"
 DELETED_KEYS_SUFFIX = "__deleted_keys"
 THIRTY_DAYS = 30 * 24 * 60 * 60
 

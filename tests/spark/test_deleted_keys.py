@@ -81,3 +81,31 @@ def test_a_key_change_after_a_value_was_left_out_may_be_delivered_again(spark: S
     table.deliver(lines)
     assert table.deliver(lines).events_dropped == 4
     assert table.rows() == rows_of(source) == {2: (3, "long one")}
+
+
+def test_deleted_keys_are_forgotten_by_whole_days(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    table.flow.changes["source"] = replace(table.flow.changes["source"], tombstone_retention=10 * 24 * 60 * 60)
+    source.insert(1, 1, "short")
+    source.insert(2, 1, "short")
+    first = source.take_lines()
+    table.deliver(first)
+    source.delete(1)
+    table.deliver(source.take_lines())
+    for days in (12, 9):
+        spark.sql(
+            f"INSERT INTO {SIDE} SELECT id + {days}, _deleted_position, _moved_to, _values_position, "
+            f"_deleted_at - INTERVAL {days} DAYS FROM {SIDE} WHERE id = 1"
+        )
+    source.delete(2)
+    table.deliver(source.take_lines())
+    side = table.flow.catalog().load_table(SIDE)
+    assert sorted(side.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()) == [1, 2, 10]
+    dropped = side.metadata.snapshots[-1].summary
+    # The day's file as a whole: nothing was read or written for it.
+    assert dropped is not None
+    assert (dropped.operation.value, dropped["deleted-data-files"]) == ("delete", "1")
+    assert dropped.additional_properties.get("added-delete-files") is None
+    # What is still known of deleted keys keeps their old events out.
+    table.deliver(first)
+    assert table.rows() == rows_of(source) == {}

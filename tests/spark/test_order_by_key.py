@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import UpsertReport
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeSemantics
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_layout import SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from tests.spark.event_writer import UNCHANGED, SourceTable
-from tests.spark.upsert_flow import Flow
+from tests.spark.upsert_flow import Flow, InterruptedProgress
 
 DDL = "id BIGINT, n INT, note STRING"
 
@@ -65,6 +66,10 @@ class Deliveries:
         self.bring(lines)
         with suppress(BadInputError):
             self.run()
+
+    def source_of(self, file: str) -> Source:
+        """The source with one of its files only."""
+        return replace(self.flow.changes["source"], path=f"{self.inbox}/{file}.jsonl")
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
         found = self.flow.loaded().scan(selected_fields=("id", "n", "note")).to_arrow().to_pylist()
@@ -109,7 +114,8 @@ def test_an_older_event_of_a_key_loses_and_a_late_value_finds_its_row(spark: Spa
     assert (report.events_dropped, table.rows()) == (6, rows_of(source))
     held = table.flow.loaded().scan().to_arrow().to_pylist()
     assert {row["id"]: row[POSITION_COLUMN]["lsn"] for row in held} == {1: 140, 3: 160}
-    assert next(row[POSITION_COLUMN]["older"] for row in held if row["id"] == 1) == [("note", 130)]
+    older = next(row[POSITION_COLUMN]["older"] for row in held if row["id"] == 1)
+    assert [(name, place["lsn"], place["snapshot"]) for name, place in older] == [("note", 130, False)]
     # A row that another writer has changed has no position, so that an event wins over it.
     spark.sql("UPDATE order_by_key.items SET n = 9, _source_position = NULL WHERE id = 3")
     table.deliver(newest[-1:], on_repeat=OnRepeat.APPLY)
@@ -149,6 +155,55 @@ def test_flagged_rows_keep_their_position_and_need_no_side_table(spark: SparkSes
     found = table.flow.loaded().scan().to_arrow().to_pylist()
     assert [(row["id"], row["is_deleted"], row[POSITION_COLUMN]["lsn"]) for row in found] == [(1, True, 130)]
     assert not spark.catalog.tableExists("order_by_key.items__deleted_keys")
+
+
+@pytest.mark.parametrize("first_is_older", [True, False])
+def test_of_two_writers_at_once_no_older_event_wins(spark: SparkSession, inbox: Path, first_is_older: bool) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "short")
+    source.insert(2, 1, "short")
+    table.deliver(source.take_lines())
+    source.update(1, 2, "older")
+    source.update(2, 2, "older")
+    table.bring(source.take_lines())
+    source.update(1, 3)
+    source.delete(2)
+    table.bring(source.take_lines())
+    ours, theirs = ("002", "003") if first_is_older else ("003", "002")
+    other = InterruptedProgress(at="commit", then=lambda: table.run(source=table.source_of(theirs)))
+    report = table.flow.apply("run of the other", progress=other, source=table.source_of(ours))
+    assert report.attempts == 2
+    assert table.rows() == rows_of(source) == {1: (3, "older")}
+
+
+def test_a_table_that_may_not_change_gets_no_position(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "short")
+    table.flow.catalog()
+    spark.sql("CREATE TABLE order_by_key.items (id BIGINT, n INT, note STRING) USING iceberg")
+    spark.sql("INSERT INTO order_by_key.items VALUES (1, 0, 'by another'), (2, 0, 'by another')")
+    table.bring(source.take_lines())
+    with pytest.raises(BadInputError, match=r"_source_position.*schema_evolution"):
+        table.run(schema_evolution=SchemaEvolution.NONE)
+    assert table.rows() == {1: (0, "by another"), 2: (0, "by another")}
+    assert table.run().schema_changes
+    assert table.rows() == {1: (1, "short"), 2: (0, "by another")}
+    # Nothing changes the table any more.
+    source.update(1, 2)
+    table.deliver(source.take_lines(), schema_evolution=SchemaEvolution.NONE)
+    assert table.rows() == {1: (2, "short"), 2: (0, "by another")}
+
+
+def test_positions_of_another_form_are_refused(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "short")
+    table.flow.catalog()
+    former = "STRUCT<epoch: INT, lsn: BIGINT, ts_ms: BIGINT, since: BIGINT, older: MAP<STRING, BIGINT>>"
+    spark.sql(
+        f"CREATE TABLE order_by_key.items (id BIGINT, n INT, note STRING, _source_position {former}) USING iceberg"
+    )
+    with pytest.raises(BadInputError, match=r"_source_position.*lsn.*last_commit.*drop the column"):
+        table.deliver(source.take_lines())
 
 
 @st.composite

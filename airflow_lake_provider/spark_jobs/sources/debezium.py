@@ -218,6 +218,7 @@ def _typed_events(raw: DataFrame, columns: EventColumns, keys: Sequence[str]) ->
         "op",
         "first",
         "second",
+        "last_commit",
         "after",
         "holes",
         "types",

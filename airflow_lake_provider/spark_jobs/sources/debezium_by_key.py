@@ -10,7 +10,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.window import WindowSpec
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
+from airflow_lake_provider.contracts.event_order import LATE_TOLERANCE_MS
+from airflow_lake_provider.contracts.row_position import (
+    DELETED_POSITION_TYPE,
+    PLACE_FIELDS,
+    PLACE_TYPE,
+    POSITION_COLUMN,
+    POSITION_TYPE,
+)
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.sources.cut_key_changes import OldRows, cut_deletes, events_before, old_rows
@@ -20,6 +27,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.key_fold import KeyFold
 from airflow_lake_provider.spark_jobs.sources.key_reuse import refuse_pending, refuse_reused
 from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.log_places import FIRST, place_at
 from airflow_lake_provider.spark_jobs.sources.table_values import missing_values, values_at
 from airflow_lake_provider.spark_jobs.sources.unavailable_values import PRESENT
 
@@ -27,6 +35,8 @@ _MAY_COME = (
     "An event that has them may be in a file that has not come yet: nothing was applied, run again when it is there. "
     "Where every file is there, apply them all again with on_repeat='apply', or take a new snapshot of these rows"
 )
+_DELETED = "_deleted_position"
+_NUMBERED = f"STRUCT<number: BIGINT, place: {PLACE_TYPE}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +63,10 @@ def read_by_key(
             f"the events have a column {POSITION_COLUMN}, which ordering='key' writes; leave it out with "
             "exclude_columns"
         )
+    _refuse_other_positions(order)
     old = old_rows(events, order.history, columns.types, keys, every=True) if found.hole_columns else OldRows()
     timeline = KeyTimeline(order=order, keys=keys, types=columns.types).of(events, old)
-    facts = _facts(timeline)
+    facts = _facts(timeline, again=order.again)
     if facts.restarted and order.again:
         return read_by_key(events, columns, keys, found, replace(order, epoch=order.epoch + 1))
     _refuse_restarted(facts.restarted)
@@ -90,18 +101,33 @@ def read_by_key(
     )
 
 
-def _facts(timeline: DataFrame) -> _Facts:
+def _refuse_other_positions(order: KeyOrder) -> None:
+    """Refuse a table whose positions cannot be compared with a snapshot's."""
+    known = ((order.rows, POSITION_COLUMN, POSITION_TYPE), (order.deleted_keys, _DELETED, DELETED_POSITION_TYPE))
+    for rows, name, expected in known:
+        held = {column.lower(): kind for column, kind in rows.dtypes}.get(name) if rows is not None else None
+        if held is not None and held != expected.lower().replace(": ", ":").replace(", ", ","):
+            raise BadInputError(
+                f"the table has a column {name} of type {held}, and ordering='key' needs {expected}: another version "
+                "or somebody else wrote it. Make the table and its table of deleted keys anew; or drop the column, "
+                "so that events win over each row once"
+            )
+
+
+def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
     key = Window.partitionBy("key")
     known = (sf.col("op").isin("h", "x") | sf.col("was_known")) & (sf.col("at") == PRESENT)
     place = sf.when(known, sf.col("second"))
     lines = timeline.withColumns({"floor": sf.max(place).over(key), "floor_ts": sf.max_by("ts_ms", place).over(key)})
     sent = sf.col("is_news") & (sf.col(f"{ARRIVAL}.file") >= 0)
-    # The rows of a snapshot are read after later changes were made, so their time proves nothing.
-    again = (sf.col("second") < sf.col("floor")) & (sf.col("ts_ms") > sf.col("floor_ts")) & (sf.col("op") != "r")
+    # A snapshot's clock is read after its place in the log. One that comes late is dropped, as older events are.
+    is_snapshot = sf.col("op") == "r"
+    known_ts = sf.col("floor_ts") + sf.when(is_snapshot, LATE_TOLERANCE_MS).otherwise(0)
+    restarted = (sf.col("second") < sf.col("floor")) & (sf.col("ts_ms") > known_ts) & (~is_snapshot | sf.lit(again))
     found = lines.agg(
-        sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("held.older")))).alias("older"),
+        sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("line.older")))).alias("older"),
         sf.count_if(sent & (sf.col("second") <= sf.col("floor"))).alias("dropped"),
-        sf.count_if(sent & again).alias("restarted"),
+        sf.count_if(sent & restarted).alias("restarted"),
         sf.count_if((sf.col("op") == "m") & sf.col("old_key").isNotNull()).alias("begun"),
     ).collect()[0]
     return _Facts(**{**found.asDict(), "older": tuple(found["older"])})
@@ -197,7 +223,7 @@ def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder, hol
     lines = timeline.withColumns(
         {
             "newest": sf.max("second").over(key),
-            "known": _values_place(key.orderBy("second", ARRIVAL), holes),
+            "values": _values_place(key.orderBy("second", ARRIVAL), holes),
             "has_row": sf.max(sf.col("held.position").isNotNull() & (sf.col("at") == PRESENT)).over(key),
         }
     )
@@ -218,11 +244,11 @@ def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder, hol
     names = [(f"k{i}", name) for i, name in enumerate(keys)]
     return deletes.filter(needed | heir.isNotNull()).select(
         *(sf.col(f"key.{short}").alias(name) for short, name in names),
-        sf.struct(
-            sf.lit(order.epoch).alias("epoch"), sf.col("second").alias("lsn"), sf.col("ts_ms").alias("ts_ms")
-        ).alias("_deleted_position"),
+        sf.struct(sf.lit(order.epoch), *(sf.col("place")[name] for name in PLACE_FIELDS))
+        .cast(DELETED_POSITION_TYPE)
+        .alias(_DELETED),
         sf.when(heir.isNotNull(), sf.struct(*(heir[short].alias(name) for short, name in names))).alias("_moved_to"),
-        sf.col("known").alias("_values_position"),
+        sf.col("values.place").cast(PLACE_TYPE).alias("_values_position"),
     )
 
 
@@ -232,8 +258,15 @@ def _values_place(line: WindowSpec, holes: Sequence[str]) -> Column:
     :param holes: columns that are stored; an event that leaves out another one is complete.
     """
     stored = sf.array(*map(sf.lit, holes)).cast("ARRAY<STRING>")
-    whole = sf.when(sf.size(sf.array_intersect("holes", stored)) == 0, sf.col("second")).otherwise(-1)
-    older = sf.coalesce(sf.map_values("held.older"), sf.array().cast("ARRAY<BIGINT>"))
-    held = sf.array_min(sf.concat(sf.array("held.place"), older))
+    own, unknown = _numbered(sf.col("second"), sf.col("place")), _numbered(sf.lit(FIRST), place_at(FIRST))
+    whole = sf.when(sf.size(sf.array_intersect("holes", stored)) == 0, own).otherwise(unknown)
+    older = sf.transform(
+        sf.map_keys("line.older"), lambda name: _numbered(sf.col("line.older")[name], sf.col("held.older")[name])
+    )
+    held = sf.array_min(sf.concat(sf.array(own), sf.coalesce(older, sf.array().cast(f"ARRAY<{_NUMBERED}>"))))
     place = sf.when(sf.col("op") == "h", held).when(sf.col("op").isin("c", "r", "u"), whole)
     return sf.max(place).over(line.rowsBetween(Window.unboundedPreceding, -1))
+
+
+def _numbered(number: Column, place: Column) -> Column:
+    return sf.struct(number.alias("number"), place.alias("place")).cast(_NUMBERED)

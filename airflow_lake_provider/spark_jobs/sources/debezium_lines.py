@@ -40,7 +40,7 @@ _CORRUPT = "_lake_corrupt"
 def _line_schema(image: str) -> str:
     envelope = (
         f"before: {image}, after: {image}, op: STRING, "
-        "source: STRUCT<`schema`: STRING, `table`: STRING, sequence: STRING, ts_ms: STRING>"
+        "source: STRUCT<`schema`: STRING, `table`: STRING, sequence: STRING, ts_ms: STRING, snapshot: STRING>"
     )
     value = f"{envelope}, `schema`: {_SCHEMA}, payload: STRUCT<{envelope}>"
     record = "topic: STRING, `partition`: STRING, `offset`: STRING, `key`: STRING, headers: MAP<STRING, STRING>"
@@ -59,7 +59,8 @@ def read_events(
     :param keys: key columns.
     :param names: what the name of each file tells.
     :return: ``_lake_arrival``; ``bad`` (no change event); ``op``; ``first`` and ``second`` of ``source.sequence``
-        (NULL where it has no numbers); ``ts_ms`` of the source; ``partition`` (``<topic>-<partition>``) and ``offset``
+        (NULL where it has no numbers); ``last_commit``, the same as ``first`` but NULL where the sequence has a null
+        there; ``ts_ms`` of the source's clock; ``partition`` (``<topic>-<partition>``) and ``offset``
         of the record, or NULL; ``record_key`` (names of the key's columns, none for a record without a key, NULL where
         they are not told); ``after`` (column -> JSON text); ``image`` (names in ``after``, or in ``before`` for a
         delete); ``holes`` (names of unavailable values); ``key``, ``key_before``, ``old_key``, ``new_key`` (texts in
@@ -136,7 +137,7 @@ def _event_columns() -> list[Column]:
     # At most one of the forms has any of an envelope's fields.
     forms = ("line.value.payload", "line.value", "line.payload", "line")
     fields = {"source_schema": "source.schema", "source_table": "source.table", "sequence": "source.sequence"}
-    fields["ts_ms"] = "source.ts_ms"
+    fields.update({"ts_ms": "source.ts_ms", "snapshot": "source.snapshot"})
     fields.update({name: name for name in ("before", "after", "op")})
     return [
         *(sf.coalesce(*(f"{form}.{field}" for form in forms)).alias(name) for name, field in fields.items()),
@@ -184,13 +185,17 @@ def _places() -> list[Column | str]:
     """Where the event stands in the source, and where its record stands in Kafka."""
     sequence = sf.from_json("sequence", "ARRAY<STRING>")
     second = sf.get(sequence, sf.lit(1)).try_cast("bigint")
+    last_commit = sf.get(sequence, sf.lit(0)).try_cast("bigint")
     # Before the first commit there is none to name: what a snapshot reads stands at its own place.
     first = sf.when(sf.get(sequence, sf.lit(0)).isNull(), second)
     offset = sf.col("offset").try_cast("bigint")
+    # An incremental snapshot has the connector's clock, which may be long after the place in the log.
+    of_server = sf.coalesce(sf.col("snapshot") != "incremental", sf.lit(True))
     return [
-        sf.coalesce(first, sf.get(sequence, sf.lit(0)).try_cast("bigint")).alias("first"),
+        sf.coalesce(first, last_commit).alias("first"),
         second.alias("second"),
-        sf.col("ts_ms").try_cast("bigint").alias("ts_ms"),
+        last_commit.alias("last_commit"),
+        sf.when(of_server, sf.col("ts_ms").try_cast("bigint")).alias("ts_ms"),
         "partition",
         sf.when(offset >= 0, offset).alias("offset"),
     ]

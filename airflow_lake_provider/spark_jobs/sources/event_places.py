@@ -24,6 +24,8 @@ _MARK = "STRUCT<first: BIGINT, second: BIGINT, moved: BOOLEAN, deleted: BOOLEAN>
 # Only such a create comes from a change of the key.
 _MOVED = "op = 'c' AND size(holes) > 0"
 _DELETED = "op = 'd'"
+# Not of the first transaction after a snapshot, which may have been open then.
+_LED = "op = 'r' OR last_commit IS NOT NULL"
 
 
 def partition_label(names: Names) -> Column:
@@ -57,6 +59,7 @@ def place_columns(marks: EventMarks | None) -> list[Column]:
         sf.max(sf.when(is_event, sf.col("ts_ms"))).alias("ts_ms"),
         sf.max(sf.when(is_event, sf.struct("first", "second", "ts_ms"))).alias("top"),
         sf.max(sf.when(is_event & (sf.col("op") != "r"), sf.col("ts_ms"))).alias("change_ts_ms"),
+        sf.max(sf.when(is_event & sf.col("last_commit").isNotNull(), sf.col("ts_ms"))).alias("led_ts_ms"),
         _bitmap(sf.lit(True)).alias("offsets"),
     ]
     if marks is None:
@@ -70,6 +73,7 @@ def place_columns(marks: EventMarks | None) -> list[Column]:
         _bitmap(of_partition).alias("old_offsets"),
         sf.count_if(of_table).alias("old_of_table"),
         sf.max(sf.when(of_table, sf.col("ts_ms"))).alias("old_of_table_ts_ms"),
+        sf.max(sf.when(of_table & sf.expr(_LED), sf.col("ts_ms"))).alias("old_led_ts_ms"),
         sf.count_if(is_event & is_old(marks, EventOrdering.KEY)).alias("unkeyed"),
     ]
 
@@ -100,7 +104,11 @@ def seen_events(groups: Iterable[Mapping[str, Any]], names: Names) -> SeenEvents
         if name is not None and name.label != group["partition"]:
             name = None
         unplaced += 0 if name else group["without_offset"]
-        old += OldEvents(count=group.get("old_of_table", 0), ts_ms=group.get("old_of_table_ts_ms"))
+        old += OldEvents(
+            count=group.get("old_of_table", 0),
+            ts_ms=group.get("old_of_table_ts_ms"),
+            led_ts_ms=group.get("old_led_ts_ms"),
+        )
         unkeyed += group.get("unkeyed", 0)
         before = partitions.get(group["partition"], SeenPartition())
         mark = _mark(group, name)
@@ -135,7 +143,12 @@ def _times(group: Mapping[str, Any]) -> SeenTimes:
     top = group["top"]
     if top is None or top["first"] is None or top["second"] is None:
         return SeenTimes()
-    return SeenTimes(top=(top["first"], top["second"]), top_ts_ms=top["ts_ms"], newest_ts_ms=group["change_ts_ms"])
+    return SeenTimes(
+        top=(top["first"], top["second"]),
+        top_ts_ms=top["ts_ms"],
+        newest_ts_ms=group["change_ts_ms"],
+        led_ts_ms=group["led_ts_ms"],
+    )
 
 
 def _old(group: Mapping[str, Any], name: SinkFile | None) -> OldEvents:

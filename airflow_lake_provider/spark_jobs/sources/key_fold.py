@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, POSITION_TYPE
+from airflow_lake_provider.contracts.row_position import PLACE_FIELDS, PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium_rows import PATCH
+from airflow_lake_provider.spark_jobs.sources.log_places import FIRST, is_later, place_at
 from airflow_lake_provider.spark_jobs.sources.unavailable_values import EVENT_ORDER, inherit, with_parents
 
 _BEGINS, _ENDS = ("c", "r", "m"), ("d", "x")
@@ -34,8 +35,8 @@ class KeyFold:
     def last(self, timeline: DataFrame) -> DataFrame:
         """Return one event per key that changes: ``d``, or what a row becomes.
 
-        :return: as ``RowBuilder`` takes it, with ``s0``... (``text``, ``types``, ``at``, ``holder``, ``place``),
-            ``_source_position`` and ``_lake_patch`` (only values that were left out change).
+        :return: as ``RowBuilder`` takes it, with ``s0``... (``text``, ``types``, ``at``, ``holder``, ``place``,
+            ``log_place``), ``_source_position`` and ``_lake_patch`` (only values that were left out change).
         """
         placed = _placed(timeline)
         last = _last_of_key(placed, again=self.again)
@@ -67,23 +68,22 @@ class KeyFold:
         return differs
 
     def _position(self) -> Column:
-        row_place = sf.when(sf.col("op") == "h", sf.col("held.place")).otherwise(sf.col("second"))
-        older = self._older(row_place)
+        older = self._older()
         has_older = sf.size(older) > 0
-        since, map_of = sf.when(has_older, sf.col("begun")), sf.when(has_older, older)
-        mine = sf.struct(sf.lit(self.epoch), sf.col("second"), sf.col("ts_ms"), since, map_of)
+        found = (sf.when(has_older, sf.col("begun")), sf.when(has_older, older))
+        mine = sf.struct(sf.lit(self.epoch), *(sf.col("place")[name] for name in PLACE_FIELDS), *found)
         held = sf.col("held.position")
-        kept = sf.struct(held["epoch"], held["lsn"], held["ts_ms"], since, map_of)
+        kept = sf.struct(held["epoch"], *(held[name] for name in PLACE_FIELDS), *found)
         return sf.when(sf.col("op") == "h", kept.cast(POSITION_TYPE)).otherwise(mine.cast(POSITION_TYPE))
 
-    def _older(self, row_place: Column) -> Column:
+    def _older(self) -> Column:
         entries = []
         for i, name in enumerate(self.holes):
-            place = sf.col(f"s{i}.place")
             left_out = (sf.col("op") == "h") | sf.array_contains("holes", name)
-            entries.append(sf.when(left_out & (place < row_place), sf.struct(sf.lit(name), place)))
+            is_older = left_out & (sf.col(f"s{i}.place") < sf.col("second"))
+            entries.append(sf.when(is_older, sf.struct(sf.lit(name), sf.col(f"s{i}.log_place"))))
         if not entries:
-            return sf.lit(None).cast("MAP<STRING, BIGINT>")
+            return sf.lit(None).cast(f"MAP<STRING, {PLACE_TYPE}>")
         return sf.map_from_entries(sf.array_compact(sf.array(*entries)))
 
     def _known(self, placed: DataFrame) -> DataFrame:
@@ -116,28 +116,37 @@ class KeyFold:
         sent = sf.coalesce(sent & ~sf.array_contains("holes", name), sf.lit(False))
         place = _own_place(name)
         # Not of a life of the key that ended before the row: then an event that is yet to come has the value.
-        whole = (place >= sf.col("held.place")) | sf.col("boundary").isNull()
-        whole = whole | (sf.col("boundary") <= sf.greatest(place, "held.since"))
+        whole = (place >= sf.col("second")) | sf.col("boundary").isNull()
+        whole = whole | (sf.col("boundary") <= sf.greatest(place, "line.since"))
         held = (sf.col("op") == "h") & sf.coalesce(whole, sf.lit(False))
         # All events come again: what the row took over from another key counts where they do not tell it.
-        trusted = sf.when(place < sf.col("held.since"), -1).otherwise(place) if self.again else place
+        untrusted = (place < sf.col("line.since")) if self.again else sf.lit(False)
+        trusted = sf.when(untrusted, FIRST).otherwise(place)
+        own = sf.when(untrusted, place_at(FIRST)).otherwise(_own_log_place(name))
         state = sf.struct(
             sf.when(sent, sf.element_at("after", sf.lit(name))).alias("text"),
             sf.when(sent, sf.col("types")).alias("types"),
             sf.when(held, sf.col("at")).alias("at"),
             sf.when(held, sf.col("key")).alias("holder"),
             sf.when(held, trusted).otherwise(sf.col("second")).alias("place"),
+            sf.when(held, own).otherwise(sf.col("place")).alias("log_place"),
         )
         return sf.max_by(state, sf.when(sent, sf.col("second")).when(held, trusted))
 
 
 def _own_place(name: str) -> Column:
-    return sf.coalesce(sf.element_at("held.older", sf.lit(name)), "held.place")
+    return sf.coalesce(sf.element_at("line.older", sf.lit(name)), "second")
+
+
+def _own_log_place(name: str) -> Column:
+    return sf.coalesce(sf.element_at("held.older", sf.lit(name)), "place")
 
 
 def _newer(state: str, inherited: str) -> Column:
     mine, theirs = sf.col(state), sf.col(inherited)
-    return sf.when(mine.isNull() | (theirs["place"] > mine["place"]), theirs).otherwise(mine)
+    # Numbers are of one line, and the values may come from another.
+    later = is_later(theirs["log_place"], mine["log_place"])
+    return sf.when(mine.isNull() | later, theirs).otherwise(mine)
 
 
 def _placed(timeline: DataFrame) -> DataFrame:
@@ -149,7 +158,7 @@ def _placed(timeline: DataFrame) -> DataFrame:
     return timeline.withColumns(
         {
             "boundary": sf.max(sf.when(op.isin(*_BEGINS, *_ENDS), second)).over(past),
-            "begun": sf.max(sf.when(op.isin(*_BEGINS), second)).over(key),
+            "begun": sf.max_by("place", sf.when(op.isin(*_BEGINS), second)).over(key),
             "begins": begins.cast("int"),
             "is_held": sf.max((op == "h") & (sf.col("at") == "")).over(Window.partitionBy("key")),
         }

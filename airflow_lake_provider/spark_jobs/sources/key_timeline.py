@@ -14,16 +14,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
-from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, POSITION_TYPE
+from airflow_lake_provider.contracts.row_position import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.sources.cut_key_changes import KeyChangeHistory, OldRows
+from airflow_lake_provider.spark_jobs.sources.log_places import FIRST, LAST, in_lines, place_at, place_of
 from airflow_lake_provider.spark_jobs.sources.unavailable_values import PRESENT
 
-# Before every event, and after every event: positions of other epochs.
-_FIRST, _LAST = -1, 2**63 - 1
 _MAX_ROUNDS = 40
-_HELD = f"STRUCT<place: BIGINT, since: BIGINT, older: MAP<STRING, BIGINT>, position: {POSITION_TYPE}>"
+_HELD = f"STRUCT<known: {PLACE_TYPE}, since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>, position: {POSITION_TYPE}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +58,12 @@ class KeyTimeline:
     def of(self, events: DataFrame, old: OldRows) -> DataFrame:
         """Return the events and what the table knows of their keys, and of those that the keys have changed to.
 
-        :param events: ``key``, ``op``, ``second``, ``_lake_arrival``, ``after``, ``holes``, ``types``, ``old_key``,
-            ``new_key``, ``ts_ms``.
+        :param events: ``key``, ``op``, ``second``, ``last_commit``, ``_lake_arrival``, ``after``, ``holes``, ``types``,
+            ``old_key``, ``new_key``, ``ts_ms``.
         :param old: rows of old keys in snapshots.
-        :return: the same columns; ``first``, the same as ``second``; ``is_news``, of the batch; ``held``, of rows;
-            ``at``, their snapshot.
+        :return: the same columns but ``last_commit``; ``place``, in the log; ``second``, the number in the key's line,
+            and ``first``, the same; ``is_news``, of the batch; ``held``, of rows; ``line``, its places as numbers;
+            ``known``, the number up to which the values of a deleted key had come; ``at``, the snapshot of rows.
         """
         news = self._with_implied(events, old)
         found = [news, *self._old_rows(old)]
@@ -73,32 +73,35 @@ class KeyTimeline:
             if known is None:
                 break
             heirs = known.filter("op = 'x' AND new_key IS NOT NULL")
-            begun = heirs.select(*self._event(sf.col("new_key"), "m", sf.col("second"), old_key=sf.col("key")))
+            begun = heirs.select(*self._event(sf.col("new_key"), "m", sf.col("place"), old_key=sf.col("key")))
             found += [known, begun]
             wanted = heirs.select(sf.col("new_key").alias("key")).distinct().join(seen, "key", "left_anti")
             wanted = wanted.localCheckpoint()
             if wanted.isEmpty():
                 break
             seen = seen.union(wanted)
-        return _once(reduce(DataFrame.unionByName, found)).localCheckpoint()
+        # Once for all that is done by key.
+        lines = reduce(DataFrame.unionByName, found).repartition("key")
+        return in_lines(_once(lines)).localCheckpoint()
 
     def _with_implied(self, events: DataFrame, old: OldRows) -> DataFrame:
         """Return the batch's own, and for each create that tells its old key the delete of that."""
+        place = (sf.col("second"), sf.col("last_commit"), sf.col("ts_ms"), sf.col("op") == "r")
         news = events.select(
             "key",
             "op",
-            sf.col("second").alias("first"),
+            sf.struct(*place).cast(PLACE_TYPE).alias("place"),
             *("second", ARRIVAL, "after", "holes", "types", "old_key", "new_key", "ts_ms"),
             sf.lit(True).alias("is_news"),
             sf.lit(None).cast(_HELD).alias("held"),
             sf.lit(PRESENT).alias("at"),
         )
-        moved = news.filter("op = 'c' AND old_key IS NOT NULL").select("old_key", "key", "second", "ts_ms")
+        moved = news.filter("op = 'c' AND old_key IS NOT NULL").select("old_key", "key", "place", "ts_ms")
         if old.roots is not None:
             bare = news.filter("op = 'c' AND old_key IS NULL").join(sf.broadcast(old.roots.drop("first")), "second")
-            moved = moved.union(bare.select("root.key", "key", "second", "ts_ms"))
+            moved = moved.union(bare.select("root.key", "key", "place", "ts_ms"))
         implied = self._event(
-            sf.col("old_key"), "d", sf.col("second"), new_key=sf.col("key"), ts_ms=sf.col("ts_ms"), is_news=True
+            sf.col("old_key"), "d", sf.col("place"), new_key=sf.col("key"), ts_ms=sf.col("ts_ms"), is_news=True
         )
         return news.unionByName(moved.select(*implied))
 
@@ -127,7 +130,7 @@ class KeyTimeline:
         deleted = sf.coalesce(quoted(flag), sf.lit(False)) if flag and flag.lower() in names else sf.lit(False)
         ours = position["epoch"] == self.order.epoch
         since, older = sf.when(ours, position["since"]), sf.when(ours, position["older"])
-        held = sf.struct(sf.when(~deleted, self._place(position)), since, older, position).cast(_HELD)
+        held = sf.struct(sf.lit(None), since, older, position).cast(_HELD)
         is_held = sf.when(deleted, "x").otherwise("h")
         place, ts_ms = self._place(position), position["ts_ms"]
         return rows.select(*self._event(self._key(), is_held, place, ts_ms=ts_ms, held=held, at=at))
@@ -137,7 +140,7 @@ class KeyTimeline:
         ours = (position["epoch"] == self.order.epoch) & heir.isNotNull()
         heir = sf.when(ours, _struct(heir[name].cast(self.types[name]) for name in self.keys))
         place, ts_ms = self._place(position), position["ts_ms"]
-        # A delete has no row; the place says how far the key's values had come.
+        # A delete has no row.
         held = sf.struct(sf.col("_values_position"), sf.lit(None), sf.lit(None), sf.lit(None)).cast(_HELD)
         return rows.select(*self._event(self._key(), "x", place, new_key=heir, ts_ms=ts_ms, held=held))
 
@@ -147,7 +150,8 @@ class KeyTimeline:
     def _place(self, position: Column) -> Column:
         epoch = position["epoch"]
         older = epoch.isNull() | (epoch < self.order.epoch)
-        return sf.when(older, _FIRST).when(epoch > self.order.epoch, _LAST).otherwise(position["lsn"]).cast("bigint")
+        later = epoch > self.order.epoch
+        return sf.when(older, place_at(FIRST)).when(later, place_at(LAST)).otherwise(place_of(position))
 
     def _event(
         self,
@@ -173,8 +177,8 @@ class KeyTimeline:
         return [
             key.cast(key_type).alias("key"),
             op.alias("op"),
-            place.alias("first"),
-            place.alias("second"),
+            place.alias("place"),
+            place["lsn"].alias("second"),
             arrival.alias(ARRIVAL),
             null.cast("MAP<STRING, STRING>").alias("after"),
             sf.array().cast("ARRAY<STRING>").alias("holes"),
@@ -198,15 +202,18 @@ def _once(events: DataFrame) -> DataFrame:
     told = sf.coalesce("new_key", "old_key").isNotNull()
     one = Window.partitionBy("key", "second", kind, "at")
     best = one.orderBy(sf.col("is_news").desc(), told.desc(), sf.col(ARRIVAL).desc())
+    # A connector that starts again may tell an earlier commit before the same event, or none.
+    last_commit = sf.max("place.last_commit").over(one)
     was_known = sf.coalesce(sf.max(sf.col("op") == "x").over(one), sf.lit(False))
     return (
         events.withColumns(
             {
                 "copy": sf.row_number().over(best),
+                "place": sf.col("place").withField("last_commit", last_commit),
                 "new_key": sf.coalesce("new_key", sf.first("new_key", ignorenulls=True).over(one)),
                 # Of a delete: whether it was applied before, and up to where the key's values had come then.
                 "was_known": was_known,
-                "known": sf.max(sf.when(sf.col("op") == "x", sf.col("held.place"))).over(one),
+                "known": sf.max("held.known").over(one),
             }
         )
         .filter("copy = 1")

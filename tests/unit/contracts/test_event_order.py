@@ -109,15 +109,30 @@ def test_the_ordering_is_taken_from_the_input_unless_the_table_was_marked_otherw
 def test_a_source_that_started_again_is_refused_by_every_ordering() -> None:
     mark = Mark(position=(9, 9), ts_ms=1_000_000, consumed=((0, 5),))
     marks = EventMarks(ordering=EventOrdering.PARTITION).merged(EventOrdering.PARTITION, {"t-0": mark})
-    old = OldEvents(count=1, ts_ms=1_020_000, offsets=((6, 6),))
+    old = OldEvents(count=1, ts_ms=1_020_000, led_ts_ms=1_020_000, offsets=((6, 6),))
     found = SeenEvents(partitions={"t-0": SeenPartition(mark=replace(mark, position=(1, 1)), old=old)}, old=old)
     for ordering in EventOrdering:
         with pytest.raises(BadInputError, match="started again"):
             count_repeated(ordering, marks, found, "t")
-    late = SeenEvents(old=replace(old, ts_ms=1_000_005))
+    late = SeenEvents(old=replace(old, ts_ms=1_000_005, led_ts_ms=1_000_005))
     assert count_repeated(EventOrdering.KEY, marks, late, "t") == 0
     unknown_time = SeenEvents(old=replace(old, ts_ms=None))
     assert count_repeated(EventOrdering.STREAM, marks.merged(EventOrdering.STREAM, {}), unknown_time, "t") == 1
+
+
+def test_the_first_transaction_after_a_snapshot_may_have_lower_positions_than_its_rows() -> None:
+    mark = Mark(position=(100, 100), ts_ms=1_000_000)
+    marks = EventMarks(ordering=EventOrdering.KEY).merged(EventOrdering.KEY, {None: mark})
+    was_open = SeenEvents(old=OldEvents(count=1, ts_ms=1_030_000))
+    assert count_repeated(EventOrdering.KEY, marks, was_open, "t") == 0
+    beside = SeenTimes(top=(100, 100), top_ts_ms=1_000_000, newest_ts_ms=1_030_000)
+    refuse_two_lives(EventOrdering.KEY, SeenEvents(partitions={None: SeenPartition(times=beside)}), "t")
+    # Another snapshot, or what has a commit before it, was not open then.
+    with pytest.raises(BadInputError, match="started again"):
+        count_repeated(EventOrdering.KEY, marks, SeenEvents(old=replace(was_open.old, led_ts_ms=1_030_000)), "t")
+    later = SeenPartition(times=replace(beside, led_ts_ms=1_030_000))
+    with pytest.raises(BadInputError, match="two lives"):
+        refuse_two_lives(EventOrdering.KEY, SeenEvents(partitions={None: later}), "t")
 
 
 def test_marks_of_another_ordering_tell_nothing_of_older_events() -> None:
