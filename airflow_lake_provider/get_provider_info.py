@@ -16,7 +16,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": INTEGRATION, "tags": ["software"]}],
         "operators": [
             _modules(
-                "operators", "upsert", "compaction", "snapshot_expiry", "incremental", "row_deletion", "row_update"
+                "operators", "upsert", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"
             )
         ],
         "sensors": [_modules("sensors", "lake_snapshot")],

@@ -16,9 +16,9 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.arguments import optional_text, refuse_other_tables, table_patterns, text
 from airflow_lake_provider.operators.asset_events import announce
-from airflow_lake_provider.operators.commit_witness import CommitWitness
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.job_attempt import JobAttempt
+from airflow_lake_provider.operators.lost_report import CommitWitness
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
 if TYPE_CHECKING:

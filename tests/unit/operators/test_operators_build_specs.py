@@ -25,10 +25,10 @@ from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
-from airflow_lake_provider.operators.row_deletion import LakeDeleteRowsOperator
-from airflow_lake_provider.operators.row_update import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
+from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.planning.incremental_range import position_id
 

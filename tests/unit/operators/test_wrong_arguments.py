@@ -18,11 +18,11 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.row_deletion import LakeDeleteRowsOperator
-from airflow_lake_provider.operators.row_update import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
+from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
 if TYPE_CHECKING:

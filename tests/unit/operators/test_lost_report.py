@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.operators.commit_witness import CommitWitness
+from airflow_lake_provider.operators.lost_report import CommitWitness
 
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 OTHER = RunIdentity.of("dag", "run", "other", "-1")
