@@ -8,7 +8,7 @@ from dataclasses import replace
 from airflow_lake_provider.contracts.key_changes import OpenKeyChange
 from airflow_lake_provider.contracts.merge_semantics import MergeSemantics
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
+from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, TableMemory
 from airflow_lake_provider.spark_jobs.progress import Progress
 

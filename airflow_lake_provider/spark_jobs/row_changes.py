@@ -15,7 +15,9 @@ from airflow_lake_provider.contracts.merge_semantics import Deletes
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.spark_jobs.change_batch import (
+from airflow_lake_provider.spark_jobs.batch.aggregated_changes import before_folding, folded_changes
+from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_ties
+from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
     DELETED,
     RESET,
@@ -24,8 +26,7 @@ from airflow_lake_provider.spark_jobs.change_batch import (
     ChangeBatch,
     released_on_failure,
 )
-from airflow_lake_provider.spark_jobs.folded_changes import before_folding, folded_changes
-from airflow_lake_provider.spark_jobs.latest_changes import (
+from airflow_lake_provider.spark_jobs.batch.latest_changes import (
     COUNTERS,
     NUMBER,
     ChangeCounts,
@@ -39,7 +40,6 @@ from airflow_lake_provider.spark_jobs.latest_changes import (
 )
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
-from airflow_lake_provider.spark_jobs.tied_rows import with_ambiguous_ties
 
 # Bytes of files. One task reads and sorts these quicker than several with a shuffle between them; in memory they may be
 # ten times as many.

@@ -23,9 +23,9 @@ from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderE
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_to_json
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_file import spec_from_plain
-from airflow_lake_provider.spark_jobs.actions import run_action
-from airflow_lake_provider.spark_jobs.answer_file import write_answer
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.report_file import write_answer
+from airflow_lake_provider.spark_jobs.run_action import run_action
 from airflow_lake_provider.spark_jobs.session import open_session
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
 from tests.benchmarks.spark_meter import SparkMeter
 
 MODES = ("merge", "update", "delete")

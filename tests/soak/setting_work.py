@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.key_types import KEY_TYPES, plain

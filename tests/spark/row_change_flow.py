@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from airflow_lake_provider.contracts.job_report import DeleteRowsReport, UpdateRowsReport
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.update_rows import update_rows
 from tests.spark.maintained_table import CATALOG, MaintainedTable
 
 

@@ -15,8 +15,8 @@ from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.incremental_range import nothing_new
-from airflow_lake_provider.spark_jobs.apply_changes import apply_changes
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, row
 

@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedEr
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
 from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
 

@@ -15,8 +15,8 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome, answer_to_json
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, Com
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, row
 

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE
-from airflow_lake_provider.spark_jobs.key_ranges import KeyRange, KeyRanges
-from airflow_lake_provider.spark_jobs.latest_changes import (
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRange, KeyRanges
+from airflow_lake_provider.spark_jobs.batch.latest_changes import (
     ChangeCounts,
     count_changes,
     latest_change_per_key,

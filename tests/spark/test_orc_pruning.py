@@ -17,12 +17,12 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.source_table import IcebergSourceTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
-from airflow_lake_provider.spark_jobs.update_rows import update_rows
 from tests.spark.upsert_flow import Flow
 
 # UTF-8 orders these texts as they stand here, UTF-16 puts the last before the second.

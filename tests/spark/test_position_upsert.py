@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes import found_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows

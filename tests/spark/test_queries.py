@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.spark_jobs.apply_changes import apply_changes
+from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query

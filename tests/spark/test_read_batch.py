@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedErr
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.spark_jobs.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch

@@ -14,12 +14,12 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.spark_jobs.session import open_session
 from airflow_lake_provider.spark_jobs.session_settings import PINNED, PinnedSetting
-from airflow_lake_provider.spark_jobs.update_rows import update_rows
 from tests.spark.said_settings import said
 from tests.spark.upsert_flow import Flow
 

@@ -11,8 +11,8 @@ from airflow_lake_provider.contracts.errors import MissingTableError, Unsupporte
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.planning.expiry_plan import plan_expiry
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 

@@ -24,12 +24,12 @@ from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeSemant
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
-from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
+from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.update_rows import update_rows
-from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
 from tests.spark.merge_model import CASES, FIRST_ROW, Row, apply_batch, held, new_flow
 from tests.spark.table_steps import (
     ASSIGNMENTS,

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.latest_changes import AMBIGUOUS
-from airflow_lake_provider.spark_jobs.tied_rows import with_ambiguous_ties
+from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_ties
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.latest_changes import AMBIGUOUS
 from tests.spark.merge_model import CASES, SCHEMA, Row, apply_batch
 
 AGGREGATE = MergeEngine.AGGREGATE

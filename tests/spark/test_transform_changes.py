@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.spark_jobs.transform_changes import apply_transform
+from airflow_lake_provider.spark_jobs.actions.transform_changes import apply_transform
 
 DOUBLE = """
 from pyspark.sql import functions as F

@@ -162,7 +162,7 @@ def test_a_file_that_went_between_listing_and_reading_is_tried_again(
             Path(file.path.removeprefix("file:")).unlink()
         return listed
 
-    monkeypatch.setattr("airflow_lake_provider.spark_jobs.upsert_batch.list_input", list_and_lose)
+    monkeypatch.setattr("airflow_lake_provider.spark_jobs.actions.upsert_batch.list_input", list_and_lose)
     pq.write_table(TABLE, tmp_path / "a.parquet")
     (tmp_path / "a.json").write_bytes(LINES[:99])
     ways = {"a.parquet": {"format": "parquet"}, "a.json": {"schema": TYPES}}

@@ -27,8 +27,8 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, row
 

@@ -26,12 +26,12 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, Upd
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
-from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
-from airflow_lake_provider.spark_jobs.update_rows import update_rows
 from tests.spark.key_types import KEY_TYPES, KeyType, plain
 from tests.spark.typed_predicates import Key, drawn_predicate
 from tests.spark.upsert_flow import Flow

@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

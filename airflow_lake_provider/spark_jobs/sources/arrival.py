@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
 
 _FILE = "_lake_file_path"

@@ -20,7 +20,13 @@ from airflow_lake_provider.contracts.event_order import (
 )
 from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, RESET, ChangeBatch, released_on_failure
+from airflow_lake_provider.spark_jobs.batch.change_batch import (
+    ARRIVAL,
+    DELETED,
+    RESET,
+    ChangeBatch,
+    released_on_failure,
+)
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.cut_key_changes import (
     KeyChangeHistory,

@@ -18,8 +18,8 @@ from airflow_lake_provider.contracts.row_position import (
     POSITION_COLUMN,
     POSITION_TYPE,
 )
-from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, ChangeBatch
-from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.sources.cut_key_changes import OldRows, cut_deletes, events_before, old_rows
 from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColumns
 from airflow_lake_provider.spark_jobs.sources.debezium_rows import PATCH, RowBuilder

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.event_places import Names, partition_label
 

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.spark_jobs.java_causes import java_causes, java_exception
-from airflow_lake_provider.spark_jobs.lost_connections import is_cut_connection, is_unreachable
+from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
+from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
 _CONTENT_ERRORS = frozenset(

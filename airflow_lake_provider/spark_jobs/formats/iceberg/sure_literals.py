@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampType
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import text_literal
+from airflow_lake_provider.spark_jobs.sql.identifiers import text_literal
 
 _LAST_SURE_CHARACTER = "\ud7ff"
 # 1600-01-01, as a day and as a microsecond since 1970.

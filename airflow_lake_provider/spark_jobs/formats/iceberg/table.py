@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 MAIN = "main"
 

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
+from airflow_lake_provider.spark_jobs.batch.key_ranges import as_text
 from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
     greatest_literal,
     has_literals,
@@ -17,7 +18,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import is_uuid
 from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import may_wrap, wrapped_columns
-from airflow_lake_provider.spark_jobs.key_ranges import as_text
 
 # Beyond it the keys are a burden on every executor, and Spark chooses by size.
 MAX_BROADCAST_KEYS = 1_000_000

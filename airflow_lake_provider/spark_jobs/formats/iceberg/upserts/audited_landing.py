@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
-from airflow_lake_provider.spark_jobs.batch_audit import BatchAudit
+from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import (

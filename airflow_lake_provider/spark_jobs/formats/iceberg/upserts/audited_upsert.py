@@ -10,8 +10,8 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_layout import MissingColumns
-from airflow_lake_provider.spark_jobs.batch_audit import BatchAudit
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name

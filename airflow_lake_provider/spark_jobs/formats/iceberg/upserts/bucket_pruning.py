@@ -11,8 +11,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _BUCKET = re.compile(r"bucket\[(\d+)\]")
 # With more of the buckets than this share, the job that tells them costs more than the files that they spare.

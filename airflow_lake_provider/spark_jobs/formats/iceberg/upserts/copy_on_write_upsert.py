@@ -13,12 +13,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FileScan
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict, touched_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
@@ -33,8 +33,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows impo
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import rows_of_batch, write_staged
-from airflow_lake_provider.spark_jobs.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # Each costs a commit; the rewritten files are kept.
 _TRIES = 20

@@ -18,8 +18,8 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import error_names, root_message
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_fit import (
     TableShape,
@@ -27,7 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_fit impor
     unfit_for,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.table_definition import TableDefinition, define_table
-from airflow_lake_provider.spark_jobs.lost_connections import is_unreachable
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # What a creation in several commits once left on a table when its driver was killed between them.
 _UNFINISHED = "lake.creation-unfinished"

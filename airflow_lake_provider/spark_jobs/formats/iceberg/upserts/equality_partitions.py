@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _LABEL, _VALUES = "_lake_label", "_lake_values"
 # Iceberg's names of transforms to those of its functions in Spark.

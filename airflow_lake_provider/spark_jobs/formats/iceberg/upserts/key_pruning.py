@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from pyspark.sql.types import DataType
 
+from airflow_lake_provider.spark_jobs.batch.key_ranges import (
+    KeyRange,
+    KeyRanges,
+    as_text,
+    ranges_column,
+    read_ranges,
+    without_gaps,
+)
+from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
     greatest_literal,
     has_literals,
@@ -19,15 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.bucket_pruning import bucket_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import is_uuid
 from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import may_wrap, wrapped_columns
-from airflow_lake_provider.spark_jobs.key_ranges import (
-    KeyRange,
-    KeyRanges,
-    as_text,
-    ranges_column,
-    read_ranges,
-    without_gaps,
-)
-from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # Above this many literals Iceberg stops evaluating IN against file bounds (IN_PREDICATE_LIMIT).
 _MAX_IN = 200

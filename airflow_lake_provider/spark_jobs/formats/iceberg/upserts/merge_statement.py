@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _SOURCE_VIEW = "lake_batch"
 

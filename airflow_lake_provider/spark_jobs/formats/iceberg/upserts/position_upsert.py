@@ -12,7 +12,8 @@ from typing import Any
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.merge_semantics import Deletes
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
@@ -32,7 +33,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import StagedBatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
-from airflow_lake_provider.spark_jobs.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

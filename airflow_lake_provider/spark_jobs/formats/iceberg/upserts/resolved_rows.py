@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.change_batch import MARKERS
+from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
+from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import (
     WINS,
@@ -20,13 +21,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions im
     Positions,
     collect_positions,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import live_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rows_of_files import rows_of_files
-from airflow_lake_provider.spark_jobs.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
 
 ROW_ID = "_row_id"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_lake_provider.spark_jobs.change_batch import MARKERS, RESET
+from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS, RESET
+from airflow_lake_provider.spark_jobs.batch.row_merge import Name, RowMerge
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.merged_rows import Name, RowMerge
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # What the columns of the table's row are called beside those of the batch.
 OLD = "_lake_old_"

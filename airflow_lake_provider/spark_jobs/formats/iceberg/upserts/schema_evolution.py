@@ -16,8 +16,8 @@ from pyspark.sql.types import (
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.table_alteration import alter_table
-from airflow_lake_provider.spark_jobs.formats.iceberg.sql_text import quoted_name, type_text
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
 
 
 def fit_schema(

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS, Positions, collect_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
@@ -18,7 +19,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rows_of_files import rows_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
-from airflow_lake_provider.spark_jobs.latest_changes import quoted
 
 
 @dataclass

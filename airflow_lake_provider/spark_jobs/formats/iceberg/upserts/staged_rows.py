@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField
 
+from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal, spark_table_cache
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
-from airflow_lake_provider.spark_jobs.merged_rows import RowMerge
 
 LAST_UPDATED = "_last_updated_sequence_number"
 # Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.

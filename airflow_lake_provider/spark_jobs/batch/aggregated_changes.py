@@ -9,8 +9,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, DecimalType, StructField, StructType
 
 from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
-from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET
-from airflow_lake_provider.spark_jobs.latest_changes import COUNTERS, NUMBER, quoted, resolve_columns
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
+from airflow_lake_provider.spark_jobs.batch.latest_changes import COUNTERS, NUMBER, quoted, resolve_columns
 
 _LAST_DELETE = "_lake_last_delete"
 

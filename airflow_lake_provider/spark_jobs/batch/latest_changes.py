@@ -10,8 +10,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.change_batch import ARRIVAL, DELETED, UNPARSABLE
-from airflow_lake_provider.spark_jobs.key_ranges import KeyRanges, ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges, ranges_column, read_ranges
 
 # What the reduction adds to each last row, for the one job that checks and counts.
 _ROWS = "_lake_rows"

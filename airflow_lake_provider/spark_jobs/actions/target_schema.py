@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_col
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.change_batch import MARKERS
+from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedTable
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, TimestampType
 
-from airflow_lake_provider.spark_jobs.key_gaps import as_number, is_uneven, occupied_ranges, spread_column
+from airflow_lake_provider.spark_jobs.batch.key_gaps import as_number, is_uneven, occupied_ranges, spread_column
 
 
 @dataclass(frozen=True, kw_only=True)

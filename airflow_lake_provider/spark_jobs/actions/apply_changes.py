@@ -14,15 +14,15 @@ from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
-from airflow_lake_provider.spark_jobs.after_commit import seen_after_commit, state_after_commit
-from airflow_lake_provider.spark_jobs.change_batch import DELETED, release_frames
+from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
+from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TYPE, apply_transform
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
+from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, SourceTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.query import check_query
-from airflow_lake_provider.spark_jobs.target_schema import fit_target
-from airflow_lake_provider.spark_jobs.transform_changes import CHANGE_TYPE, apply_transform
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
 from airflow_lake_provider.contracts.table_layout import MissingColumns
-from airflow_lake_provider.spark_jobs.change_batch import DELETED, RESET, RESET_ORDER
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, RESET_ORDER
 
 Name = Callable[[str], str]
 _LIVE = "true"

@@ -23,27 +23,27 @@ def run_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
     # Each action is imported alone: a driver pays only for what it runs.
     match spec:
         case UpsertSpec():
-            from airflow_lake_provider.spark_jobs.upsert_batch import upsert_batch
+            from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 
             return upsert_batch(spark, spec, progress)
         case IncrementalSpec():
-            from airflow_lake_provider.spark_jobs.apply_changes import apply_changes
+            from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
 
             return apply_changes(spark, spec, progress)
         case CompactionSpec():
-            from airflow_lake_provider.spark_jobs.compact_table import compact_table
+            from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 
             return compact_table(spark, spec, progress)
         case ExpirySpec():
-            from airflow_lake_provider.spark_jobs.expire_snapshots import expire_snapshots
+            from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 
             return expire_snapshots(spark, spec, progress)
         case DeleteRowsSpec():
-            from airflow_lake_provider.spark_jobs.delete_rows import delete_rows
+            from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 
             return delete_rows(spark, spec, progress)
         case UpdateRowsSpec():
-            from airflow_lake_provider.spark_jobs.update_rows import update_rows
+            from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 
             return update_rows(spark, spec, progress)
     raise UnsupportedError(f"no action of this driver carries out {type(spec).__name__}")

@@ -16,10 +16,11 @@ from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, epoch_
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.after_commit import state_after_commit
+from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
+from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
-from airflow_lake_provider.spark_jobs.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
+from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, KeyedTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.input_decision import InputDecision, decide_input
@@ -32,7 +33,6 @@ from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
-from airflow_lake_provider.spark_jobs.target_schema import fit_target
 
 _CHANGED_INPUT = (
     "the input has changed since an earlier try of this task committed it: files came, went or were corrected. Nothing "

@@ -1,0 +1,1 @@
+"""Actions of a driver: a spec goes in, a report comes out."""

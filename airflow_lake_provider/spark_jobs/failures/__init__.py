@@ -1,0 +1,1 @@
+"""Errors that PySpark raises, told apart by the Java exceptions behind them."""
