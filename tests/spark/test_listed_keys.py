@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.spark_jobs.listed_keys import list_keys
+from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.lossless_cast import lossless_cast
 
@@ -184,7 +184,7 @@ def test_a_file_of_keys_that_cannot_be_read_is_named_and_what_a_retry_mends_is_t
     def lose(*_: Any) -> None:
         raise Py4JJavaError("An error occurred", lost)
 
-    monkeypatch.setattr("airflow_lake_provider.spark_jobs.listed_keys._read", lose)
+    monkeypatch.setattr("airflow_lake_provider.spark_jobs.sources.delete_keys._read", lose)
     (tmp_path / "b.csv").write_text("customer_id\n1\n")
     with pytest.raises(JobFailedError) as failed:
         keys_in(spark, tmp_path / "b.csv")

@@ -19,8 +19,8 @@ from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
-from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.plain_rows import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 

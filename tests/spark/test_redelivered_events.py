@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, oracle
 from tests.spark.debezium_batches import ITEMS, Rows, applied, as_table

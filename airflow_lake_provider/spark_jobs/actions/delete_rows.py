@@ -15,8 +15,8 @@ from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import HeldRows, MatchedCommit, MatchedTable, RowMatch
 from airflow_lake_provider.spark_jobs.formats.choose import matched_table
-from airflow_lake_provider.spark_jobs.listed_keys import list_keys
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 
 # As ``HeldRows`` names it.

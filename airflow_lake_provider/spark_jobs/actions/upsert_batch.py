@@ -18,19 +18,19 @@ from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
-from airflow_lake_provider.spark_jobs.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, KeyedTable, TableMemory
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
-from airflow_lake_provider.spark_jobs.input_decision import InputDecision, decide_input
-from airflow_lake_provider.spark_jobs.kept_old_rows import remember_cut_deletes
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.row_changes import read_row_changes
-from airflow_lake_provider.spark_jobs.sources.cut_key_changes import KeyChangeHistory
-from airflow_lake_provider.spark_jobs.sources.debezium import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput, list_input
+from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
+from airflow_lake_provider.spark_jobs.sources.debezium.pending_key_changes import remember_cut_deletes
+from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import KeyChangeHistory
+from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision, decide_input
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
-from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder
+from airflow_lake_provider.spark_jobs.sources.plain_rows import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
 

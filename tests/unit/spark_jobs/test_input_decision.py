@@ -14,9 +14,9 @@ from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSe
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import InputFile, SideFile, SourcePosition
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.spark_jobs.batch_input import BatchInput
 from airflow_lake_provider.spark_jobs.formats.base import TableMemory
-from airflow_lake_provider.spark_jobs.input_decision import InputDecision, decide_input
+from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
+from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision, decide_input
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 SUMS = MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"n": "sum"})

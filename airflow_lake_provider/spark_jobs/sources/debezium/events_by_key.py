@@ -20,16 +20,21 @@ from airflow_lake_provider.contracts.row_position import (
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
-from airflow_lake_provider.spark_jobs.sources.cut_key_changes import OldRows, cut_deletes, events_before, old_rows
-from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColumns
-from airflow_lake_provider.spark_jobs.sources.debezium_rows import PATCH, RowBuilder
-from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey
-from airflow_lake_provider.spark_jobs.sources.key_fold import KeyFold
-from airflow_lake_provider.spark_jobs.sources.key_reuse import refuse_pending, refuse_reused
-from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
+from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyFold
+from airflow_lake_provider.spark_jobs.sources.debezium.key_reuse import refuse_pending, refuse_reused
+from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH, RowBuilder
+from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
+    OldRows,
+    cut_deletes,
+    events_before,
+    old_rows,
+)
+from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey
+from airflow_lake_provider.spark_jobs.sources.debezium.table_values import missing_values, values_at
+from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
 from airflow_lake_provider.spark_jobs.sources.log_places import FIRST, place_at
-from airflow_lake_provider.spark_jobs.sources.table_values import missing_values, values_at
-from airflow_lake_provider.spark_jobs.sources.unavailable_values import PRESENT
 
 _MAY_COME = (
     "An event that has them may be in a file that has not come yet: nothing was applied, run again when it is there. "

@@ -8,7 +8,7 @@ from pyspark.sql import Column, types
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.sources.debezium_types import (
+from airflow_lake_provider.spark_jobs.sources.debezium.types import (
     DECIMAL,
     TIMESTAMP_UNITS,
     VARIABLE_DECIMAL,

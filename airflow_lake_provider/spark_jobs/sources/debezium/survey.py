@@ -15,15 +15,15 @@ from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.event_order import SeenEvents
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
-from airflow_lake_provider.spark_jobs.sources.debezium_lines import mark_bad
-from airflow_lake_provider.spark_jobs.sources.debezium_types import ConnectType, parse_types
-from airflow_lake_provider.spark_jobs.sources.event_places import (
+from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
+from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import (
     IS_EVENT,
     Names,
     place_columns,
     place_groups,
     seen_events,
 )
+from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, parse_types
 
 
 @dataclass(frozen=True, kw_only=True)

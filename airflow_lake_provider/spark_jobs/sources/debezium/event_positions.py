@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.event_order import NO_POSITION, OldEvents, 
 from airflow_lake_provider.contracts.mark_codec import DIGEST_BYTES, Mark
 from airflow_lake_provider.contracts.offset_ranges import BUCKET, Ranges, of_bitmap, union
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.sources.sink_file_names import SinkFile
+from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import SinkFile
 
 Names = Sequence[SinkFile | None]
 

@@ -11,8 +11,8 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.merge_semantics import MergeEngine
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.spark_jobs.batch_input import BatchInput
 from airflow_lake_provider.spark_jobs.formats.base import TableMemory
+from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
 
 Positions = Callable[[], Mapping[str, SourcePosition]]
 

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, ChangeBatch
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
-from airflow_lake_provider.spark_jobs.sources.debezium_columns import EventColumns
+from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
 _LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"

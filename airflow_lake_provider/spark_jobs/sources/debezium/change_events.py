@@ -28,29 +28,29 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     released_on_failure,
 )
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
-from airflow_lake_provider.spark_jobs.sources.cut_key_changes import (
+from airflow_lake_provider.spark_jobs.sources.debezium.columns import (
+    EventColumns,
+    find_columns,
+    spelled_keys,
+    types_hash,
+)
+from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables, read_events
+from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import is_old
+from airflow_lake_provider.spark_jobs.sources.debezium.events_by_key import read_by_key
+from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
+from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
+from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
+from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
     KeyChangeHistory,
     OldRows,
     cut_deletes,
     events_before,
     old_rows,
 )
-from airflow_lake_provider.spark_jobs.sources.debezium_by_key import read_by_key
-from airflow_lake_provider.spark_jobs.sources.debezium_columns import (
-    EventColumns,
-    find_columns,
-    spelled_keys,
-    types_hash,
-)
-from airflow_lake_provider.spark_jobs.sources.debezium_lines import count_tables, read_events
-from airflow_lake_provider.spark_jobs.sources.debezium_rows import RowBuilder
-from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey, refuse_bad_events, survey
-from airflow_lake_provider.spark_jobs.sources.event_places import is_old
-from airflow_lake_provider.spark_jobs.sources.key_timeline import KeyOrder
-from airflow_lake_provider.spark_jobs.sources.sink_file_names import sink_file
-from airflow_lake_provider.spark_jobs.sources.table_values import with_table_values
+from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey, refuse_bad_events, survey
+from airflow_lake_provider.spark_jobs.sources.debezium.table_values import with_table_values
+from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import EVENT_ORDER, PRESENT, last_known_values
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
-from airflow_lake_provider.spark_jobs.sources.unavailable_values import EVENT_ORDER, PRESENT, last_known_values
 
 _TABLES_NAMED = 20
 

@@ -13,10 +13,10 @@ from pyspark.sql.types import DataType, StructType
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.spark_jobs.sources.debezium_lines import read_images
-from airflow_lake_provider.spark_jobs.sources.debezium_survey import EventSurvey
-from airflow_lake_provider.spark_jobs.sources.debezium_types import ConnectType, common_type, inferred_type
-from airflow_lake_provider.spark_jobs.sources.debezium_values import convert, not_converted
+from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_images
+from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey
+from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, common_type, inferred_type
+from airflow_lake_provider.spark_jobs.sources.debezium.values import convert, not_converted
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 
 

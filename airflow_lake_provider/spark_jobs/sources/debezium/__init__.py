@@ -1,0 +1,1 @@
+"""Change events of Debezium, in every form that Kafka sinks write."""
