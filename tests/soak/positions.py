@@ -32,7 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file
     read_position,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.soak.lake import Lake
 from tests.spark.conftest import lake_jars

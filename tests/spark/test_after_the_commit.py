@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes import found_positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.row_change_flow import delete, rows_outside, update
 from tests.spark.test_apply_changes import Consumer
@@ -75,7 +75,7 @@ def refuses_to_guess(report: JobReport) -> bool:
 def test_rows_of_more_keys_than_are_listed_are_counted_before_the_commit(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(found_positions, "MOST_LISTED", 2)
+    monkeypatch.setattr(row_positions, "MOST_LISTED", 2)
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(9)))
     flow.apply("run 1")
     flow.arrive("2.jsonl", *(row(number, "b") for number in range(5, 12)), row(1, "", op="d"))
@@ -86,7 +86,7 @@ def test_rows_of_more_keys_than_are_listed_are_counted_before_the_commit(
 
 
 def test_they_are_counted_on_the_head_that_the_commit_lands_on(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_positions, "MOST_LISTED", 2)
+    monkeypatch.setattr(row_positions, "MOST_LISTED", 2)
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(9)))
     flow.apply("run 1")
     flow.arrive("2.jsonl", *(row(number, "b") for number in range(5, 12)))
@@ -103,7 +103,7 @@ def test_an_upsert_is_reported_with_its_counts_when_its_store_is_lost_after_it(
     flow: Flow, monkeypatch: pytest.MonkeyPatch, strategy: UpsertStrategy, many: bool
 ) -> None:
     if many:
-        monkeypatch.setattr(found_positions, "MOST_LISTED", 2)
+        monkeypatch.setattr(row_positions, "MOST_LISTED", 2)
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(9)))
     flow.apply("run 1")
     flow.arrive("2.jsonl", *(row(number, "b") for number in range(5, 12)), row(1, "", op="d"))

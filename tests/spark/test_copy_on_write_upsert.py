@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap, snapshot_commit
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import strategy_fit
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import strategy_requirements
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row
@@ -230,7 +230,7 @@ def test_auto_writes_files_anew_where_marks_would_cost_readers_more(flow: Flow) 
 
 def test_a_runtime_without_the_classes_is_told_of(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = {UpsertStrategy.COPY_ON_WRITE: ("org.apache.iceberg.NotThere",)}
-    monkeypatch.setattr(strategy_fit, "_INTERNALS", missing)
+    monkeypatch.setattr(strategy_requirements, "_INTERNALS", missing)
     flow.arrive("1.jsonl", row(1, "a"))
     with pytest.raises(
         UnsupportedError, match=r"'copy-on-write' is not possible, .* lacks org.apache.iceberg.NotThere"

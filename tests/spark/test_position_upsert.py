@@ -25,8 +25,8 @@ from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLa
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes import found_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
@@ -86,7 +86,7 @@ def test_one_vector_per_data_file_is_left_however_often_it_is_touched(flow: Flow
 
 
 def test_many_positions_come_as_bitmaps_and_are_the_same(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_positions, "MOST_LISTED", 2)
+    monkeypatch.setattr(row_positions, "MOST_LISTED", 2)
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
     flow.spark.sql(
         f"CREATE TABLE {flow.table} (id BIGINT, name STRING, n INT) USING iceberg "

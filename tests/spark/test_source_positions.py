@@ -29,7 +29,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file
     position_properties,
     read_position,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
 
 SUMS: dict[str, Any] = {

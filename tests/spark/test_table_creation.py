@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.reserved_columns import RESERVED_COLUMNS
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 
 

@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_layout import MissingColumns
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
 from airflow_lake_provider.spark_jobs.sources.batch_input import list_input
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import (

@@ -8,11 +8,11 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, MaintainedTable, MatchedTable, SourceTable
-from airflow_lake_provider.spark_jobs.formats.iceberg import sure_filter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.source_table import IcebergSourceTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.maintained_table import IcebergMaintainedTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_table import IcebergMatchedTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import filter_pushdown
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.keyed_table import IcebergKeyedTable
 
 KNOWN_FORMATS = ("iceberg",)
@@ -52,7 +52,7 @@ def rows_for_queries(spark: SparkSession, name: TableName, rows: DataFrame, snap
     :param rows: read from ``snapshot`` of the table in the session's current catalog.
     """
     table = IcebergTable(spark, spark.catalog.currentCatalog(), name)
-    return sure_filter.rows_for_queries(table, rows, int(snapshot))
+    return filter_pushdown.rows_for_queries(table, rows, int(snapshot))
 
 
 def _refuse_unknown(spec: JobSpec) -> None:

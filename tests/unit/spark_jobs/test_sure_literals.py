@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import DataType, DateType, DecimalType, LongType, StringType, TimestampType
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
     least_literal,
     sure_literal,

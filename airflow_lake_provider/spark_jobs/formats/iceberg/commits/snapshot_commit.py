@@ -13,8 +13,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity im
     summary_of,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import conflict_error, swap_metadata
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import delete_locations
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import delete_locations
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 
 
 def commit_snapshot(

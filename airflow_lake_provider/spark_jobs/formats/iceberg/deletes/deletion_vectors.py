@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.roaring_bitmap import deletion_vector
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 _READERS = 8
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.deletion_vectors import write_vectors
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.position_delete_files import write_position_deletes
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import tasks_without_deletes, touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes, touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def mark_rows(

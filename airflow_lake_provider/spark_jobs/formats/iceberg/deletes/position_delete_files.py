@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import upload_delete_file
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import Positions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 # Reserved field ids of Iceberg's table spec, section "Position Delete Files".
 _FILE_PATH_ID, _POS_ID = 2147483546, 2147483545

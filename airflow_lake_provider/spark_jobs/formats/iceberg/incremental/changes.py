@@ -28,8 +28,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions i
     row_versions,
     snapshot_schema,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import rows_where
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_where
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression, check_predicate
 
 CHANGE_TYPE = "_change_type"

@@ -10,14 +10,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
 from airflow_lake_provider.spark_jobs.batch.key_ranges import as_text
-from airflow_lake_provider.spark_jobs.formats.iceberg.sure_literals import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
     has_literals,
     least_literal,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import is_uuid
-from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import may_wrap, wrapped_columns
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import may_wrap, wrapped_columns
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import is_uuid
 
 # Beyond it the keys are a burden on every executor, and Spark chooses by size.
 MAX_BROADCAST_KEYS = 1_000_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
-from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import rows_for_queries
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 
 

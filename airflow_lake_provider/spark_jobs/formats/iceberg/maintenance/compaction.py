@@ -26,8 +26,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.idle_equality_
     idle_equality_deletes,
     remove_idle_equality_deletes,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import to_expression
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import to_expression
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _TARGET = "write.target-file-size-bytes"

@@ -16,14 +16,14 @@ from pyspark.errors import PySparkException
 from airflow_lake_provider.contracts.compaction_rules import RewriteRules
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import (
     conflict_message,
     is_unknown,
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.job_failures import failed_jobs, newest_job
-from airflow_lake_provider.spark_jobs.formats.iceberg.sort_order import build_sort_order
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import build_sort_order
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,12 +22,12 @@ from airflow_lake_provider.contracts.retention import (
     to_millis,
     work_out,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import (
     conflict_message,
     is_unknown,
     root_message,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

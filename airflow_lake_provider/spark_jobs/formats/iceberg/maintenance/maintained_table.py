@@ -9,7 +9,7 @@ from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compaction import compact
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expiry import expire
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

@@ -8,12 +8,12 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import (
     conflict_message,
     is_unknown,
     root_message,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import HeldRows, RowMatch
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import FILE, FileScan, closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import FILE, FileScan, closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import (
     check_match,
     matching,
@@ -24,8 +24,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows i
     rows_now_named,
     withheld,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import tasks_without_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 @dataclass

@@ -16,10 +16,14 @@ from airflow_lake_provider.spark_jobs.formats.base import (
     RowMatch,
     TableMemory,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import POSITIONS, ROW_PROOF, missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
+    POSITIONS,
+    ROW_PROOF,
+    missing_internals,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.held_rows import held_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.row_change import change_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

@@ -12,8 +12,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit i
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_rows import matched_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.updated_rows import stage_updates
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.progress import Progress
 

@@ -25,9 +25,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import
     stage_branch_name,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
-from airflow_lake_provider.spark_jobs.formats.iceberg.sure_filter import rows_for_queries
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discard_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discard_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Each audit may read the whole table; a local one is run once.

@@ -8,13 +8,13 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_fit import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
     TableShape,
     lacking_internals,
     unfit_for,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
 
 # The driver collects them, and every task of a reader holds those of the files that it reads.
 MAX_KEYS = 2_000_000

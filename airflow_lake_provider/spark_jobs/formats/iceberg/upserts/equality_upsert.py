@@ -14,8 +14,8 @@ from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_co
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_delete_files import write_equality_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_scope import refuse_unfit, refuse_unreached
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (

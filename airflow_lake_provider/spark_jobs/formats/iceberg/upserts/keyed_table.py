@@ -20,8 +20,10 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, stage_branch_name
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import MAIN, IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import create_table, deleted_keys, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_other_spellings
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_upsert import upsert_by_equality
@@ -29,7 +31,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_branch import merge_and_publish
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.upsert_strategy import choose_strategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.uuid_keys import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _UPSERTS: Mapping[UpsertStrategy, Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]] = {

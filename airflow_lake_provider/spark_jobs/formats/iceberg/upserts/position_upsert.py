@@ -19,10 +19,10 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCo
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
     FollowedHead,
     follow_head,

@@ -15,17 +15,17 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
     WINS,
     FoundPositions,
     Positions,
     collect_positions,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.touched_files import live_tasks
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import live_tasks
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import OLD, row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rows_of_files import rows_of_files
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
 
 ROW_ID = "_row_id"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS, RESET
 from airflow_lake_provider.spark_jobs.batch.row_merge import Name, RowMerge
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # What the columns of the table's row are called beside those of the batch.

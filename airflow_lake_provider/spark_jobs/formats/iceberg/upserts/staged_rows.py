@@ -12,9 +12,9 @@ from pyspark.sql.types import StructField
 
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.found_positions import WINS
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal, spark_table_cache
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
 

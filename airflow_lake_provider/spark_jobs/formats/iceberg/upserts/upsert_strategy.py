@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_fit import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
     TableShape,
     lacking_internals,
     unfit_for,
     without_marks,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
 
 # Keys are broadcast, and 8 bytes per row found reach the driver.
 MAX_KEYS = 2_000_000

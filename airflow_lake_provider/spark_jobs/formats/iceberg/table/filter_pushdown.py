@@ -13,9 +13,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.wrapped_partitions import wrapped_columns
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import wrapped_columns
 
 # Types that readers of every format compare as Spark does. Floating point is none: its bounds ignore NaN and know two
 # zeros. A UUID is none: Iceberg compares its halves as signed numbers (apache/iceberg#14216).

@@ -15,8 +15,8 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.table_alteration import alter_table
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.alter_table import alter_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
 
 

@@ -19,14 +19,14 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import error_names, root_message
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_fit import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import error_names, root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
     TableShape,
     lacking_internals,
     unfit_for,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.table_definition import TableDefinition, define_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import TableDefinition, define_table
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # What a creation in several commits once left on a table when its driver was killed between them.

@@ -8,14 +8,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
     FILE,
     POSITION,
     FileScan,
     table_with_positions,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import Internal, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.java_functions import JavaFunctions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.where_expression import always_true, converted
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, converted
 
 
 def touched_files(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_errors import conflict_message, root_message
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import conflict_message, root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def alter_table(table: IcebergTable, changes: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.internals import load_class
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import load_class
 
 
 class JavaFunctions:

@@ -1,0 +1,1 @@
+"""Iceberg's Java classes, functions and errors, reached through py4j."""
