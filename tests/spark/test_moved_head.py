@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSe
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from tests.spark.equality_delete import delete_by_equality

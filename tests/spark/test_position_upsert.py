@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLa
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX, STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import properties_of, refuse_moved
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import properties_of, refuse_moved
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_identity import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
     properties_of,
     refuse_moved,
     summary_of,

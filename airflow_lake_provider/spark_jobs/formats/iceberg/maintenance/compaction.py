@@ -17,14 +17,14 @@ from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
+    idle_equality_deletes,
+    remove_idle_equality_deletes,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.data_file_rewrite import (
     DataFileRewrite,
     PlannedGroups,
     RewriteAttempt,
-)
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.idle_equality_deletes import (
-    idle_equality_deletes,
-    remove_idle_equality_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import to_expression

@@ -21,7 +21,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import (
     is_unknown,
     root_message,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.job_failures import failed_jobs, newest_job
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_failures import failed_jobs, newest_job
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import build_sort_order
 

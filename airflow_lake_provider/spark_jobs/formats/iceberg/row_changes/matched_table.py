@@ -21,8 +21,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
     ROW_PROOF,
     missing_internals,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.held_rows import held_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.row_change import change_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import held_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ROW_ID, ResolvedRows
 
 
 @dataclass(frozen=True, kw_only=True)

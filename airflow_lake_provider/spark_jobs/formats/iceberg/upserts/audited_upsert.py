@@ -13,12 +13,12 @@ from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_landing import AuditedLanding, audit_stage
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_commit import AuditedLanding, audit_stage
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 Upsert = Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]

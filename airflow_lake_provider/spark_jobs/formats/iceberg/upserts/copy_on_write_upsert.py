@@ -17,22 +17,22 @@ from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discarded_on_conflict, touched_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
     follow_appends,
     reading_base,
     refuse_expired_base,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import (
     ResolvedRows,
     deciding_columns,
     resolve_rows,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import rows_of_batch, write_staged
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch, write_staged
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 

@@ -18,19 +18,19 @@ from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaE
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import read_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table, schema_evolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_other_spellings
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import choose_strategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_upsert import upsert_by_equality
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_upsert import upsert_by_equality
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_upsert import merge_and_publish
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_branch import merge_and_publish
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.upsert_strategy import choose_strategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _UPSERTS: Mapping[UpsertStrategy, Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]] = {
@@ -104,11 +104,11 @@ class IcebergKeyedTable:
 
     def deleted_keys(self) -> DataFrame | None:
         """Keys that were deleted, from the side table; None without one."""
-        return deleted_keys.read_deleted_keys(self.table)
+        return deleted_keys_table.read_deleted_keys(self.table)
 
     def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
         """Add deleted keys to the side table, and remove those that are older."""
-        deleted_keys.keep_deleted_keys(self.table, rows, retention)
+        deleted_keys_table.keep_deleted_keys(self.table, rows, retention)
 
     def keep(self, commit: KeyedCommit, progress: Progress) -> str:
         """Apply a commit to a snapshot that no branch leads to."""

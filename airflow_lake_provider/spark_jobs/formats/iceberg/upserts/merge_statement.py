@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _SOURCE_VIEW = "lake_batch"

@@ -16,23 +16,23 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import Landing
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.marked_rows import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
     FollowedHead,
     follow_head,
     reading_base,
     refuse_expired_base,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows, resolve_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ResolvedRows, resolve_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import StagedBatch
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

@@ -17,8 +17,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import Dis
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 
 
 @dataclass

@@ -12,19 +12,24 @@ from typing import Any
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_side_file import position_properties
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_delete_files import write_equality_deletes
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_scope import refuse_unfit, refuse_unreached
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.moved_head import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
     reading_base,
     rebased,
     refuse_expired_base,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_delete_files import (
+    write_equality_deletes,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_scope import (
+    refuse_unfit,
+    refuse_unreached,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Each costs one commit: nothing is read or written again.

@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_capitals, refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, to_expression
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import quiet
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression
 

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.landing import Landing
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import Landing
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import (
     KEPT_AUDIT_DAYS,
     drop_branch,

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolved_rows import ROW_ID, ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_rows import LAST_UPDATED, write_staged
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import LAST_UPDATED, write_staged
 
 
 def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mapping[str, str]) -> list[Any]:

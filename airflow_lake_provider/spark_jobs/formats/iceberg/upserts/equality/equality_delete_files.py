@@ -16,7 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.partition_values import keys_by_partition
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_scope import key_fields
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_scope import key_fields
 
 _TYPES = {
     "boolean": pa.bool_(),

@@ -24,8 +24,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import live_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
 
 ROW_ID = "_row_id"

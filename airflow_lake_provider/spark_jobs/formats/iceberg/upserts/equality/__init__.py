@@ -1,0 +1,1 @@
+"""Upserts by equality deletes, on request."""
