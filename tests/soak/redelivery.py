@@ -29,7 +29,7 @@ from tests.shop_oracle import SHOP, keys_of, oracle
 from tests.soak.driver import session_environment
 from tests.soak.event_log import Captured, EventLog
 from tests.soak.lake import Lake
-from tests.spark.shop_events import ddl_of
+from tests.spark.sources.debezium.shop_events import ddl_of
 from tests.spark.upsert_flow import Flow
 
 SMALL = Captured(SHOP / "redelivered", "orders", ("currency", "channel", "gift_wrap"), ("item_count",))

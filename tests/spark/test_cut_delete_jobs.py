@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.event_writer import SourceTable
-from tests.spark.spark_traces import SparkTraces
+from tests.spark.sources.debezium.event_writer import SourceTable
+from tests.spark.sql.spark_traces import SparkTraces
 from tests.spark.upsert_flow import Flow
 
 DDL = "id BIGINT, n INT, note STRING"

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from tests.spark.event_writer import PLACEHOLDER, SourceTable, envelope
-from tests.spark.test_order_by_key import Deliveries, rows_of
+from tests.spark.sources.debezium.event_writer import PLACEHOLDER, SourceTable, envelope
+from tests.spark.sources.debezium.test_events_by_key import Deliveries, rows_of
 
 SIDE = "order_by_key.items__deleted_keys"
 TAKEN = 1_760_000_000_000

@@ -17,8 +17,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import row_ver
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import changed_files, live_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
-from tests.spark.changes_history import CATALOG, ChangesHistory, deletes, upserts
 from tests.spark.equality_delete import delete_by_equality
+from tests.spark.formats.iceberg.incremental.changes_history import CATALOG, ChangesHistory, deletes, upserts
 
 NOTHING = upserts()
 

@@ -15,9 +15,9 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, keys_of, oracle
-from tests.spark.debezium_batches import ITEMS, Rows, applied, as_table, by_id, read_items
-from tests.spark.event_writer import PLACEHOLDER, UNCHANGED, SourceTable, envelope, write_files
-from tests.spark.shop_events import ddl_of, events_of, parts
+from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table, by_id, read_items
+from tests.spark.sources.debezium.event_writer import PLACEHOLDER, UNCHANGED, SourceTable, envelope, write_files
+from tests.spark.sources.debezium.shop_events import ddl_of, events_of, parts
 
 
 @pytest.mark.parametrize("table", ["products", "orders", "order_items"])

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.table_layout import MissingColumns
-from tests.spark.event_writer import SourceTable
-from tests.spark.test_order_by_key import Deliveries, rows_of
+from tests.spark.sources.debezium.event_writer import SourceTable
+from tests.spark.sources.debezium.test_events_by_key import Deliveries, rows_of
 
 SIDE = "order_by_key.items__deleted_keys"
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from tests.spark.shop_events import events_of
+from tests.spark.sources.debezium.shop_events import events_of
 
 ITEMS = "id INT, n INT, note STRING"
 Rows = dict[tuple[Any, ...], dict[str, Any]]

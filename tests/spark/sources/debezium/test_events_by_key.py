@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.contracts.table_layout import SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from tests.spark.event_writer import UNCHANGED, SourceTable
+from tests.spark.sources.debezium.event_writer import UNCHANGED, SourceTable
 from tests.spark.upsert_flow import Flow, InterruptedProgress
 
 DDL = "id BIGINT, n INT, note STRING"

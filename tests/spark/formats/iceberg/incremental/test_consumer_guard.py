@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.consumer_guard import advance, pin
-from tests.spark.changes_history import CATALOG, ChangesHistory
+from tests.spark.formats.iceberg.incremental.changes_history import CATALOG, ChangesHistory
 
 WHO = {"owner": "dag task", "target": "mart.revenue", "mode": "net"}
 

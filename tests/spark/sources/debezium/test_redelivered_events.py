@@ -21,9 +21,9 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, oracle
-from tests.spark.debezium_batches import ITEMS, Rows, applied, as_table
-from tests.spark.event_writer import SourceTable, Topic, envelope, of_partition
-from tests.spark.shop_events import ddl_of, events_of
+from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table
+from tests.spark.sources.debezium.event_writer import SourceTable, Topic, envelope, of_partition
+from tests.spark.sources.debezium.shop_events import ddl_of, events_of
 from tests.spark.upsert_flow import Flow
 
 REDELIVERED = SHOP / "redelivered"

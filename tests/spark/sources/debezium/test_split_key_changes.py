@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.event_writer import SourceTable, Topic
+from tests.spark.sources.debezium.event_writer import SourceTable, Topic
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed
 
 DDL = "id BIGINT, n INT, note STRING"

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from tests.spark.test_unreadable_input import EVENTS, HEADER, apply, event, flow
+from tests.spark.sources.test_unreadable_files import EVENTS, HEADER, apply, event, flow
 
 NAMES = ["zip-code", "a b", "a.b", "a`b", "größe", "a'b", 'a"b', "a:b", "a,b", "a<b>", "1", "a\\b", "select", "Ünïcode"]
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.spark.changes_history import CATALOG, ChangesHistory
+from tests.spark.formats.iceberg.incremental.changes_history import CATALOG, ChangesHistory
 
 IDS = st.integers(0, 7)
 VALUES = st.sampled_from("abc")

@@ -18,9 +18,9 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
 from tests.spark.maintained_table import CATALOG, MaintainedTable
-from tests.spark.query_attacks import SHELL, STATEMENTS, TAKEN
 from tests.spark.row_change_flow import rows_outside, update
-from tests.spark.spark_traces import SparkTraces
+from tests.spark.sql.query_attacks import SHELL, STATEMENTS, TAKEN
+from tests.spark.sql.spark_traces import SparkTraces
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 
 

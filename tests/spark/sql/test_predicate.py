@@ -21,9 +21,9 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 from tests.spark.maintained_table import MaintainedTable
-from tests.spark.predicate_attacks import ATTACKS
 from tests.spark.row_change_flow import delete, rows_outside, update
-from tests.spark.spark_traces import SparkTraces
+from tests.spark.sql.predicate_attacks import ATTACKS
+from tests.spark.sql.spark_traces import SparkTraces
 
 _GEO = StructType().add("lat", "double")
 _PLACE = StructType().add("zip-code", "string").add("geo", _GEO)
