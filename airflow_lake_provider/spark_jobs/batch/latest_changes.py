@@ -12,6 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges, ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 # What the reduction adds to each last row, for the one job that checks and counts.
 _ROWS = "_lake_rows"
@@ -154,12 +155,6 @@ def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequen
 
 def _told(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} in {count}" for name, count in counts.items())
-
-
-def quoted(name: str) -> Column:
-    """Return the top-level column of this name, dots and backticks included."""
-    escaped = name.replace("`", "``")
-    return sf.col(f"`{escaped}`")
 
 
 def content_of(fields: Sequence[StructField]) -> Column:

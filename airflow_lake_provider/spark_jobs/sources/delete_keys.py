@@ -27,7 +27,6 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
@@ -35,6 +34,7 @@ from airflow_lake_provider.spark_jobs.sources.input_files import list_input_file
 from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_batch
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.lossless_cast import lossless_cast
 
 

@@ -34,12 +34,12 @@ from airflow_lake_provider.spark_jobs.batch.latest_changes import (
     is_unparsable,
     latest_change_per_key,
     numbered_changes,
-    quoted,
     refuse_unordered,
     resolve_columns,
 )
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 # Bytes of files. One task reads and sorts these quicker than several with a shuffle between them; in memory they may be
 # ten times as many.

@@ -19,12 +19,12 @@ from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedErr
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.choose import rows_for_queries
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
 
 # The view that a query has its rows from.

@@ -19,7 +19,6 @@ from airflow_lake_provider.contracts.row_position import (
     POSITION_TYPE,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, ChangeBatch
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
 from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyFold
 from airflow_lake_provider.spark_jobs.sources.debezium.key_reuse import refuse_pending, refuse_reused
@@ -35,6 +34,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import missing_values, values_at
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
 from airflow_lake_provider.spark_jobs.sources.log_places import FIRST, place_at
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 _MAY_COME = (
     "An event that has them may be in a file that has not come yet: nothing was applied, run again when it is there. "

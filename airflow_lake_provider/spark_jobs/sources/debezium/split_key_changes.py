@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.key_changes import CutDelete, OpenKeyChange, OpenKeyChanges
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 _SEQUENCE = ["first", "second"]
 # More than a table remembers.

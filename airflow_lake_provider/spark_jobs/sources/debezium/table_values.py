@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructField, StructType
 
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 
 def with_table_values(

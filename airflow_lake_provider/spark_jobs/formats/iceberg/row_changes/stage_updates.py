@@ -10,10 +10,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import LAST_UPDATED, write_staged
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 
 def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mapping[str, str]) -> list[Any]:

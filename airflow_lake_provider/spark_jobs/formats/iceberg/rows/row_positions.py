@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 # Whether the row of the batch changes this one.
 WINS = "_lake_wins"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 
 @dataclass(frozen=True, kw_only=True)

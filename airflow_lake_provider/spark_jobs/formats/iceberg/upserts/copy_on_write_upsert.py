@@ -13,7 +13,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
@@ -34,6 +33,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys impor
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch, write_staged
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # Each costs a commit; the rewritten files are kept.

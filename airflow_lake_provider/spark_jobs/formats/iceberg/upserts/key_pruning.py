@@ -15,7 +15,6 @@ from airflow_lake_provider.spark_jobs.batch.key_ranges import (
     read_ranges,
     without_gaps,
 )
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
@@ -27,6 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals im
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import may_wrap, wrapped_columns
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import is_uuid
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.bucket_pruning import bucket_pruning
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # Above this many literals Iceberg stops evaluating IN against file bounds (IN_PREDICATE_LIMIT).

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
     WINS,
@@ -26,6 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import liv
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
 
 ROW_ID = "_row_id"

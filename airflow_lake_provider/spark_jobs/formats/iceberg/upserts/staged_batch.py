@@ -9,7 +9,6 @@ import numpy as np
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, Positions, collect_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
@@ -19,6 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 
 @dataclass

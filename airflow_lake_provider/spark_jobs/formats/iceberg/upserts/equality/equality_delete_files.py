@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.batch.latest_changes import quoted
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import upload_delete_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.partition_values import keys_by_partition
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_scope import key_fields
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 _TYPES = {
     "boolean": pa.bool_(),
