@@ -10,11 +10,8 @@ from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import LiveFile, changed_files, live_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
-    FileScan,
-    missing_internals,
-    table_with_schema,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan, table_with_schema
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 logger = logging.getLogger(__name__)

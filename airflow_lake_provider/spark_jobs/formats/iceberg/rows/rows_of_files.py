@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
     FILE,
     POSITION,
     FileScan,
