@@ -1,9 +1,8 @@
-"""The data files that hold the rows of a batch, each with the deletes that are on it."""
+"""Plan scan tasks: data files that hold the rows of a batch, each with the deletes that are on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -82,34 +81,3 @@ def _expression(table: IcebergTable, where: str) -> Any:
         return converted(table, where) if where else always_true(table)
     except (Py4JJavaError, PySparkException):
         return always_true(table)
-
-
-def discard_files(table: IcebergTable, files: Collection[Any]) -> None:
-    """Delete files that no commit names; only for those whose commit was surely refused.
-
-    A file that cannot be deleted is left: nothing reads it, and maintenance finds it.
-    """
-    # Vectors share a Puffin file.
-    delete_locations(table, {str(file.location()) for file in files})
-
-
-def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
-    """Delete files by location; see :func:`discard_files`."""
-    jvm: Any = table.spark._jvm
-    listed = jvm.java.util.ArrayList()
-    for location in locations:
-        listed.add(location)
-    jvm.org.apache.iceberg.CatalogUtil.deleteFiles(table.java.io(), listed, "uncommitted")
-
-
-Discard = Callable[[IcebergTable, Collection[Any]], None]
-
-
-@contextmanager
-def discarded_on_conflict(table: IcebergTable, files: list[Any], discard: Discard = discard_files) -> Iterator[None]:
-    """Delete the files when their commit was refused; after any other error they may be part of the table."""
-    try:
-        yield
-    except CommitConflictError:
-        discard(table, files)
-        raise

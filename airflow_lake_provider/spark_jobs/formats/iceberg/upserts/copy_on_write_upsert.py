@@ -15,10 +15,11 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discarded_on_conflict, touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import touched_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
     follow_appends,

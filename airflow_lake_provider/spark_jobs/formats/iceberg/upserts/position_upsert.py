@@ -16,11 +16,11 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import Landing
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
     FollowedHead,

@@ -1,0 +1,40 @@
+"""Delete files that no commit names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+
+Discard = Callable[[IcebergTable, Collection[Any]], None]
+
+
+def discard_files(table: IcebergTable, files: Collection[Any]) -> None:
+    """Delete files that no commit names; only for those whose commit was surely refused.
+
+    A file that cannot be deleted is left: nothing reads it, and maintenance finds it.
+    """
+    # Vectors share a Puffin file.
+    delete_locations(table, {str(file.location()) for file in files})
+
+
+def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
+    """Delete files by location; see :func:`discard_files`."""
+    jvm: Any = table.spark._jvm
+    listed = jvm.java.util.ArrayList()
+    for location in locations:
+        listed.add(location)
+    jvm.org.apache.iceberg.CatalogUtil.deleteFiles(table.java.io(), listed, "uncommitted")
+
+
+@contextmanager
+def discarded_on_conflict(table: IcebergTable, files: list[Any], discard: Discard = discard_files) -> Iterator[None]:
+    """Delete the files when their commit was refused; after any other error they may be part of the table."""
+    try:
+        yield
+    except CommitConflictError:
+        discard(table, files)
+        raise
