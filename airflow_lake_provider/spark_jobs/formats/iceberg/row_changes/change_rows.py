@@ -13,8 +13,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit i
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.stage_updates import stage_updates
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ResolvedRows
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

@@ -14,12 +14,12 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, collect_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import bounds_are_sure, rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_capitals, refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, to_expression
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import quiet
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression

@@ -10,8 +10,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 

@@ -13,13 +13,12 @@ from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import read_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.changed_files import files_between
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import (
-    ROW_ID,
-    ResolvedRows,
     resolve_appended_rows,
     resolve_rows,
     resolve_rows_of_files,

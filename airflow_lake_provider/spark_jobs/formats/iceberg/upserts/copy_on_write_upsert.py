@@ -19,6 +19,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import touched_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
@@ -27,11 +28,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import (
-    ResolvedRows,
-    deciding_columns,
-    resolve_rows,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import deciding_columns, resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch, write_staged
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.columns import quoted

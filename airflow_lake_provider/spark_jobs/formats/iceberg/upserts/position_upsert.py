@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
@@ -29,7 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ResolvedRows, resolve_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import StagedBatch
 from airflow_lake_provider.spark_jobs.progress import Progress

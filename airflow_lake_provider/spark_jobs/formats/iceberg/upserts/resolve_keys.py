@@ -7,17 +7,15 @@ the same on one node). ``MERGE INTO`` shuffles and sorts every row of the target
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
     WINS,
-    FoundPositions,
-    Positions,
     collect_positions,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
@@ -26,62 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal
-
-ROW_ID = "_row_id"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResolvedRows:
-    """The rows of a table that have a key of the batch.
-
-    :param rows: one per row of the table: the keys, ``_file``, ``_row_id`` where the table has row lineage,
-        ``_lake_wins`` and the columns that the merge reads, as ``_lake_old_...``; checkpointed. None for no rows. Of
-        rows that a predicate matches all columns, for an update.
-    :param place: where they stand, 8 bytes on the driver for each that the batch replaces or deletes.
-    :param pruning: how the read was bounded, a sentence.
-    """
-
-    rows: DataFrame | None = None
-    place: FoundPositions = field(default_factory=FoundPositions)
-    pruning: str = "the table has no rows"
-
-    @property
-    def positions(self) -> Positions:
-        """Of the rows that the batch replaces or deletes, by path of their data file."""
-        return self.place.positions
-
-    @property
-    def found(self) -> int:
-        """How many rows have a key of the batch; some of them may stay as they are."""
-        return sum(self.place.found.values())
-
-    @property
-    def deleted(self) -> int:
-        """How many rows the batch deletes."""
-        return sum(self.place.deleted.values())
-
-    @property
-    def updated(self) -> int:
-        """How many rows the batch replaces."""
-        return sum(len(of_file) for of_file in self.positions.values()) - self.deleted
-
-    def parted(self, paths: Set[str]) -> tuple[ResolvedRows, ResolvedRows]:
-        """Return the rows outside and those inside some data files."""
-        touched = paths & self.place.found.keys()
-        if self.rows is None or not touched:
-            return self, ResolvedRows()
-        is_inside = sf.expr(f"_file IN ({', '.join(map(text_literal, sorted(touched)))})")
-        outside = replace(
-            self, rows=self.rows.filter(~is_inside), place=self.place.of_files(self.place.found.keys() - touched)
-        )
-        return outside, replace(self, rows=self.rows.filter(is_inside), place=self.place.of_files(touched))
-
-    def and_those(self, others: ResolvedRows) -> ResolvedRows:
-        """Return both, where ``others`` are in other data files."""
-        if self.rows is None or others.rows is None:
-            return others if self.rows is None else self
-        return replace(self, rows=self.rows.unionByName(others.rows), place=self.place.and_those(others.place))
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 
 def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:

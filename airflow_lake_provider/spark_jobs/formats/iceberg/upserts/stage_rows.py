@@ -13,10 +13,10 @@ from pyspark.sql.types import StructField
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ROW_ID, ResolvedRows
 
 LAST_UPDATED = "_last_updated_sequence_number"
 # Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.

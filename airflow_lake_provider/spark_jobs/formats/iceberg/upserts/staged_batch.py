@@ -11,13 +11,13 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import Discard
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, Positions, collect_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 

@@ -15,6 +15,7 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCo
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
     reading_base,
@@ -28,7 +29,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_
     refuse_unfit,
     refuse_unreached,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 
