@@ -21,6 +21,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
     follow_appends,
@@ -29,7 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import deciding_columns, resolve_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch, write_staged
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +11,12 @@ from pyspark.sql.types import StructField
 
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 
-LAST_UPDATED = "_last_updated_sequence_number"
 # Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.
 _MOST_BROADCAST = 1_000_000
 
@@ -71,22 +69,3 @@ def _value(merge: RowMerge, field: StructField, columns: Sequence[str], is_held:
     if is_held is not None:
         new = sf.when(is_held, sf.expr(merge.value(field.name))).otherwise(new)
     return new.cast(field.dataType).alias(field.name)
-
-
-def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
-    """Write rows as data files of the table, without a commit.
-
-    :param rows: columns of the table and, in format version 3, of its row lineage.
-    :return: ``org.apache.iceberg.DataFile`` objects.
-    """
-    name = f"lake_stage_{uuid.uuid4().hex}"
-    cache = spark_table_cache(table.spark)
-    coordinator = internal(table.spark, Internal.FILE_COORDINATOR).get()
-    cache.add(name, table.java)
-    try:
-        # The writer of Iceberg's rewrites: distribution, sort order, file size and format are the table's.
-        rows.write.format("iceberg").mode("append").option("rewritten-file-scan-task-set-id", name).save(name)
-        return list(coordinator.fetchNewFiles(table.java, name))
-    finally:
-        coordinator.clearRewrite(table.java, name)
-        cache.remove(name)
