@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.changes import ChangeFilter, net_changes
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
+from airflow_lake_provider.spark_jobs.formats.choose import source_in_catalog
 
 MODES = ("net", "upserts")
 
@@ -58,7 +58,8 @@ def read_changes(
         raise UnsupportedError(f"{table}: mode 'changelog' is not available yet; 'net' gives the sum of all steps")
     if mode not in MODES:
         raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
-    lake_table = IcebergTable(spark, catalog or spark.catalog.currentCatalog(), TableName.parse(table))
+    catalog = catalog or spark.catalog.currentCatalog()
+    source = source_in_catalog(spark, catalog, TableName.parse(table))
     wanted = ChangeFilter(
         deletes=mode == "net",
         keys=tuple(keys or ()),
@@ -66,17 +67,16 @@ def read_changes(
         where=where,
         allow_sql=allow_sql,
     )
-    if not lake_table.exists():
-        raise MissingTableError(f"{table}: no such table in catalog {lake_table.catalog}")
-    lake_table.refresh()
+    if not source.exists():
+        raise MissingTableError(f"{table}: no such table in catalog {catalog}")
     start = _snapshot_id(from_snapshot, "from_snapshot")
-    return net_changes(lake_table, start, _snapshot_id(to_snapshot, "to_snapshot"), wanted).dataframe
+    return source.changes(start, _snapshot_id(to_snapshot, "to_snapshot"), wanted)
 
 
-def _snapshot_id(text: str | None, role: str) -> int | None:
+def _snapshot_id(text: str | None, role: str) -> str | None:
     if text is None:
         return None
     # An int would be one that lost digits on its way through JSON.
     if not str(text).isdecimal() or isinstance(text, int):
         raise InvalidSpecError(f"{role} must be a snapshot id as text, such as '3821550127947089009', got {text!r}")
-    return int(text)
+    return text

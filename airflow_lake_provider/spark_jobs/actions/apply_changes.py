@@ -19,7 +19,13 @@ from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TY
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, SourceTable, TableMemory
+from airflow_lake_provider.spark_jobs.formats.base import (
+    ChangeFilter,
+    KeyedCommit,
+    KeyedTable,
+    SourceTable,
+    TableMemory,
+)
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.query import check_query
@@ -182,12 +188,12 @@ def _read(
     reading = _range(spec, target, memory)
     keys = spec.source_keys or None
     try:
-        return reading, source.changes(reading.start, spec.to_snapshot, keys)
+        return reading, source.changes(reading.start, spec.to_snapshot, ChangeFilter(keys=keys or ()))
     except RangeUnavailableError as gap:
         if spec.on_gap != "full":
             raise
         reading = Range(start=None, why=f"everything was read, because {gap}")
-        return reading, source.changes(None, spec.to_snapshot, keys)
+        return reading, source.changes(None, spec.to_snapshot, ChangeFilter(keys=keys or ()))
 
 
 def _range(spec: IncrementalSpec, target: KeyedTable, memory: TableMemory) -> Range:

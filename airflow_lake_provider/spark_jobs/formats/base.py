@@ -267,9 +267,10 @@ class SourceTable(Protocol):
     def has_passed(self, position: str, snapshot: str) -> bool:
         """Whether ``snapshot`` is an ancestor of ``position``, and that one of the head: not rolled back."""
 
-    def changes(self, start: str | None, end: str, keys: tuple[str, ...] | None) -> DataFrame:
+    def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:
         """Rows that differ between two snapshots, with ``_change_type``; from the beginning when ``start`` is None.
 
+        :param end: None for the head of main.
         :raises RangeUnavailableError: a snapshot is gone.
         """
 
@@ -291,3 +292,22 @@ class MaintainedTable(Protocol):
 
     def expire(self, spec: ExpirySpec, progress: Progress) -> ExpiryReport:
         """Forget old snapshots and delete the files that only they reach."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeFilter:
+    """Which part of the changes is wanted.
+
+    :param deletes: False leaves deletes out, and needs no keys.
+    :param keys: key columns; empty takes the table's identifier fields.
+    :param columns: columns to return beside the keys; None for all.
+    :param where: SQL predicate; the answer is then the changes of the rows that satisfy it: a row that no longer does
+        is a delete.
+    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants.
+    """
+
+    deletes: bool = True
+    keys: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    allow_sql: bool = False

@@ -31,7 +31,12 @@ def keyed_table(spark: SparkSession, spec: JobSpec, name: TableName | None = Non
 def source_table(spark: SparkSession, spec: JobSpec, name: TableName) -> SourceTable:
     """Return a table of the spec's catalog for reading its changes."""
     _refuse_unknown(spec)
-    return IcebergSourceTable(IcebergTable(spark, spec.catalog, name))
+    return source_in_catalog(spark, spec.catalog, name)
+
+
+def source_in_catalog(spark: SparkSession, catalog: str, name: TableName) -> SourceTable:
+    """Return a table of a catalog for reading its changes, where there is no spec."""
+    return IcebergSourceTable(IcebergTable(spark, catalog, name))
 
 
 def maintained_table(spark: SparkSession, spec: JobSpec) -> MaintainedTable:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
+from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
     column,
     deletes_without_live_key,
@@ -35,25 +36,6 @@ from airflow_lake_provider.spark_jobs.sql.predicate import check_expression, che
 CHANGE_TYPE = "_change_type"
 UPSERT = "upsert"
 DELETE = "delete"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChangeFilter:
-    """Which part of the changes is wanted.
-
-    :param deletes: False leaves deletes out, and needs no keys.
-    :param keys: key columns; empty takes the table's identifier fields.
-    :param columns: columns to return beside the keys; None for all.
-    :param where: SQL predicate; the answer is then the changes of the rows that satisfy it: a row that no longer does
-        is a delete.
-    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants.
-    """
-
-    deletes: bool = True
-    keys: tuple[str, ...] = ()
-    columns: tuple[str, ...] | None = None
-    where: str | None = None
-    allow_sql: bool = False
 
 
 @dataclass

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
+from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.changes import net_changes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.read_changes import read_changes
 
 
 @dataclass
@@ -35,9 +36,11 @@ class IcebergSourceTable:
         lineage = [ancestor.snapshot_id for ancestor in self.table.refresh().ancestors()]
         return position in lineage and snapshot in lineage[lineage.index(position) + 1 :]
 
-    def changes(self, start: str | None, end: str, keys: tuple[str, ...] | None) -> DataFrame:
+    def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:
         """Rows that differ between two snapshots, with ``_change_type``."""
-        return read_changes(self.table.spark, str(self.table.name), start, end, keys=keys, catalog=self.table.catalog)
+        self.table.refresh()
+        first, last = (None if snapshot is None else int(snapshot) for snapshot in (start, end))
+        return net_changes(self.table, first, last, wanted).dataframe
 
     def pin(self, consumer: str, snapshot: str) -> None:
         """Keep a snapshot from expiry while it is read."""
