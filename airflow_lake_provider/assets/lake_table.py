@@ -9,10 +9,10 @@ from typing import Any
 from airflow.sdk import Asset, AssetWatcher
 
 from airflow_lake_provider.assets.asset_authority import asset_authority, checked_authority
+from airflow_lake_provider.assets.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.snapshot_news import Patience
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.operators.arguments import duration
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
 from airflow_lake_provider.triggers.snapshot_poller import DEFAULT_CONNECTION
 

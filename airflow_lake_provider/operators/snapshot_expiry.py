@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.assets.durations import at_least_nothing, duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.operators.arguments import at_least_nothing, duration, flag, number
+from airflow_lake_provider.operators.arguments import flag, number
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.planning.expiry_plan import plan_expiry
 

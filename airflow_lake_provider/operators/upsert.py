@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.assets.durations import days, duration
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source, format_of_path
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -18,8 +19,6 @@ from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.operators.arguments import (
     choice,
-    days,
-    duration,
     file_format,
     flag,
     groups,

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_lake_provider.assets.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from airflow_lake_provider.operators.arguments import choice, duration, flag, names, number, table_layout
+from airflow_lake_provider.operators.arguments import choice, flag, names, number, table_layout
 from airflow_lake_provider.operators.sizes import size
 
 
