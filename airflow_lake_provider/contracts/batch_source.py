@@ -87,7 +87,7 @@ class Source:
         if not 1 <= self.max_file_age_days <= _LONGEST_MEMORY:
             raise InvalidSpecError(
                 f"max_file_age must be 1 to {_LONGEST_MEMORY:,} days, got {self.max_file_age_days}; "
-                "semantics='aggregate' forgets no file"
+                "merge_engine='aggregation' forgets no file"
             )
         if (self.path is None) == (self.table is None):
             raise InvalidSpecError(f"give either files or a table as the source, got {self.path!r} and {self.table!r}")

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
@@ -42,7 +42,7 @@ class UpsertSpec(JobSpec):
     :param missing_columns: what happens to columns of the table that the batch lacks.
     :param branch: write to this branch instead of main; positions and run keys then stay in the summary.
     :param on_repeat: what to do with a batch that was applied.
-    :param semantics: what becomes of the rows of a key.
+    :param merge_rules: what becomes of the rows of a key.
     :param strategy: how the rows are reached; ``auto`` chooses by the table.
     :param audits: what has to hold on a branch before main gets the batch; None to write to main at once.
     :param allow_sql: take texts of SQL that run shell commands or have variables of Spark's.
@@ -60,7 +60,7 @@ class UpsertSpec(JobSpec):
     missing_columns: MissingColumns = MissingColumns.FAIL
     branch: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
-    semantics: MergeSemantics = field(default_factory=MergeSemantics)
+    merge_rules: MergeRules = field(default_factory=MergeRules)
     strategy: UpsertStrategy = UpsertStrategy.AUTO
     audits: Audits | None = None
     allow_sql: bool = False
@@ -80,7 +80,7 @@ class UpsertSpec(JobSpec):
             )
         if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
-        self._refuse_semantics()
+        self._refuse_merge_rules()
         self._refuse_equality()
         self._refuse_order_by_key()
         self._refuse_audits()
@@ -96,7 +96,7 @@ class UpsertSpec(JobSpec):
     @property
     def keep_consumed_for(self) -> timedelta | None:
         """How long a consumed file is remembered that is not in the source any more; None for ever."""
-        counts = self.semantics.engine is MergeEngine.AGGREGATE
+        counts = self.merge_rules.engine is MergeEngine.AGGREGATION
         return None if counts else timedelta(days=self.source.max_file_age_days)
 
     def digest_text(self) -> str:
@@ -126,10 +126,11 @@ class UpsertSpec(JobSpec):
 
     def _refuse_equality(self) -> None:
         keeps = self.missing_columns is MissingColumns.KEEP
-        if self.strategy is UpsertStrategy.EQUALITY and (keeps or not self.semantics.is_plain):
+        if self.strategy is UpsertStrategy.EQUALITY and (keeps or not self.merge_rules.is_plain):
             raise InvalidSpecError(
                 f"{self.table}: strategy='equality' looks at no row of the table, so it can neither keep nor compare a "
-                "value of one: it takes semantics='replace' without ignore_stale, without deletes='soft' and without "
+                "value of one: it takes merge_engine='deduplicate' without ignore_stale, without deletes='soft' and "
+                "without "
                 "missing_columns='keep'. Leave strategy at 'auto' for these"
             )
 
@@ -140,40 +141,42 @@ class UpsertSpec(JobSpec):
         wrong = {
             "strategy='equality', which looks at no row of the table": self.strategy is UpsertStrategy.EQUALITY,
             "branch, because deleted keys are remembered for main": self.branch is not None,
-            "deletes='ignore', because a delete ends what a key's values are": self.semantics.deletes is Deletes.IGNORE,
+            "deletes='ignore', because a delete ends what a key's values are": self.merge_rules.deletes
+            is Deletes.IGNORE,
             "missing_columns='keep', because an event writes the whole row": keeps,
         }
         if named := [name for name, given in wrong.items() if given]:
             raise InvalidSpecError(f"{self.table}: ordering='key' does not go with {'; nor with '.join(named)}")
 
-    def _refuse_semantics(self) -> None:
-        semantics = self.semantics
+    def _refuse_merge_rules(self) -> None:
+        merge_rules = self.merge_rules
         replays = self.source.on_source_change is OnSourceChange.REPLAY
-        if replays and semantics.engine is MergeEngine.AGGREGATE:
+        if replays and merge_rules.engine is MergeEngine.AGGREGATION:
             raise InvalidSpecError(
-                f"{self.table}: on_source_change='replay' would count all files again; semantics='aggregate' takes "
+                f"{self.table}: on_source_change='replay' would count all files again; merge_engine='aggregation' "
+                "takes "
                 "'continue' or 'fail'"
             )
-        semantics.refuse_columns(self.table, self.keys)
-        refuse_reserved_names(self.table, "deleted_column", [semantics.deleted_column])
-        semantics.refuse_order(self.table, self.order_by)
-        for order, group in semantics.sequence_groups.items():
+        merge_rules.refuse_columns(self.table, self.keys)
+        refuse_reserved_names(self.table, "deleted_column", [merge_rules.deleted_column])
+        merge_rules.refuse_order(self.table, self.order_by)
+        for order, group in merge_rules.sequence_groups.items():
             # Without its order a group keeps the table's values for ever.
             if not {name.lower() for name in group} <= {name.lower() for name in self.exclude_columns}:
                 self._refuse_excluded("the order of a sequence group", (order,))
-        if self.source.envelope and (semantics.engine is not MergeEngine.REPLACE or semantics.ignore_stale):
+        if self.source.envelope and (merge_rules.engine is not MergeEngine.DEDUPLICATE or merge_rules.ignore_stale):
             raise InvalidSpecError(
                 f"{self.table}: events of an envelope carry whole rows and their own order; "
-                "leave out semantics and ignore_stale"
+                "leave out merge_engine and ignore_stale"
             )
-        if not semantics.ignore_stale:
+        if not merge_rules.ignore_stale:
             return
         if not self.order_by:
             raise InvalidSpecError(
                 f"{self.table}: ignore_stale compares order_by with what the table holds; give order_by"
             )
         self._refuse_excluded("columns of order_by, which ignore_stale compares,", self.order_by)
-        if self.delete_when and semantics.deletes is Deletes.HARD:
+        if self.delete_when and merge_rules.deletes is Deletes.HARD:
             raise InvalidSpecError(
                 f"{self.table}: ignore_stale cannot tell a late row of a key whose row, and its order, is gone; "
                 "use deletes='soft', which keeps the order, or deletes='ignore'"

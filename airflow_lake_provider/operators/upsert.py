@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source, format_of_path
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
 from airflow_lake_provider.contracts.row_position import THIRTY_DAYS
 from airflow_lake_provider.contracts.source_name import default_source_name
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
@@ -57,7 +57,7 @@ class LakeUpsertOperator(LakeJobOperator):
         or envelope of the source are not those of its last commit: read new files with the change, apply all files
         again once, or refuse the run.
     :param max_file_age: timedelta or ISO-8601 text (templated): how long a consumed file is remembered that is not in
-        the source any more; with ``semantics="aggregate"`` for ever.
+        the source any more; with ``merge_engine="aggregation"`` for ever.
     :param envelope: ``"debezium"`` when each line is a change event, with or without its schema.
     :param envelope_table: source table, ``orders`` or ``public.orders``, whose events are taken (templated).
     :param ordering: what is known of the order of an envelope's events, so that none is applied over a newer one:
@@ -75,7 +75,7 @@ class LakeUpsertOperator(LakeJobOperator):
     :param schema_evolution: ``"add-and-widen"`` or ``"none"``.
     :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``;
         default ``"fail"``; for an envelope ``"null"``, because its events carry whole rows; ``"keep"`` for
-        ``"partial"`` and ``"aggregate"``.
+        ``"partial-update"`` and ``"aggregation"``.
     :param branch: write to this branch instead of main (templated).
     :param batch_id: with the source, the identity of the batch in place of dag, run, task and map index (templated).
     :param on_repeat: ``"skip"``, ``"apply"`` or ``"fail"`` when the table says that the batch was applied (templated).
@@ -83,9 +83,10 @@ class LakeUpsertOperator(LakeJobOperator):
     :param strategy: ``"auto"``, ``"positions"``, ``"copy-on-write"``, ``"merge"`` or ``"equality"`` (templated): how
         the rows to replace are reached. The last leaves equality deletes, a debt that readers pay until a compaction,
         and some cannot read.
-    :param semantics: what becomes of the rows of a key: ``"replace"``, ``"first"``, ``"partial"``, ``"aggregate"``.
-    :param sequence_groups: with ``"partial"``: order column -> columns that change only together with it.
-    :param aggregates: with ``"aggregate"``: column -> function, see :class:`MergeSemantics`.
+    :param merge_engine: what becomes of the rows of a key: ``"deduplicate"``, ``"first-row"``, ``"partial-update"``,
+        ``"aggregation"``.
+    :param sequence_groups: with ``"partial-update"``: order column -> columns that change only together with it.
+    :param aggregates: with ``"aggregation"``: column -> function, see :class:`MergeRules`.
     :param ignore_stale: a row older by ``order_by`` than the table's row of its key changes nothing.
     :param deletes: ``"hard"``, ``"soft"`` (sets ``deleted_column``) or ``"ignore"``.
     :param deleted_column: boolean column of the table for soft deletes.
@@ -143,7 +144,7 @@ class LakeUpsertOperator(LakeJobOperator):
         batch_id: str | None = None,
         on_repeat: str = "skip",
         strategy: str = "auto",
-        semantics: str = "replace",
+        merge_engine: str = "deduplicate",
         sequence_groups: Mapping[str, Sequence[str]] | None = None,
         aggregates: Mapping[str, str] | None = None,
         ignore_stale: bool = False,
@@ -182,7 +183,7 @@ class LakeUpsertOperator(LakeJobOperator):
         self.batch_id = batch_id
         self.on_repeat = on_repeat
         self.strategy = strategy
-        self.semantics = choice(MergeEngine, semantics, "semantics")
+        self.merge_engine = choice(MergeEngine, merge_engine, "merge_engine")
         self.sequence_groups = groups(sequence_groups, "sequence_groups")
         self.aggregates = texts(aggregates or {}, "aggregates", "a column to its function")
         self.ignore_stale = flag(ignore_stale, "ignore_stale")
@@ -195,7 +196,7 @@ class LakeUpsertOperator(LakeJobOperator):
 
     def build_spec(self, context: Context) -> UpsertSpec:
         """Translate the arguments."""
-        semantics = self._semantics()
+        merge_rules = self._merge_rules()
         on_repeat = choice(OnRepeat, self.on_repeat, "on_repeat")
         source = self._source(context)
         # Two tasks may give one batch id to what they read for the same table.
@@ -213,30 +214,30 @@ class LakeUpsertOperator(LakeJobOperator):
             exclude_columns=self.exclude_columns,
             create=self.create,
             schema_evolution=self.schema_evolution,
-            missing_columns=self._missing(semantics),
+            missing_columns=self._missing(merge_rules),
             branch=optional_text(self.branch, "branch", templated=True),
             on_repeat=on_repeat,
-            semantics=semantics,
+            merge_rules=merge_rules,
             strategy=choice(UpsertStrategy, self.strategy, "strategy"),
             audits=self._audits(),
             allow_sql=self.allow_sql,
             max_attempts=self.max_attempts,
         )
 
-    def _missing(self, semantics: MergeSemantics) -> MissingColumns:
+    def _missing(self, merge_rules: MergeRules) -> MissingColumns:
         if self.missing_columns is not None:
             return self.missing_columns
         # Absent and NULL columns are one to these two.
-        keeps = semantics.engine in (MergeEngine.PARTIAL, MergeEngine.AGGREGATE)
+        keeps = merge_rules.engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
         return MissingColumns.NULL if self.envelope else MissingColumns.KEEP if keeps else MissingColumns.FAIL
 
     def _audits(self) -> Audits | None:
         found = queries(self.audits or {}, "audits")
         return Audits(queries=found, local=self.audits_local) if found else None
 
-    def _semantics(self) -> MergeSemantics:
-        return MergeSemantics(
-            engine=self.semantics,
+    def _merge_rules(self) -> MergeRules:
+        return MergeRules(
+            engine=self.merge_engine,
             sequence_groups=self.sequence_groups,
             aggregates=self.aggregates,
             ignore_stale=self.ignore_stale,

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.table_name import TableName
@@ -43,7 +43,7 @@ FILES_A_RUN = 2
 LARGEST_GROWTH = 64 * 1024
 _FIRST_DAY = date(2026, 1, 1)
 _NAME = "daily"
-_SUMS = MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"n": "sum"})
+_SUMS = MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"n": "sum"})
 
 
 @dataclass
@@ -105,7 +105,7 @@ class DailyRuns:
     def _run(self, day: str, run: str) -> UpsertReport:
         source = Source(path=f"{self.flow.inbox}/{day}/*.jsonl", format="json", schema=SCHEMA, name=_NAME)
         keep = MissingColumns.KEEP
-        return self.flow.apply(run, source=source, semantics=_SUMS, missing_columns=keep, delete_when=None)
+        return self.flow.apply(run, source=source, merge_rules=_SUMS, missing_columns=keep, delete_when=None)
 
     def check(self) -> None:
         """Compare with the sums.

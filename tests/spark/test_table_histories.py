@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import Deletes, MergeRules
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
@@ -49,7 +49,7 @@ from tests.spark.table_steps import (
 from tests.spark.upsert_flow import Flow, InterruptedProgress
 
 EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "3"))
-SEMANTICS = {"replace": MergeSemantics(), **CASES}
+MERGE_RULES = {"replace": MergeRules(), **CASES}
 layouts = st.builds(
     lambda version, partition: TableLayout(partition_by=partition, properties={"format-version": version}),
     st.sampled_from(["2", "3"]),
@@ -66,7 +66,7 @@ class History:
     """
 
     flow: Flow
-    semantics: MergeSemantics
+    merge_rules: MergeRules
     model: dict[int, Row] = field(default_factory=dict)
     runs: Iterator[int] = field(default_factory=count)
     last: tuple[Action, JobSpec] | None = None
@@ -119,7 +119,7 @@ class History:
         kept: dict[str, Any] = {"missing_columns": MissingColumns.KEEP, "exclude_columns": ("op", "n")}
         spec = self.flow.spec(f"run {number}", strategy=step.strategy, **(kept if step.keeps else {}))
         self.run(upsert_batch, spec, InterruptedProgress(at="commit", then=lambda: self.play_all(step.meanwhile)))
-        apply_batch(self.model, step.batch, self.semantics, lacks=("n",) if step.keeps else ())
+        apply_batch(self.model, step.batch, self.merge_rules, lacks=("n",) if step.keeps else ())
 
     def delete(self, step: Delete) -> None:
         if step.foreign:
@@ -153,7 +153,7 @@ class History:
             return
         values = ", ".join(f"({key}, 2, NULL, 'y', {key}, NULL)" for key in new)
         self.flow.spark.sql(f"INSERT INTO {self.flow.table} (id, at, g, a, n, f) VALUES {values}")
-        flag = {"is_deleted": None} if self.semantics.deletes is Deletes.SOFT else {}
+        flag = {"is_deleted": None} if self.merge_rules.deletes is Deletes.SOFT else {}
         self.model.update({key: {**row, **flag} for key, row in new.items()})
 
     def repeat(self) -> None:
@@ -188,9 +188,9 @@ def play(history: History, life: list[Step]) -> None:
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
-@given(case=st.sampled_from(sorted(SEMANTICS)), layout=layouts, life=lives())
+@given(case=st.sampled_from(sorted(MERGE_RULES)), layout=layouts, life=lives())
 def test_any_history_leaves_what_a_dict_would_hold(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, case: str, layout: TableLayout, life: list[Step]
 ) -> None:
-    flow = new_flow(spark, tmp_path_factory.mktemp("inbox"), SEMANTICS[case], layout)
-    play(History(flow, SEMANTICS[case]), life)
+    flow = new_flow(spark, tmp_path_factory.mktemp("inbox"), MERGE_RULES[case], layout)
+    play(History(flow, MERGE_RULES[case]), life)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_semantics import Deletes
+from airflow_lake_provider.contracts.merge_engine import Deletes
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, epoch_property
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
@@ -218,7 +218,7 @@ def _read(
             rows,
             spec.exclude_columns,
             _key_changes(spec, target, memory),
-            ignore_deletes=spec.semantics.deletes is Deletes.IGNORE,
+            ignore_deletes=spec.merge_rules.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
             marks=memory.position.events,
             ignore_marks=decision.repeats,
@@ -228,7 +228,11 @@ def _read(
         )
     else:
         batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
-    return batch.with_deleted_column(spec.semantics.deleted_column) if spec.semantics.deletes is Deletes.SOFT else batch
+    return (
+        batch.with_deleted_column(spec.merge_rules.deleted_column)
+        if spec.merge_rules.deletes is Deletes.SOFT
+        else batch
+    )
 
 
 def _key_changes(spec: UpsertSpec, target: KeyedTable, memory: TableMemory) -> KeyChangeHistory:
@@ -252,7 +256,7 @@ def _key_order(spec: UpsertSpec, target: KeyedTable, memory: TableMemory, *, aga
         # Read after the base was: a commit adds to them before it lands.
         deleted_keys=target.deleted_keys(),
         history=_key_changes(spec, target, memory),
-        deleted_column=spec.semantics.deleted_column if spec.semantics.deletes is Deletes.SOFT else None,
+        deleted_column=spec.merge_rules.deleted_column if spec.merge_rules.deletes is Deletes.SOFT else None,
         again=again,
     )
 
@@ -274,7 +278,7 @@ def _commit(
         missing_columns=spec.missing_columns,
         order_by=spec.order_by if batch.epoch is None else (POSITION_COLUMN,),
         properties={} if batch.epoch is None else epoch_property(batch.epoch, spec.source_name),
-        semantics=spec.semantics,
+        merge_rules=spec.merge_rules,
         reads_table=batch.reads_table,
         strategy=spec.strategy,
         audits=spec.audits,

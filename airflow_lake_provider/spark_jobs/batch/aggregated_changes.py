@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, DecimalType, StructField, StructType
 
-from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.batch.latest_changes import COUNTERS, NUMBER, resolve_columns
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -20,7 +20,7 @@ def folded_changes(
     numbered: DataFrame,
     keys: Sequence[str],
     order_by: Sequence[str],
-    semantics: MergeSemantics,
+    merge_rules: MergeRules,
     table_columns: Sequence[str] = (),
 ) -> DataFrame:
     """Return one row per key; a delete forgets the rows before it.
@@ -28,16 +28,16 @@ def folded_changes(
     :param numbered: of ``numbered_changes``, with ``_lake_deleted``; 1 is the last row of a key.
     :param table_columns: columns that the rows may lack, because the table's keep their values.
     :return: with ``_lake_deleted`` (nothing came after the last delete), ``_lake_reset`` (something did) and counters.
-    :raises BadInputError: ``semantics`` names columns that the rows lack.
+    :raises BadInputError: sequence groups or aggregates name columns that the rows lack.
     """
-    _refuse_unknown(numbered, semantics, table_columns)
+    _refuse_unknown(numbered, merge_rules, table_columns)
     key = Window.partitionBy(*(quoted(name) for name in keys))
     last_delete = sf.min(sf.when(sf.col(DELETED), sf.col(NUMBER))).over(key)
     kept = numbered.withColumn(_LAST_DELETE, last_delete)
     kept = kept.filter(sf.col(_LAST_DELETE).isNull() | (sf.col(NUMBER) <= sf.col(_LAST_DELETE)))
     taken = {*(name.lower() for name in (*keys, *order_by)), DELETED}
     values = [f for f in numbered.schema if not f.name.startswith("_lake_") and f.name.lower() not in taken]
-    fold = _Fold(semantics, {name.lower() for name in numbered.columns})
+    fold = _Fold(merge_rules, {name.lower() for name in numbered.columns})
     folded = kept.groupBy(*(quoted(name) for name in keys)).agg(
         *(fold.of_order(name).alias(name) for name in order_by if name not in keys),
         *(fold.of_value(field.name, field.dataType).alias(field.name) for field in values),
@@ -48,12 +48,12 @@ def folded_changes(
     return folded.withColumn(RESET, sf.col(RESET) & ~sf.col(DELETED))
 
 
-def before_folding(table: StructType, semantics: MergeSemantics) -> StructType:
+def before_folding(table: StructType, merge_rules: MergeRules) -> StructType:
     """Return the table's schema with the types that its columns have in rows not folded yet.
 
     A column that counts takes values of any type, so it is left out; one that collects takes elements.
     """
-    folded = {name.lower(): function for name, function in semantics.aggregates.items()}
+    folded = {name.lower(): function for name, function in merge_rules.aggregates.items()}
     fields = []
     for field in table.fields:
         function = folded.get(field.name.lower())
@@ -64,9 +64,13 @@ def before_folding(table: StructType, semantics: MergeSemantics) -> StructType:
     return StructType(fields)
 
 
-def _refuse_unknown(rows: DataFrame, semantics: MergeSemantics, kept: Sequence[str]) -> None:
+def _refuse_unknown(rows: DataFrame, merge_rules: MergeRules, kept: Sequence[str]) -> None:
     absent = {name.lower() for name in kept} - {name.lower() for name in rows.columns}
-    resolve_columns(rows, [name for name in semantics.named_columns if name.lower() not in absent], "semantics")
+    resolve_columns(
+        rows,
+        [name for name in merge_rules.named_columns if name.lower() not in absent],
+        "sequence_groups or aggregates",
+    )
 
 
 class _Fold:
@@ -75,12 +79,12 @@ class _Fold:
     :param given: columns of the rows, in lower case.
     """
 
-    def __init__(self, semantics: MergeSemantics, given: set[str]) -> None:
+    def __init__(self, merge_rules: MergeRules, given: set[str]) -> None:
         self._given = given
-        self._first = semantics.engine is MergeEngine.FIRST
-        self._partial = semantics.engine is MergeEngine.PARTIAL
-        self._function_of = semantics.function_of
-        self._order_of = dict(_order_columns(semantics))
+        self._first = merge_rules.engine is MergeEngine.FIRST_ROW
+        self._partial = merge_rules.engine is MergeEngine.PARTIAL_UPDATE
+        self._function_of = merge_rules.function_of
+        self._order_of = dict(_order_columns(merge_rules))
         self._live = ~sf.col(DELETED)
 
     def of_order(self, name: str) -> Column:
@@ -133,7 +137,7 @@ def _listed(live: Column, *, as_text: bool) -> Column:
     return sf.when(sf.size(values) > 0, result)
 
 
-def _order_columns(semantics: MergeSemantics) -> Iterator[tuple[str, str]]:
-    for order, group in semantics.sequence_groups.items():
+def _order_columns(merge_rules: MergeRules) -> Iterator[tuple[str, str]]:
+    for order, group in merge_rules.sequence_groups.items():
         for name in (order, *group):
             yield name.lower(), order

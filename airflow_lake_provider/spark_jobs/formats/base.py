@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
 from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
-from airflow_lake_provider.contracts.merge_semantics import MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import MergeRules
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
@@ -74,7 +74,7 @@ class KeyedCommit(DataCommit):
     """One atomic commit of one change per key.
 
     :param rows: columns of the table and the markers of :class:`ChangeBatch`; one row per key, no NULL in a key.
-    :param order_by: columns that tell which of two rows of a key is older, for ``semantics`` that ask.
+    :param order_by: columns that tell which of two rows of a key is older, for ``merge_rules`` that ask.
     :param key_ranges: of ``rows``, where they are known already.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
@@ -86,7 +86,7 @@ class KeyedCommit(DataCommit):
     key_ranges: KeyRanges | None = None
     missing_columns: MissingColumns = MissingColumns.NULL
     order_by: tuple[str, ...] = ()
-    semantics: MergeSemantics = field(default_factory=MergeSemantics)
+    merge_rules: MergeRules = field(default_factory=MergeRules)
     reads_table: bool = False
     strategy: UpsertStrategy = UpsertStrategy.AUTO
     audits: Audits | None = None

@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.merge_semantics import Deletes
+from airflow_lake_provider.contracts.merge_engine import Deletes
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
@@ -55,9 +55,9 @@ def read_row_changes(
 ) -> ChangeBatch:
     """Read the batch of ``spec`` and keep the last change of each key; one job checks, counts and fills the cache.
 
-    Only the last row of a key decides by ``delete_when`` whether the key is deleted, unless the spec's semantics fold
-    more rows into one. ``exclude_columns`` that the batch lacks are no error: the column may be one that only some
-    batches have.
+    Only the last row of a key decides by ``delete_when`` whether the key is deleted, unless the spec's merge engine
+    combines more rows into one. ``exclude_columns`` that the batch lacks are no error: the column may be one that only
+    some batches have.
 
     :param files: the files to read, see ``list_input_files``; empty for a table.
     :param table_schema: of the target; None when it does not exist yet.
@@ -93,7 +93,7 @@ def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> Struct
     # What a query makes of a column before it is folded is not known.
     if table_schema is None or spec.source.query:
         return table_schema
-    return before_folding(table_schema, spec.semantics)
+    return before_folding(table_schema, spec.merge_rules)
 
 
 def _reduced(
@@ -104,21 +104,21 @@ def _reduced(
     arrival: bool,
     kept: Sequence[str],
 ) -> DataFrame:
-    semantics = spec.semantics
-    if semantics.deletes is Deletes.IGNORE:
+    merge_rules = spec.merge_rules
+    if merge_rules.deletes is Deletes.IGNORE:
         # A record that cannot be read has NULL in every column, which delete_when may take for a delete.
         rows = _with_deleted(rows, spec.delete_when)
         rows = rows.filter(~sf.col(DELETED) | is_unparsable(rows)).drop(DELETED)
-    if not semantics.folds and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
+    if not merge_rules.folds and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
         numbered = numbered_changes(rows, keys, order_by, arrival)
-        compared = order_by if semantics.ignore_stale else ()
+        compared = order_by if merge_rules.ignore_stale else ()
         return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys, compared)
-    if not semantics.folds:
+    if not merge_rules.folds:
         return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
     numbered = _with_deleted(numbered_changes(rows, keys, order_by, arrival), spec.delete_when)
     if not arrival:
-        numbered = with_ambiguous_ties(numbered, keys, order_by, semantics, spec.exclude_columns)
-    return folded_changes(numbered, keys, order_by, semantics, kept)
+        numbered = with_ambiguous_ties(numbered, keys, order_by, merge_rules, spec.exclude_columns)
+    return folded_changes(numbered, keys, order_by, merge_rules, kept)
 
 
 def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Sequence[str]) -> DataFrame:

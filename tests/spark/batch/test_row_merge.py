@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
@@ -46,13 +46,13 @@ def test_batches_merge_as_a_loop_over_their_rows_does(
     version: str,
     strategy: UpsertStrategy,
 ) -> None:
-    semantics = CASES[case]
-    flow = new_flow(spark, tmp_path_factory.mktemp("semantics"), semantics, layout(version))
+    merge_rules = CASES[case]
+    flow = new_flow(spark, tmp_path_factory.mktemp("merge_rules"), merge_rules, layout(version))
     model: dict[int, Row] = {}
     for number, batch in enumerate([[FIRST_ROW], *history]):
         flow.arrive(f"{number}.jsonl", *batch)
         flow.apply(f"run {number}", strategy=strategy)
-        apply_batch(model, batch, semantics)
+        apply_batch(model, batch, merge_rules)
         assert held(flow) == model
 
 
@@ -147,7 +147,7 @@ def without(column: str, row: Row) -> Row:
 def test_a_key_that_a_batch_deletes_and_inserts_keeps_no_old_value(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy, deletes: Deletes
 ) -> None:
-    flow = new_flow(spark, tmp_path, MergeSemantics(deletes=deletes), layout("3"))
+    flow = new_flow(spark, tmp_path, MergeRules(deletes=deletes), layout("3"))
     flow.arrive("1.jsonl", UPDATE, {**UPDATE, "id": 2})
     flow.apply("run 1")
     again = {**UPDATE, "at": 3, "n": 5}
@@ -172,7 +172,7 @@ def test_a_delete_that_is_older_than_the_tables_row_takes_none_of_its_values(
 
 
 def test_a_soft_delete_without_a_part_of_its_order_keeps_that_of_the_row(spark: SparkSession, tmp_path: Path) -> None:
-    flow = new_flow(spark, tmp_path, MergeSemantics(deletes=Deletes.SOFT), layout("3"))
+    flow = new_flow(spark, tmp_path, MergeRules(deletes=Deletes.SOFT), layout("3"))
     for number, change in enumerate(({}, {"at": 2, "g": None, "op": "d"})):
         flow.arrive(f"{number}.jsonl", {**UPDATE, "g": 7, **change})
         flow.apply(f"run {number}", order_by=("at", "g"))
@@ -193,7 +193,7 @@ def test_a_soft_delete_leaves_the_order_that_it_was_compared_by(
 
 def test_columns_that_collect_and_count_are_read_in_their_own_types(spark: SparkSession, tmp_path: Path) -> None:
     functions = {"a": "collect", "g": "count", "n": "listagg"}
-    flow = new_flow(spark, tmp_path, MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates=functions), layout("3"))
+    flow = new_flow(spark, tmp_path, MergeRules(engine=MergeEngine.AGGREGATION, aggregates=functions), layout("3"))
     source = Source(path=f"{tmp_path}/*.jsonl", format="json")
     for at in (1, 2):
         flow.arrive(f"{at}.jsonl", {"id": 1, "at": at, "a": f"a{at}", "g": "red", "n": str(at), "op": "u"})
@@ -209,7 +209,7 @@ def test_columns_that_collect_and_count_are_read_in_their_own_types(spark: Spark
 def test_a_narrower_order_than_the_tables_is_compared_with_it(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
 ) -> None:
-    flow = new_flow(spark, tmp_path, MergeSemantics(ignore_stale=True, deletes=Deletes.IGNORE), layout("3"))
+    flow = new_flow(spark, tmp_path, MergeRules(ignore_stale=True, deletes=Deletes.IGNORE), layout("3"))
     flow.arrive("1.jsonl", {**UPDATE, "at": 5}, {**UPDATE, "id": 2, "at": 5})
     wide = Source(path=f"{tmp_path}/1.jsonl", format="json", schema=SCHEMA.replace("at INT", "at BIGINT"))
     flow.apply("run 1", source=wide)
@@ -221,7 +221,7 @@ def test_a_narrower_order_than_the_tables_is_compared_with_it(
 
 
 @pytest.mark.parametrize(("case", "lacks"), [("partial", "g"), ("partial", "a"), ("aggregate", "n")])
-def test_columns_of_the_semantics_that_a_batch_lacks_keep_their_values(
+def test_columns_of_the_merge_rules_that_a_batch_lacks_keep_their_values(
     spark: SparkSession, tmp_path: Path, case: str, lacks: str
 ) -> None:
     flow = new_flow(spark, tmp_path, CASES[case], layout("3"))
@@ -241,6 +241,6 @@ def test_a_column_that_neither_batch_nor_table_has_is_refused(spark: SparkSessio
     flow.arrive("1.jsonl", UPDATE)
     flow.apply("run 1")
     flow.arrive("2.jsonl", UPDATE)
-    wrong = MergeSemantics(engine=MergeEngine.PARTIAL, sequence_groups={"g": ("colour",)})
+    wrong = MergeRules(engine=MergeEngine.PARTIAL_UPDATE, sequence_groups={"g": ("colour",)})
     with pytest.raises(BadInputError, match="colour"):
-        flow.apply("run 2", semantics=wrong)
+        flow.apply("run 2", merge_rules=wrong)

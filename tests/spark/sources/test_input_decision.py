@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts import source_position
 from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.merge_semantics import MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import MissingColumns
@@ -33,7 +33,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
 
 SUMS: dict[str, Any] = {
-    "semantics": MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"n": "sum"}),
+    "merge_rules": MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"n": "sum"}),
     "missing_columns": MissingColumns.KEEP,
     "delete_when": None,
 }

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
@@ -175,9 +175,9 @@ def test_records_that_cannot_be_read_are_refused_with_their_place(
 def test_ignored_deletes_hide_no_record_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_json='{"id": 1, "op": "u"}\n{"id": 2, "op": \n')
     source = Source(path=path, format="json", schema="id INT, op STRING")
-    ignored = MergeSemantics(deletes=Deletes.IGNORE)
+    ignored = MergeRules(deletes=Deletes.IGNORE)
     with pytest.raises(BadInputError, match="1 records cannot be read"):
-        changes(spark, source, semantics=ignored, delete_when="op IS NULL")
+        changes(spark, source, merge_rules=ignored, delete_when="op IS NULL")
 
 
 def test_avro_without_its_package_says_which_one(spark: SparkSession, tmp_path: Path) -> None:
@@ -234,18 +234,18 @@ def test_rows_of_a_query_with_one_order_are_refused_below_the_last_too_where_mor
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = files_in(tmp_path, a_json='{"id": 1}\n')
-    summed = MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"total": "sum"})
+    summed = MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"total": "sum"})
     named = "SELECT * FROM VALUES (1, 5, 'a'), (1, 7, 'b') AS t(id, total, name)"
     with pytest.raises(BadInputError, match=r"1 keys of .* give order_by"):
-        changes(spark, Source(path=path, format="json", query=named), semantics=summed)
+        changes(spark, Source(path=path, format="json", query=named), merge_rules=summed)
     plain = Source(path=path, format="json", query=f"SELECT id, total FROM ({named})")
-    assert [row["total"] for row in rows_of(changes(spark, plain, semantics=summed))] == [12]
+    assert [row["total"] for row in rows_of(changes(spark, plain, merge_rules=summed))] == [12]
     tied = "SELECT * FROM VALUES (1, 1, 'a'), (1, 1, 'b'), (1, 2, 'c') AS t(id, at, name)"
     below = Source(path=path, format="json", query=tied)
     assert [row["name"] for row in rows_of(changes(spark, below, order_by=("at",)))] == ["c"]
-    for semantics in (
-        MergeSemantics(engine=MergeEngine.FIRST),
-        MergeSemantics(engine=MergeEngine.AGGREGATE, aggregates={"name": "listagg"}),
+    for merge_rules in (
+        MergeRules(engine=MergeEngine.FIRST_ROW),
+        MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"name": "listagg"}),
     ):
         with pytest.raises(BadInputError, match=r"1 keys of .* the same \['at'\]"):
-            changes(spark, below, order_by=("at",), semantics=semantics)
+            changes(spark, below, order_by=("at",), merge_rules=merge_rules)

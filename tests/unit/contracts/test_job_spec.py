@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeEngine, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.spec_file import SPECS, spec_from_plain, spec_to_json
@@ -146,7 +146,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "table": "shop.other",
         "source": FILES if isinstance(spec, UpsertSpec) else "shop.others",
         "create": TableLayout(file_format="orc"),
-        "semantics": MergeSemantics(engine=MergeEngine.FIRST),
+        "merge_rules": MergeRules(engine=MergeEngine.FIRST_ROW),
         "level": CompactionLevel.FULL,
         "strategy": CompactionStrategy.SORT,
         "schema_evolution": SchemaEvolution.ADD_AND_WIDEN,
@@ -227,10 +227,13 @@ def expiry(**changed: Any) -> ExpirySpec:
         (lambda: upsert(max_attempts=0), ["max_attempts", "0"]),
         (lambda: upsert(branch="b", audits=AUDITS), ["shop.orders", "main", "branch='b'"]),
         (lambda: upsert(**EQUALITY, missing_columns=MissingColumns.KEEP), ["'equality'", "missing_columns='keep'"]),
-        (lambda: upsert(**EQUALITY, semantics=MergeSemantics(deletes=Deletes.SOFT)), ["'equality'", "deletes='soft'"]),
-        (lambda: upsert(**EQUALITY, semantics=MergeSemantics(engine=MergeEngine.FIRST)), ["'equality'", "'replace'"]),
+        (lambda: upsert(**EQUALITY, merge_rules=MergeRules(deletes=Deletes.SOFT)), ["'equality'", "deletes='soft'"]),
         (
-            lambda: upsert(**EQUALITY, order_by=("at",), semantics=MergeSemantics(ignore_stale=True)),
+            lambda: upsert(**EQUALITY, merge_rules=MergeRules(engine=MergeEngine.FIRST_ROW)),
+            ["'equality'", "'deduplicate'"],
+        ),
+        (
+            lambda: upsert(**EQUALITY, order_by=("at",), merge_rules=MergeRules(ignore_stale=True)),
             ["'equality'", "without ignore_stale", "'auto'"],
         ),
         (lambda: CompactionSpec(**BASE, strategy=CompactionStrategy.ZORDER), ["zorder", "sort_by"]),

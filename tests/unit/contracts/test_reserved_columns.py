@@ -8,7 +8,7 @@ import pytest
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.merge_semantics import MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import MergeRules
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import TableLayout
@@ -27,7 +27,7 @@ def test_a_property_that_is_the_catalogs_own_is_refused() -> None:
     "spec",
     [
         lambda: UpsertSpec(**JOB, source=FILES, keys=("id", "_File")),
-        lambda: UpsertSpec(**JOB, source=FILES, keys=("id",), semantics=MergeSemantics(deleted_column="_deleted")),
+        lambda: UpsertSpec(**JOB, source=FILES, keys=("id",), merge_rules=MergeRules(deleted_column="_deleted")),
         lambda: UpdateRowsSpec(**JOB, assignments={"_ROW_ID": "1"}, where="id = 1"),
         lambda: IncrementalSpec(
             **JOB, source="a.c", consumer="c", keys=("_change_type",), to_snapshot="1", query="SELECT 1"

@@ -9,7 +9,7 @@ import pytest
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import Deletes, MergeRules
 from airflow_lake_provider.contracts.row_position import epoch_of, epoch_property
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_layout import MissingColumns
@@ -30,14 +30,14 @@ def test_a_new_name_of_a_source_begins_the_next_epoch() -> None:
     [
         ({"strategy": UpsertStrategy.EQUALITY}, "strategy='equality'"),
         ({"branch": "mine"}, "branch"),
-        ({"semantics": MergeSemantics(deletes=Deletes.IGNORE)}, "deletes='ignore'"),
+        ({"merge_rules": MergeRules(deletes=Deletes.IGNORE)}, "deletes='ignore'"),
         ({"missing_columns": MissingColumns.KEEP, "branch": "mine"}, "branch.*; nor with missing_columns='keep'"),
     ],
 )
 def test_what_needs_no_row_of_the_table_does_not_go_with_order_by_key(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidSpecError, match=rf"ordering='key' does not go with .*{said}"):
         _spec(**changes)
-    assert _spec(semantics=MergeSemantics(deletes=Deletes.SOFT)).source.ordering is EventOrdering.KEY
+    assert _spec(merge_rules=MergeRules(deletes=Deletes.SOFT)).source.ordering is EventOrdering.KEY
 
 
 def test_keys_are_remembered_for_some_time() -> None:

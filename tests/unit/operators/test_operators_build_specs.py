@@ -126,7 +126,7 @@ def test_a_source_remembers_its_files_for_as_long_as_asked_and_replays_no_sums(
     spec = upsert(max_file_age="P30DT1H", on_source_change="replay").build_spec(context)
     assert (spec.source.max_file_age_days, spec.keep_consumed_for) == (31, timedelta(days=31))
     assert upsert().build_spec(context).keep_consumed_for == timedelta(days=365)
-    sums: dict[str, Any] = {"semantics": "aggregate", "aggregates": {"n": "sum"}}
+    sums: dict[str, Any] = {"merge_engine": "aggregation", "aggregates": {"n": "sum"}}
     assert upsert(**sums).build_spec(context).keep_consumed_for is None
     for wrong, said in (
         ({**sums, "on_source_change": "replay"}, "would count all files again"),

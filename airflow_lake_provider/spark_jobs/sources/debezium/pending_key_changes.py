@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_lake_provider.contracts.key_changes import OpenKeyChange
-from airflow_lake_provider.contracts.merge_semantics import MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import MergeRules
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, TableMemory
@@ -49,7 +49,7 @@ def _beside(commit: KeyedCommit, batch: ChangeBatch, number: int) -> KeyedCommit
         rows=batch.last_rows[number],
         source_name=None,
         key_ranges=None,
-        semantics=MergeSemantics(),
+        merge_rules=MergeRules(),
         order_by=(),
         strategy=UpsertStrategy.AUTO,
         audits=None,

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import UpsertReport
-from airflow_lake_provider.contracts.merge_semantics import Deletes, MergeSemantics
+from airflow_lake_provider.contracts.merge_engine import Deletes, MergeRules
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.contracts.table_layout import SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
@@ -142,8 +142,8 @@ def test_a_late_event_of_an_old_key_reaches_the_row_under_its_new_one(spark: Spa
 
 
 def test_flagged_rows_keep_their_position_and_need_no_side_table(spark: SparkSession, inbox: Path) -> None:
-    soft = MergeSemantics(deletes=Deletes.SOFT)
-    source, table = SourceTable(), Deliveries(spark, inbox, semantics=soft)
+    soft = MergeRules(deletes=Deletes.SOFT)
+    source, table = SourceTable(), Deliveries(spark, inbox, merge_rules=soft)
     source.insert(1, 1, "short")
     first = source.take_lines()
     source.update(1, 2, "shorter")

@@ -25,14 +25,14 @@ _ORDERED = {"last", "last_non_null", "listagg", "collect"}
 class MergeEngine(str, Enum):
     """Named as Paimon's users know them.
 
-    ``replace``: the last row. ``first``: the first row, until the key is deleted. ``partial``: per column the last
-    value that is not NULL. ``aggregate``: per column a function over all rows.
+    ``deduplicate``: the last row. ``first-row``: the first row, until the key is deleted. ``partial-update``: per
+    column the last value that is not NULL. ``aggregation``: per column a function over all rows.
     """
 
-    REPLACE = "replace"
-    FIRST = "first"
-    PARTIAL = "partial"
-    AGGREGATE = "aggregate"
+    DEDUPLICATE = "deduplicate"
+    FIRST_ROW = "first-row"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
 
 
 class Deletes(str, Enum):
@@ -44,18 +44,18 @@ class Deletes(str, Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeSemantics:
+class MergeRules:
     """How rows of one key are merged; the default keeps the last row.
 
-    :param sequence_groups: with ``partial``: order column -> columns that change only together with it and only when
-        it is not older than the table's; a NULL in it leaves the group as it is.
-    :param aggregates: with ``aggregate``: column -> function of :data:`AGGREGATES`; other columns keep their last
+    :param sequence_groups: with ``partial-update``: order column -> columns that change only together with it and only
+        when it is not older than the table's; a NULL in it leaves the group as it is.
+    :param aggregates: with ``aggregation``: column -> function of :data:`AGGREGATES`; other columns keep their last
         value that is not NULL.
     :param ignore_stale: a row whose ``order_by`` is older than that of the table's row changes nothing.
     :param deleted_column: boolean column of the table that soft deletes set.
     """
 
-    engine: MergeEngine = MergeEngine.REPLACE
+    engine: MergeEngine = MergeEngine.DEDUPLICATE
     sequence_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     aggregates: dict[str, str] = field(default_factory=dict)
     ignore_stale: bool = False
@@ -76,7 +76,7 @@ class MergeSemantics:
     @property
     def folds(self) -> bool:
         """Whether more than the last row of a key counts."""
-        return self.engine is not MergeEngine.REPLACE
+        return self.engine is not MergeEngine.DEDUPLICATE
 
     @property
     def is_plain(self) -> bool:
@@ -85,7 +85,7 @@ class MergeSemantics:
 
     def depends_on_order(self, column: str) -> bool:
         """Whether the order of a key's rows, none of which deletes, decides what a column that is no key becomes."""
-        return self.engine is not MergeEngine.AGGREGATE or self.function_of(column) in _ORDERED
+        return self.engine is not MergeEngine.AGGREGATION or self.function_of(column) in _ORDERED
 
     def function_of(self, column: str) -> str:
         """Return the function of :data:`AGGREGATES` by which a column's values are merged, where no group has it."""
@@ -94,7 +94,7 @@ class MergeSemantics:
 
     @property
     def named_columns(self) -> list[str]:
-        """Columns that the semantics name, but for the one that flags deletes; as the author spells them."""
+        """Columns that the rules name, but for the one that flags deletes; as the author spells them."""
         groups = self.sequence_groups.items()
         return [*self.aggregates, *(name for order, group in groups for name in (order, *group))]
 
@@ -124,18 +124,20 @@ class MergeSemantics:
         wrong = sorted((merged & set(ordering)) - (fitting & set(ordering[:1])) - always)
         if wrong:
             raise InvalidSpecError(
-                f"{table}: order_by columns {wrong} are those of the last row of a key, and semantics merges them "
+                f"{table}: order_by columns {wrong} are those of the last row of a key, and merge_engine merges them "
                 "otherwise. The first of order_by may be aggregated by 'max' or be the order of a sequence group; "
                 "for anything else order by another column"
             )
 
     def _refuse_foreign_arguments(self) -> None:
-        if self.sequence_groups and self.engine is not MergeEngine.PARTIAL:
-            raise InvalidSpecError(f"sequence_groups belong to semantics='partial', not {self.engine.value!r}")
-        if bool(self.aggregates) != (self.engine is MergeEngine.AGGREGATE):
-            raise InvalidSpecError("aggregates and semantics='aggregate' go together: give both or neither")
+        if self.sequence_groups and self.engine is not MergeEngine.PARTIAL_UPDATE:
+            raise InvalidSpecError(
+                f"sequence_groups belong to merge_engine='partial-update', not {self.engine.value!r}"
+            )
+        if bool(self.aggregates) != (self.engine is MergeEngine.AGGREGATION):
+            raise InvalidSpecError("aggregates and merge_engine='aggregation' go together: give both or neither")
         if self.ignore_stale and self.folds:
             raise InvalidSpecError(
-                "ignore_stale compares whole rows, and semantics="
-                f"{self.engine.value!r} makes one of several; leave it out, for 'partial' use sequence_groups"
+                "ignore_stale compares whole rows, and merge_engine="
+                f"{self.engine.value!r} makes one of several; leave it out, for 'partial-update' use sequence_groups"
             )
