@@ -74,14 +74,14 @@ class MergeRules:
             raise InvalidSpecError(f"columns {twice} are in more than one place of sequence_groups")
 
     @property
-    def folds(self) -> bool:
+    def combines_rows(self) -> bool:
         """Whether more than the last row of a key counts."""
         return self.engine is not MergeEngine.DEDUPLICATE
 
     @property
     def is_plain(self) -> bool:
         """Whether the table's row has no say: it is replaced or deleted as it stands."""
-        return not self.folds and not self.ignore_stale and self.deletes is not Deletes.SOFT
+        return not self.combines_rows and not self.ignore_stale and self.deletes is not Deletes.SOFT
 
     def depends_on_order(self, column: str) -> bool:
         """Whether the order of a key's rows, none of which deletes, decides what a column that is no key becomes."""
@@ -136,7 +136,7 @@ class MergeRules:
             )
         if bool(self.aggregates) != (self.engine is MergeEngine.AGGREGATION):
             raise InvalidSpecError("aggregates and merge_engine='aggregation' go together: give both or neither")
-        if self.ignore_stale and self.folds:
+        if self.ignore_stale and self.combines_rows:
             raise InvalidSpecError(
                 "ignore_stale compares whole rows, and merge_engine="
                 f"{self.engine.value!r} makes one of several; leave it out, for 'partial-update' use sequence_groups"

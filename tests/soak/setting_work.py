@@ -136,9 +136,9 @@ class SettingWork:
             "exclude_columns": ("op",),
             "missing_columns": MissingColumns.KEEP,
         }
-        marked = flow.apply("2", source=flat, strategy=UpsertStrategy.POSITIONS, **rest)
-        changed = (marked.rows_inserted, marked.rows_updated, marked.rows_deleted)
-        assert changed == (2, len(CSV_ROWS) - 3, 1), marked
+        flagged = flow.apply("2", source=flat, strategy=UpsertStrategy.POSITIONS, **rest)
+        changed = (flagged.rows_inserted, flagged.rows_updated, flagged.rows_deleted)
+        assert changed == (2, len(CSV_ROWS) - 3, 1), flagged
         source = Source(path=f"{self.folder}/3.parquet", format="parquet")
         merged = flow.apply("3", source=source, strategy=UpsertStrategy.MERGE)
         assert merged.strategy == "merge", merged

@@ -16,7 +16,7 @@ from airflow_lake_provider.spark_jobs.sql.columns import quoted
 _LAST_DELETE = "_lake_last_delete"
 
 
-def folded_changes(
+def aggregate_changes(
     numbered: DataFrame,
     keys: Sequence[str],
     order_by: Sequence[str],
@@ -37,26 +37,26 @@ def folded_changes(
     kept = kept.filter(sf.col(_LAST_DELETE).isNull() | (sf.col(NUMBER) <= sf.col(_LAST_DELETE)))
     taken = {*(name.lower() for name in (*keys, *order_by)), DELETED}
     values = [f for f in numbered.schema if not f.name.startswith("_lake_") and f.name.lower() not in taken]
-    fold = _Fold(merge_rules, {name.lower() for name in numbered.columns})
-    folded = kept.groupBy(*(quoted(name) for name in keys)).agg(
-        *(fold.of_order(name).alias(name) for name in order_by if name not in keys),
-        *(fold.of_value(field.name, field.dataType).alias(field.name) for field in values),
+    aggregation = _Aggregation(merge_rules, {name.lower() for name in numbered.columns})
+    aggregated = kept.groupBy(*(quoted(name) for name in keys)).agg(
+        *(aggregation.of_order(name).alias(name) for name in order_by if name not in keys),
+        *(aggregation.of_value(field.name, field.dataType).alias(field.name) for field in values),
         *(sf.max(name).alias(name) for name in COUNTERS),
         sf.min_by(DELETED, NUMBER).alias(DELETED),
         sf.max(_LAST_DELETE).isNotNull().alias(RESET),
     )
-    return folded.withColumn(RESET, sf.col(RESET) & ~sf.col(DELETED))
+    return aggregated.withColumn(RESET, sf.col(RESET) & ~sf.col(DELETED))
 
 
-def before_folding(table: StructType, merge_rules: MergeRules) -> StructType:
-    """Return the table's schema with the types that its columns have in rows not folded yet.
+def before_aggregation(table: StructType, merge_rules: MergeRules) -> StructType:
+    """Return the table's schema with the types that its columns have in rows not aggregated yet.
 
     A column that counts takes values of any type, so it is left out; one that collects takes elements.
     """
-    folded = {name.lower(): function for name, function in merge_rules.aggregates.items()}
+    aggregated = {name.lower(): function for name, function in merge_rules.aggregates.items()}
     fields = []
     for field in table.fields:
-        function = folded.get(field.name.lower())
+        function = aggregated.get(field.name.lower())
         if function == "collect" and isinstance(field.dataType, ArrayType):
             fields.append(StructField(field.name, field.dataType.elementType))
         elif function != "count":
@@ -73,7 +73,7 @@ def _refuse_unknown(rows: DataFrame, merge_rules: MergeRules, kept: Sequence[str
     )
 
 
-class _Fold:
+class _Aggregation:
     """Aggregates over the rows of a key.
 
     :param given: columns of the rows, in lower case.

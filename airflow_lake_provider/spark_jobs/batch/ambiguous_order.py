@@ -17,7 +17,7 @@ _DIFFERS = "_lake_differs"
 _DELETE_RANK = "_lake_delete_rank"
 
 
-def with_ambiguous_ties(
+def with_ambiguous_order(
     rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], merge_rules: MergeRules, excluded: Sequence[str]
 ) -> DataFrame:
     """Tell in ``_lake_ambiguous`` of all rows of a key whether their order leaves open what they become together.
@@ -27,7 +27,7 @@ def with_ambiguous_ties(
     nor do any but the first for an engine that keeps the first. A tie that a later row makes good is refused too.
 
     :param rows: with ``_lake_deleted``; of a table or a query, which have no order of their own.
-    :param merge_rules: of an engine that folds.
+    :param merge_rules: of an engine that combines rows.
     :param excluded: columns that are not stored.
     """
     key = Window.partitionBy(*(quoted(name) for name in keys))

@@ -15,8 +15,8 @@ from airflow_lake_provider.contracts.merge_engine import Deletes
 from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.spark_jobs.batch.aggregated_changes import before_folding, folded_changes
-from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_ties
+from airflow_lake_provider.spark_jobs.batch.aggregated_changes import aggregate_changes, before_aggregation
+from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_order
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
     DELETED,
@@ -90,10 +90,10 @@ def read_row_changes(
 
 
 def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> StructType | None:
-    # What a query makes of a column before it is folded is not known.
+    # What a query makes of a column before it is aggregated is not known.
     if table_schema is None or spec.source.query:
         return table_schema
-    return before_folding(table_schema, spec.merge_rules)
+    return before_aggregation(table_schema, spec.merge_rules)
 
 
 def _reduced(
@@ -109,16 +109,16 @@ def _reduced(
         # A record that cannot be read has NULL in every column, which delete_when may take for a delete.
         rows = _with_deleted(rows, spec.delete_when)
         rows = rows.filter(~sf.col(DELETED) | is_unparsable(rows)).drop(DELETED)
-    if not merge_rules.folds and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
+    if not merge_rules.combines_rows and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
         numbered = numbered_changes(rows, keys, order_by, arrival)
         compared = order_by if merge_rules.ignore_stale else ()
         return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys, compared)
-    if not merge_rules.folds:
+    if not merge_rules.combines_rows:
         return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
     numbered = _with_deleted(numbered_changes(rows, keys, order_by, arrival), spec.delete_when)
     if not arrival:
-        numbered = with_ambiguous_ties(numbered, keys, order_by, merge_rules, spec.exclude_columns)
-    return folded_changes(numbered, keys, order_by, merge_rules, kept)
+        numbered = with_ambiguous_order(numbered, keys, order_by, merge_rules, spec.exclude_columns)
+    return aggregate_changes(numbered, keys, order_by, merge_rules, kept)
 
 
 def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Sequence[str]) -> DataFrame:
@@ -127,12 +127,12 @@ def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Seque
     :param compared: order columns, where a delete counts only if it is not older than the table's row.
     """
     key = Window.partitionBy(*(quoted(name) for name in keys))
-    marked = numbered.withColumn(RESET, sf.max(DELETED).over(key) & ~sf.col(DELETED))
+    flagged = numbered.withColumn(RESET, sf.max(DELETED).over(key) & ~sf.col(DELETED))
     if compared:
         # Fields named as those that ``merged_rows`` compares it with.
         order = sf.struct(*(quoted(name).alias(f"o{place}") for place, name in enumerate(compared)))
-        marked = marked.withColumn(RESET_ORDER, sf.max(sf.when(sf.col(DELETED), order)).over(key))
-    return marked.filter(sf.col(NUMBER) == 1).drop(NUMBER)
+        flagged = flagged.withColumn(RESET_ORDER, sf.max(sf.when(sf.col(DELETED), order)).over(key))
+    return flagged.filter(sf.col(NUMBER) == 1).drop(NUMBER)
 
 
 def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:

@@ -69,9 +69,9 @@ class RawBatch:
         :raises BadInputError: naming the file.
         """
         texts = [field.name for field in self.rows.schema if isinstance(field.dataType, StringType)]
-        marked = [quoted(name).contains("\ufffd") for name in texts if name != UNPARSABLE]
+        flagged = [quoted(name).contains("\ufffd") for name in texts if name != UNPARSABLE]
         # Only where there is such a character, which the source may have itself, is the text read once more.
-        if self.lines is None or not marked or self.rows.filter(reduce(or_, marked)).isEmpty():
+        if self.lines is None or not flagged or self.rows.filter(reduce(or_, flagged)).isEmpty():
             return
         wrong = self.lines.filter(~sf.is_valid_utf8("value")).groupBy("file").count().orderBy("file").head()
         if wrong is not None:
@@ -209,8 +209,8 @@ def _read_text(
     find_schema = json_schema if source.format == "json" else csv_schema
     schema = find_schema(spark, source, paths, options, table_schema)
     refuse_unfit_columns(schema.names, f"{source.format} files of {source.path!r}")
-    marked = StructType([*schema.fields, StructField(UNPARSABLE, StringType())])
-    rows = spark.read.format(str(source.format)).options(**options).schema(marked).load(paths)
+    flagged = StructType([*schema.fields, StructField(UNPARSABLE, StringType())])
+    rows = spark.read.format(str(source.format)).options(**options).schema(flagged).load(paths)
     # With the option basePath, names of folders are columns beside those of the schema.
     columns = [*(quoted(name) for name in rows.columns if name != UNPARSABLE), _unparsable(schema)]
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
-from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_ties
+from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_order
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.latest_changes import AMBIGUOUS
 from tests.spark.merge_model import CASES, SCHEMA, Row, apply_batch
@@ -57,9 +57,9 @@ def test_a_tie_is_refused_where_another_order_of_its_rows_gives_another_result(s
     batches = {key: random_rows(key) for key in range(400)}
     columns = [name.split()[0] for name in SCHEMA.split(", ")]
     frame = spark.createDataFrame([tuple(row[c] for c in columns) for rows in batches.values() for row in rows], SCHEMA)
-    marked = frame.withColumn(DELETED, sf.col("op") == "d")
-    tied = with_ambiguous_ties(marked, ["id"], ["at"], merge_rules, ["op"])
-    flags = tied.groupBy("id").agg(sf.min(AMBIGUOUS), sf.max(AMBIGUOUS)).collect()
+    flagged = frame.withColumn(DELETED, sf.col("op") == "d")
+    ambiguous = with_ambiguous_order(flagged, ["id"], ["at"], merge_rules, ["op"])
+    flags = ambiguous.groupBy("id").agg(sf.min(AMBIGUOUS), sf.max(AMBIGUOUS)).collect()
     assert all(least == greatest for _, least, greatest in flags)
     refused = {row["id"] for row in flags if row[1]}
     arbitrary = {key for key, rows in batches.items() if len(results(rows, merge_rules)) > 1}
@@ -71,9 +71,9 @@ def test_a_tie_is_refused_where_another_order_of_its_rows_gives_another_result(s
         assert all(any(row["op"] == "d" for row in batches[key]) for key in refused)
 
 
-def test_without_an_order_all_rows_of_a_key_are_tied(spark: SparkSession) -> None:
+def test_without_an_order_all_rows_of_a_key_are_ambiguous(spark: SparkSession) -> None:
     rows = [(1, 5, "a"), (1, 7, "b"), (2, 5, "a"), (2, 7, "a"), (3, 5, "a"), (3, 5, None)]
     frame = spark.createDataFrame(rows, "id INT, total INT, name STRING").withColumn(DELETED, sf.lit(False))
     merge_rules = MergeRules(engine=AGGREGATE, aggregates={"TOTAL": "sum"})
-    tied = with_ambiguous_ties(frame, ["id"], [], merge_rules, [])
-    assert {row["id"] for row in tied.filter(AMBIGUOUS).collect()} == {1, 3}
+    ambiguous = with_ambiguous_order(frame, ["id"], [], merge_rules, [])
+    assert {row["id"] for row in ambiguous.filter(AMBIGUOUS).collect()} == {1, 3}

@@ -71,7 +71,7 @@ def test_without_arrival_keys_with_different_newest_rows_are_counted(spark: Spar
         of_key = [row for row in rows if row[:2] == key]
         top = max(map(newest_first, of_key))
         newest[key] = {row for row in of_key if newest_first(row) == top}
-    assert counts.ambiguous == sum(len(tied) > 1 for tied in newest.values())
+    assert counts.ambiguous == sum(len(ambiguous) > 1 for ambiguous in newest.values())
     assert counts.keys == len(newest)
     for row in map(tuple, latest.select("id", "region", *ORDER, "note").collect()):
         assert row in newest[row[:2]]
@@ -93,8 +93,8 @@ def test_rows_with_maps_can_be_told_apart(spark: SparkSession) -> None:
 
 def test_null_keys_unreadable_rows_and_deletes_are_counted_in_one_pass(spark: SparkSession) -> None:
     rows = frame(spark, [(1, "a", 1, 1, "x"), (1, None, 1, 1, ""), (None, None, 1, 1, ""), (1, None, 2, 2, "")], True)
-    marked = rows.withColumn(UNPARSABLE, sf.when(sf.col("first") == 2, sf.lit("text")))
-    latest = latest_change_per_key(marked, KEYS, (), arrival=True).withColumn(DELETED, sf.col("note") == "x")
+    flagged = rows.withColumn(UNPARSABLE, sf.when(sf.col("first") == 2, sf.lit("text")))
+    latest = latest_change_per_key(flagged, KEYS, (), arrival=True).withColumn(DELETED, sf.col("note") == "x")
     counts = count_changes(latest, KEYS)
     columns = (KeyRange(column="id", least="1", greatest="1"), KeyRange(column="region", least="a", greatest="a"))
     ranges = KeyRanges(keys=3, columns=columns)

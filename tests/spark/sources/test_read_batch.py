@@ -240,8 +240,8 @@ def test_rows_of_a_query_with_one_order_are_refused_below_the_last_too_where_mor
         changes(spark, Source(path=path, format="json", query=named), merge_rules=summed)
     plain = Source(path=path, format="json", query=f"SELECT id, total FROM ({named})")
     assert [row["total"] for row in rows_of(changes(spark, plain, merge_rules=summed))] == [12]
-    tied = "SELECT * FROM VALUES (1, 1, 'a'), (1, 1, 'b'), (1, 2, 'c') AS t(id, at, name)"
-    below = Source(path=path, format="json", query=tied)
+    ambiguous = "SELECT * FROM VALUES (1, 1, 'a'), (1, 1, 'b'), (1, 2, 'c') AS t(id, at, name)"
+    below = Source(path=path, format="json", query=ambiguous)
     assert [row["name"] for row in rows_of(changes(spark, below, order_by=("at",)))] == ["c"]
     for merge_rules in (
         MergeRules(engine=MergeEngine.FIRST_ROW),

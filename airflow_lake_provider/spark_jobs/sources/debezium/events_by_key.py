@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.row_position import (
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
-from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyFold
+from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOutcome
 from airflow_lake_provider.spark_jobs.sources.debezium.key_reuse import refuse_pending, refuse_reused
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder, KeyTimeline
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH, RowBuilder
@@ -158,8 +158,8 @@ class _Lines:
 
     def checked(self, timeline: DataFrame, only: str | None = None) -> DataFrame:
         """Return ``checked_rows`` of the keys that change."""
-        fold = KeyFold(holes=self.rows.hole_columns, epoch=self.order.epoch, again=self.order.again)
-        last = fold.last(timeline)
+        outcome = KeyOutcome(holes=self.rows.hole_columns, epoch=self.order.epoch, again=self.order.again)
+        last = outcome.last(timeline)
         last = last.filter(only) if only else last
         return self.rows.checked_rows(self._filled(last)).localCheckpoint(eager=False)
 

@@ -22,8 +22,8 @@ _BEGINS, _ENDS = ("c", "r", "m"), ("d", "x")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyFold:
-    """Folds lines of events.
+class KeyOutcome:
+    """Reduces lines of events.
 
     :param holes: columns of which the batch leaves out a value, or the table has one older than its row.
     """

@@ -31,7 +31,7 @@ def six_files_with_deletes(spark: SparkSession, *, partitioned: bool = False, ve
 
 @pytest.mark.parametrize("partitioned", [True, False], ids=["partitioned", "unpartitioned"])
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_major_compaction_folds_deletes_in_and_changes_no_row(
+def test_a_major_compaction_applies_deletes_and_changes_no_row(
     spark: SparkSession, version: int, partitioned: bool
 ) -> None:
     table = six_files_with_deletes(spark, version=version, partitioned=partitioned)
