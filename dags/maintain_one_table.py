@@ -29,8 +29,10 @@ with DAG(
         "dry_run": Param(True, type="boolean", title="Dry run", description="Only say what would happen"),
         "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level", section="Compaction"),
         "strategy": Param("binpack", enum=["binpack", "sort"], title="Compaction strategy", section="Compaction"),
-        "keep_for": Param("P5D", type="string", pattern=r"^P[1-9][0-9]{0,3}D$", title="Keep for", section="Expiry"),
-        "keep_last": Param(3, type="integer", minimum=1, title="Keep at least", section="Expiry"),
+        "older_than": Param(
+            "P5D", type="string", pattern=r"^P[1-9][0-9]{0,3}D$", title="Expire older than", section="Expiry"
+        ),
+        "retain_last": Param(3, type="integer", minimum=1, title="Retain last", section="Expiry"),
     },
     tags=["lake", "maintenance"],
     doc_md=__doc__,
@@ -54,8 +56,8 @@ with DAG(
         table="{{ params.table }}",
         allowed_tables=TABLES,
         minimum_age=timedelta(days=1),
-        keep_for="{{ params.keep_for }}",
-        keep_last="{{ params.keep_last }}",
+        older_than="{{ params.older_than }}",
+        retain_last="{{ params.retain_last }}",
         dry_run="{{ params.dry_run }}",
     )
     chosen_action() >> [compaction, snapshot_expiry]

@@ -25,7 +25,7 @@ with DAG(
     max_active_tasks=2,
     default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
     params={
-        "keep_for": Param("P5D", type="string", pattern=r"^P[1-9][0-9]{0,3}D$", title="Keep snapshots for"),
+        "older_than": Param("P5D", type="string", pattern=r"^P[1-9][0-9]{0,3}D$", title="Expire snapshots older than"),
         "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level"),
         "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what would happen"),
     },
@@ -37,9 +37,9 @@ with DAG(
             expire = LakeSnapshotExpiryOperator(
                 task_id="expire",
                 table=table,
-                keep_for="{{ params.keep_for }}",
+                older_than="{{ params.older_than }}",
                 minimum_age=timedelta(days=1),
-                keep_last=3,
+                retain_last=3,
                 dry_run="{{ params.dry_run }}",
             )
             compact = LakeCompactionOperator(

@@ -42,16 +42,16 @@ class RefFact:
 class RetentionRequest:
     """What is asked.
 
-    :param older_than: epoch milliseconds; younger snapshots stay.
-    :param keep_last: ancestors of each branch that stay in any case.
-    :param stage_older_than: epoch milliseconds; stage branches left over from before go.
+    :param expire_before: epoch milliseconds; younger snapshots stay.
+    :param retain_last: ancestors of each branch that stay in any case.
+    :param expire_stages_before: epoch milliseconds; stage branches left over from before go.
     :param now: epoch milliseconds, against which ages of refs count.
     :param default_max_ref_age: the table's ``history.expire.max-ref-age-ms``.
     """
 
-    older_than: int
-    keep_last: int
-    stage_older_than: int
+    expire_before: int
+    retain_last: int
+    expire_stages_before: int
     now: int
     default_max_ref_age: int = FOREVER
 
@@ -79,7 +79,7 @@ def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request
     """
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
     named = {ref.name: ref for ref in refs}
-    stage = left_over_stage_branches(by_id, named, request.stage_older_than)
+    stage = left_over_stage_branches(by_id, named, request.expire_stages_before)
     live = [r for r in named.values() if r.name not in stage and not _aged(r, by_id, request)]
     keepers: dict[int, set[str]] = {}
     reached: set[int] = set()
@@ -87,14 +87,14 @@ def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request
         for kept in _kept_by(ref, by_id, request):
             keepers.setdefault(kept, set()).add(ref.name)
         reached |= set(_line(ref.snapshot, by_id)) if ref.is_branch else {ref.snapshot}
-    young = {s.id for s in by_id.values() if s.id not in reached and s.at >= request.older_than}
+    young = {s.id for s in by_id.values() if s.id not in reached and s.at >= request.expire_before}
     gone = (s for s in by_id.values() if s.id not in keepers and s.id not in young)
     return Retention(
         expired=tuple(s.id for s in sorted(gone, key=lambda s: (s.at, s.id))),
         kept_by_refs={
             id_: ", ".join(sorted(names))
             for id_, names in keepers.items()
-            if id_ in by_id and by_id[id_].at < request.older_than
+            if id_ in by_id and by_id[id_].at < request.expire_before
         },
         aged_refs=tuple(sorted(named.keys() - {r.name for r in live} - set(stage))),
         stage_branches=stage,
@@ -102,22 +102,22 @@ def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request
 
 
 def left_over_stage_branches(
-    by_id: Mapping[int, SnapshotFact], refs: Mapping[str, RefFact], older_than: int
+    by_id: Mapping[int, SnapshotFact], refs: Mapping[str, RefFact], expire_before: int
 ) -> tuple[str, ...]:
-    """Return the stage branches whose run was over, or had begun, before ``older_than``.
+    """Return the stage branches whose run was over, or had begun, before ``expire_before``.
 
     A branch without commits of its own points at an ancestor of main, whose age says nothing about the branch: it was
     made before main moved on, so the next snapshot of main dates it. At main's head nothing dates it, and it keeps
     nothing either, so it stays.
 
-    :param older_than: epoch milliseconds.
+    :param expire_before: epoch milliseconds.
     """
     main = list(_line(refs[MAIN].snapshot, by_id)) if MAIN in refs else []
     next_on_main: dict[int, int | None] = dict(zip(main, [None, *main], strict=False))
 
     def is_old(ref: RefFact) -> bool:
         dated_by = next_on_main.get(ref.snapshot, ref.snapshot)
-        return dated_by is not None and dated_by in by_id and by_id[dated_by].at < older_than
+        return dated_by is not None and dated_by in by_id and by_id[dated_by].at < expire_before
 
     staged = (r for r in refs.values() if r.is_branch and r.name.startswith(STAGE_BRANCH_PREFIX))
     return tuple(sorted(ref.name for ref in staged if is_old(ref)))
@@ -136,8 +136,8 @@ def _kept_by(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: Retention
     yield ref.snapshot
     if not ref.is_branch:
         return
-    least = ref.min_snapshots if ref.min_snapshots is not None else request.keep_last
-    since = request.now - ref.max_snapshot_age if ref.max_snapshot_age is not None else request.older_than
+    least = ref.min_snapshots if ref.min_snapshots is not None else request.retain_last
+    since = request.now - ref.max_snapshot_age if ref.max_snapshot_age is not None else request.expire_before
     for count, ancestor in enumerate(_line(ref.snapshot, by_id)):
         if count >= least and by_id[ancestor].at < since:
             return
@@ -154,9 +154,9 @@ def _line(head: int, by_id: Mapping[int, SnapshotFact]) -> Iterator[int]:
 def request_for(spec: ExpirySpec, max_ref_age: int, now: datetime) -> RetentionRequest:
     """Turn a spec into epoch milliseconds, rounded down as Iceberg is given them."""
     return RetentionRequest(
-        older_than=to_millis(spec.older_than),
-        keep_last=spec.keep_last,
-        stage_older_than=to_millis(spec.stage_branches_older_than),
+        expire_before=to_millis(spec.expire_before),
+        retain_last=spec.retain_last,
+        expire_stages_before=to_millis(spec.expire_stage_branches_before),
         now=to_millis(now),
         default_max_ref_age=max_ref_age,
     )
@@ -169,10 +169,10 @@ def to_millis(moment: datetime) -> int:
 
 def expiry_sentence(retention: Retention, spec: ExpirySpec) -> str:
     """Say what goes and what keeps the rest."""
-    moment = spec.older_than.isoformat(timespec="seconds")
+    moment = spec.expire_before.isoformat(timespec="seconds")
     parts = [f"{len(retention.expired):,} snapshots from before {moment} are not needed by any branch or tag"]
     if retention.kept_by_refs:
-        parts.append(f"{len(retention.kept_by_refs):,} older ones are kept by refs or keep_last={spec.keep_last}")
+        parts.append(f"{len(retention.kept_by_refs):,} older ones are kept by refs or retain_last={spec.retain_last}")
     if retention.aged_refs:
         parts.append(f"refs past their own maximum age: {', '.join(retention.aged_refs)}")
     if retention.stage_branches:

@@ -162,19 +162,19 @@ class SourcePosition:
         return tuple(file for file in self.unconsumed(files) if file.modified is None or file.modified <= until)
 
     def next_files(
-        self, files: Iterable[InputFile], at: datetime, keep_for: timedelta | None, shape: Mapping[str, str]
+        self, files: Iterable[InputFile], at: datetime, max_age: timedelta | None, shape: Mapping[str, str]
     ) -> SourcePosition:
         """Return the position after consuming ``files``, the whole present listing of the source.
 
         :param at: when they were listed.
-        :param keep_for: how long a file is remembered that no listing shows any more; None for ever.
+        :param max_age: how long a file is remembered that no listing shows any more; None for ever.
         """
         today = _day(at)
         # Not before it was modified, by a clock that may be ahead of ours: the mark has to cover that time.
         listed = ((file.digest, max(today, (file.modified or 0) // _DAY)) for file in files)
         consumed, newest = (self.files or ConsumedFiles()).seen(listed), None
-        if keep_for is not None:
-            consumed, newest = consumed.forget(_day(at - keep_for))
+        if max_age is not None:
+            consumed, newest = consumed.forget(_day(at - max_age))
         marks = [self.forgotten_until, None if newest is None else (newest + 1) * _DAY - 1]
         return replace(
             self,

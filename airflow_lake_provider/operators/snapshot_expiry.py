@@ -23,10 +23,10 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
     """Expire snapshots by age and number; branches, tags and the consumers behind them keep theirs.
 
     :param table: ``namespace.table`` (templated).
-    :param keep_for: snapshots younger than this stay; timedelta or ISO-8601 text (templated).
-    :param keep_last: newest snapshots of each branch that stay in any case (templated).
-    :param keep_stage_branches_for: age at which a left-over stage branch of a killed upsert is removed (templated); it
-        must be longer than any upsert takes.
+    :param older_than: snapshots younger than this stay; timedelta or ISO-8601 text (templated).
+    :param retain_last: newest snapshots of each branch that stay in any case (templated).
+    :param stage_branches_older_than: age at which a left-over stage branch of a killed upsert is removed (templated);
+        it must be longer than any upsert takes.
     :param minimum_age: least value of both ages above; a timedelta, not a template, so that no form can go below it.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
     :param job: arguments of :class:`LakeJobOperator`.
@@ -34,26 +34,26 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
 
     template_fields: Sequence[str] = (
         *LakeJobOperator.template_fields,
-        "keep_for",
-        "keep_last",
-        "keep_stage_branches_for",
+        "older_than",
+        "retain_last",
+        "stage_branches_older_than",
         "only_plan",
     )
 
     def __init__(
         self,
         *,
-        keep_for: timedelta | str = timedelta(days=5),
-        keep_last: int | str = 1,
-        keep_stage_branches_for: timedelta | str = timedelta(days=1),
+        older_than: timedelta | str = timedelta(days=5),
+        retain_last: int | str = 1,
+        stage_branches_older_than: timedelta | str = timedelta(days=1),
         minimum_age: timedelta = timedelta(days=1),
         dry_run: bool | str = False,
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.keep_for = keep_for
-        self.keep_last = keep_last
-        self.keep_stage_branches_for = keep_stage_branches_for
+        self.older_than = older_than
+        self.retain_last = retain_last
+        self.stage_branches_older_than = stage_branches_older_than
         self.minimum_age = at_least_nothing(minimum_age, "minimum_age")
         # BaseOperator has a method of the argument's name.
         self.only_plan = dry_run
@@ -67,9 +67,9 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
             table_format=self.lake.connection.table_format,
             table=self.table,
             run=self.run_identity(context),
-            older_than=now - self._age(self.keep_for, "keep_for"),
-            keep_last=number(self.keep_last, "keep_last"),
-            stage_branches_older_than=now - self._age(self.keep_stage_branches_for, "keep_stage_branches_for"),
+            expire_before=now - self._age(self.older_than, "older_than"),
+            retain_last=number(self.retain_last, "retain_last"),
+            expire_stage_branches_before=now - self._age(self.stage_branches_older_than, "stage_branches_older_than"),
         )
 
     def _age(self, value: timedelta | str, name: str) -> timedelta:

@@ -186,7 +186,7 @@ def test_the_form_of_one_table_plans_and_then_expires_snapshots(
 ) -> None:
     airflow.unpause("maintain_one_table")
     before = rows_of(catalog.load_table(stock), "sku", "pieces")
-    asked = {"table": stock, "action": "snapshot-expiry", "keep_for": "P1D", "keep_last": 1}
+    asked = {"table": stock, "action": "snapshot-expiry", "older_than": "P1D", "retain_last": 1}
 
     planned = report_of_expiry(airflow, {**asked, "dry_run": True})
     assert planned["outcome"] == "planned"
@@ -213,14 +213,14 @@ def report_of_expiry(airflow: StandaloneAirflow, conf: dict[str, Any]) -> dict[s
 BAD_VALUES: list[tuple[str, dict[str, Any]]] = [
     *(("maintain_one_table", {"table": table}) for table in ("orders", "shop.orders; DROP TABLE x", "shop.`orders`")),
     *(("maintain_one_table", {"table": table}) for table in ("staging.orders", "shop.", "my.shop.orders", 1, None)),
-    *(("maintain_one_table", {"table": "shop.stock", "keep_for": age}) for age in ("PT1S", "P0D", "P-1D", "1", "")),
-    ("maintain_one_table", {"table": "shop.stock", "keep_last": 0}),
-    ("maintain_one_table", {"table": "shop.stock", "keep_last": "1; DROP TABLE x"}),
+    *(("maintain_one_table", {"table": "shop.stock", "older_than": age}) for age in ("PT1S", "P0D", "P-1D", "1", "")),
+    ("maintain_one_table", {"table": "shop.stock", "retain_last": 0}),
+    ("maintain_one_table", {"table": "shop.stock", "retain_last": "1; DROP TABLE x"}),
     ("maintain_one_table", {"table": "shop.stock", "level": "major' OR 1=1"}),
     ("maintain_one_table", {"table": "shop.stock", "strategy": "zorder"}),
     ("maintain_one_table", {"table": "shop.stock", "action": "drop"}),
     ("maintain_one_table", {"table": "shop.stock", "dry_run": "no"}),
-    ("nightly_maintenance", {"keep_for": "PT1S"}),
+    ("nightly_maintenance", {"older_than": "PT1S"}),
     ("nightly_maintenance", {"level": "none"}),
     ("nightly_maintenance", {"dry_run": "{{ 1 }}"}),
 ]

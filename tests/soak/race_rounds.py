@@ -99,4 +99,6 @@ def draw_maintenance(table: RacedTable, random: Random, number: int) -> JobSpec 
     now = datetime.now(UTC)
     # A stage branch may be that of a merge that is running.
     branches = now - timedelta(days=1)
-    return ExpirySpec(**job, older_than=now, stage_branches_older_than=branches, keep_last=random.choice([1, 1, 3]))
+    return ExpirySpec(
+        **job, expire_before=now, expire_stage_branches_before=branches, retain_last=random.choice([1, 1, 3])
+    )

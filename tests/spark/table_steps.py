@@ -86,7 +86,7 @@ class Compact:
 class Expire:
     """Our expiry of all snapshots but the newest."""
 
-    keep_last: int
+    retain_last: int
 
 
 @dataclass(frozen=True)

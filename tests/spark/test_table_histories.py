@@ -101,7 +101,9 @@ class History:
 
     def expire(self, step: Expire) -> None:
         now = datetime.now(UTC) + timedelta(seconds=1)
-        spec = ExpirySpec(**self.job(), older_than=now, stage_branches_older_than=now, keep_last=step.keep_last)
+        spec = ExpirySpec(
+            **self.job(), expire_before=now, expire_stage_branches_before=now, retain_last=step.retain_last
+        )
         expire_snapshots(self.flow.spark, spec, Progress())
 
     def job(self) -> dict[str, Any]:

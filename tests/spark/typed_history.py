@@ -226,7 +226,7 @@ class TypedHistory:
     def expire(self) -> None:
         now = datetime.now(UTC) + timedelta(seconds=1)
         self.told.append("expire")
-        spec = ExpirySpec(**self.job(), older_than=now, stage_branches_older_than=now, keep_last=1)
+        spec = ExpirySpec(**self.job(), expire_before=now, expire_stage_branches_before=now, retain_last=1)
         expire_snapshots(self.flow.spark, spec, Progress())
 
     def alter(self) -> None:

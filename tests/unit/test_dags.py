@@ -116,11 +116,11 @@ def test_the_form_takes_tables_of_the_list_only(dags: dict[str, Any], table: str
 @pytest.mark.parametrize("dag_id", ["maintain_one_table", "nightly_maintenance"])
 def test_no_form_removes_what_is_younger_than_a_day(dags: dict[str, Any], dag_id: str) -> None:
     dag = dags[dag_id]
-    pattern = dag.params.get_param("keep_for").schema["pattern"]
+    pattern = dag.params.get_param("older_than").schema["pattern"]
     for age in ("PT1S", "P0D", "P0DT1S", "PT23H", "P-1D", "1", "P1D\nx"):
         assert not re.search(pattern, age), age
     assert re.search(pattern, "P1D")
-    expiries = [task for task in dag.tasks if hasattr(task, "keep_for")]
+    expiries = [task for task in dag.tasks if hasattr(task, "older_than")]
     assert expiries
     assert {task.minimum_age for task in expiries} == {timedelta(days=1)}
 

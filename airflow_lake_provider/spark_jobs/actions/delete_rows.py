@@ -168,7 +168,7 @@ def still_to_do(held: HeldRows) -> list[str]:
         sentences.append("rewrite the manifests after the compaction: some list column bounds of removed files")
     if keepers or held.bounds_in:
         sentences.append(
-            "then expire the snapshots until now with keep_for=timedelta(seconds=1), minimum_age=timedelta(0) and "
-            "keep_last=1 in the DAG's code, and run this deletion once more: its report shows what is left"
+            "then expire the snapshots until now with older_than=timedelta(seconds=1), minimum_age=timedelta(0) and "
+            "retain_last=1 in the DAG's code, and run this deletion once more: its report shows what is left"
         )
     return sentences

@@ -50,14 +50,14 @@ class BatchInput:
             return replace(self, snapshot=None if position.snapshot == self.snapshot else self.snapshot)
         return replace(self, files=position.unconsumed(self.files))
 
-    def position_after(self, position: SourcePosition, keep_for: timedelta | None) -> SourcePosition:
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:
         """Return the position once all of this input is consumed.
 
-        :param keep_for: how long a file is remembered that no listing shows any more; None for ever.
+        :param max_age: how long a file is remembered that no listing shows any more; None for ever.
         """
         if self.snapshot is not None:
             return position.next_snapshot(self.snapshot, self.shape)
-        return position.next_files(self.files, self.at, keep_for, self.shape)
+        return position.next_files(self.files, self.at, max_age, self.shape)
 
     def known_to(self, position: SourcePosition) -> int:
         """Return how many files, or snapshots, a position has consumed, or may have."""

@@ -33,7 +33,7 @@ def compact(table: MaintainedTable) -> None:
 
 def expire(table: MaintainedTable) -> None:
     now = datetime.now(UTC) + timedelta(minutes=1)
-    spec = ExpirySpec(catalog=CATALOG, table=table.name, run=RUN, older_than=now, stage_branches_older_than=now)
+    spec = ExpirySpec(catalog=CATALOG, table=table.name, run=RUN, expire_before=now, expire_stage_branches_before=now)
     expire_snapshots(table.spark, spec, Progress())
 
 

@@ -122,7 +122,7 @@ def test_run_keys_and_positions_survive_compaction_and_expiry_of_all_but_one_sna
     compact_table(flow.spark, CompactionSpec(level=CompactionLevel.FULL, **shared), Progress())
     now = datetime.now(UTC) + timedelta(seconds=1)
     expire_snapshots(
-        flow.spark, ExpirySpec(older_than=now, stage_branches_older_than=now, keep_last=1, **shared), Progress()
+        flow.spark, ExpirySpec(expire_before=now, expire_stage_branches_before=now, retain_last=1, **shared), Progress()
     )
     assert len(flow.loaded().metadata.snapshots) == 1
     assert flow.apply("run 1").outcome is Outcome.ALREADY_APPLIED

@@ -63,7 +63,7 @@ MAXIMAL: dict[str, JobSpec] = {
         partial_progress=False,
         delete_ratio_threshold=0.5,
     ),
-    "snapshot-expiry": ExpirySpec(**BASE, older_than=NOW, stage_branches_older_than=NOW, keep_last=3),
+    "snapshot-expiry": ExpirySpec(**BASE, expire_before=NOW, expire_stage_branches_before=NOW, retain_last=3),
     "incremental": IncrementalSpec(
         **BASE,
         source="shop.lines",
@@ -155,8 +155,8 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "assignments": {"n": "n + 2"},
         "on_transform_change": "full",
         "transform": "marts.other:rows",
-        "older_than": datetime(2025, 1, 1, tzinfo=UTC),
-        "stage_branches_older_than": datetime(2025, 1, 1, tzinfo=UTC),
+        "expire_before": datetime(2025, 1, 1, tzinfo=UTC),
+        "expire_stage_branches_before": datetime(2025, 1, 1, tzinfo=UTC),
     }
     for field in fields(spec):
         old = getattr(spec, field.name)
@@ -198,7 +198,7 @@ def incremental(**changed: Any) -> IncrementalSpec:
 
 
 def expiry(**changed: Any) -> ExpirySpec:
-    return ExpirySpec(**{**BASE, "older_than": NOW, "stage_branches_older_than": NOW, **changed})
+    return ExpirySpec(**{**BASE, "expire_before": NOW, "expire_stage_branches_before": NOW, **changed})
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def expiry(**changed: Any) -> ExpirySpec:
         (lambda: CompactionSpec(**BASE, delete_ratio_threshold=0), ["(0, 1]"]),
         (lambda: CompactionSpec(**BASE, min_input_files=0), ["min_input_files", "at least 1", "got 0"]),
         (lambda: CompactionSpec(**BASE, delete_file_threshold=-1), ["delete_file_threshold", "got -1"]),
-        (lambda: expiry(keep_last=0), ["keep_last", "got 0"]),
-        (lambda: expiry(older_than=datetime(2026, 1, 1)), ["time zone"]),  # noqa: DTZ001  # what is refused
+        (lambda: expiry(retain_last=0), ["retain_last", "got 0"]),
+        (lambda: expiry(expire_before=datetime(2026, 1, 1)), ["time zone"]),  # noqa: DTZ001  # what is refused
         (lambda: incremental(source="shop.orders"), ["shop.orders", "same table"]),
         (lambda: incremental(source="lines"), ["'lines'"]),
         (lambda: incremental(consumer="a.b"), ["'a.b'"]),

@@ -32,9 +32,9 @@ def file(path: str, at: datetime = NOW) -> InputFile:
 
 
 def consume(
-    position: SourcePosition, files: list[InputFile], at: datetime = NOW, keep_for: timedelta | None = YEAR
+    position: SourcePosition, files: list[InputFile], at: datetime = NOW, max_age: timedelta | None = YEAR
 ) -> SourcePosition:
-    return position.next_files(files, at, keep_for, {})
+    return position.next_files(files, at, max_age, {})
 
 
 @settings(deadline=None)
@@ -153,7 +153,7 @@ def test_a_file_is_remembered_for_as_long_as_asked_for_after_the_last_listing_th
 
 
 def test_without_a_retention_no_file_is_ever_forgotten() -> None:
-    position = consume(SourcePosition(), listing(1), keep_for=None)
+    position = consume(SourcePosition(), listing(1), max_age=None)
     position = consume(position, [], NOW + timedelta(days=20_000), None)
     assert (position.unconsumed(listing(1)), position.forgotten_until) == ((), None)
 

@@ -41,7 +41,7 @@ def test_names_stay_in_order(given_names: list[str]) -> None:
     ],
 )
 def test_a_duration_is_a_timedelta_or_iso_text(value: timedelta | str, expected: timedelta) -> None:
-    assert duration(value, "keep_for") == expected
+    assert duration(value, "older_than") == expected
 
 
 @settings(deadline=None)
@@ -55,7 +55,7 @@ def test_a_switch_is_itself_and_what_templates_make_of_it(
 @settings(deadline=None)
 @given(st.integers(0))
 def test_a_number_is_itself_and_what_templates_make_of_it(value: int) -> None:
-    assert number(value, "keep_last") == number(f" {value} ", "keep_last") == value
+    assert number(value, "retain_last") == number(f" {value} ", "retain_last") == value
 
 
 @pytest.mark.parametrize(
@@ -96,19 +96,19 @@ def test_a_layout_is_a_mapping_a_default_or_none() -> None:
         (lambda: choice(OnRepeat, ["skip"], "on_repeat"), ["on_repeat", "['skip']"]),  # type: ignore[arg-type]  # what is refused
         (lambda: names("id", "keys"), ["keys", "'id'"]),
         (lambda: names(["id", ""], "keys"), ["keys", "['id', '']"]),
-        (lambda: duration("5 days", "keep_for"), ["keep_for", "'P5D'", "'5 days'"]),
-        (lambda: duration("", "keep_for"), ["keep_for", "''"]),
-        (lambda: duration("2026-01-01", "keep_for"), ["'2026-01-01'"]),
-        (lambda: duration("2026-01-01/2026-02-01", "keep_for"), ["'2026-01-01/2026-02-01'"]),
-        (lambda: duration("PT0S", "keep_for"), ["positive", "'PT0S'"]),
-        (lambda: duration(timedelta(days=-1), "keep_for"), ["positive"]),
-        (lambda: duration(5, "keep_for"), ["got 5"]),
+        (lambda: duration("5 days", "older_than"), ["older_than", "'P5D'", "'5 days'"]),
+        (lambda: duration("", "older_than"), ["older_than", "''"]),
+        (lambda: duration("2026-01-01", "older_than"), ["'2026-01-01'"]),
+        (lambda: duration("2026-01-01/2026-02-01", "older_than"), ["'2026-01-01/2026-02-01'"]),
+        (lambda: duration("PT0S", "older_than"), ["positive", "'PT0S'"]),
+        (lambda: duration(timedelta(days=-1), "older_than"), ["positive"]),
+        (lambda: duration(5, "older_than"), ["got 5"]),
         (lambda: flag("yes", "dry_run"), ["dry_run", "'yes'"]),
         (lambda: flag("", "dry_run"), ["dry_run", "''"]),
         (lambda: flag(1, "dry_run"), ["dry_run", "1"]),
-        (lambda: number("-1", "keep_last"), ["keep_last", "'-1'"]),
-        (lambda: number("1.5", "keep_last"), ["'1.5'"]),
-        (lambda: number(True, "keep_last"), ["True"]),
+        (lambda: number("-1", "retain_last"), ["retain_last", "'-1'"]),
+        (lambda: number("1.5", "retain_last"), ["'1.5'"]),
+        (lambda: number(True, "retain_last"), ["True"]),
         (lambda: table_layout({"partitions": ["a"]}), ["['partitions']", "partition_by"]),
         (lambda: table_layout({"partition_by": "days(at)"}), ["partition_by", "'days(at)'"]),
         (lambda: table_layout({"file_format": "csv"}), ["'csv'"]),

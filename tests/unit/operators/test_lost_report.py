@@ -106,7 +106,7 @@ def test_an_incremental_run_is_settled_with_its_own_report(lake: LakeCatalogHook
 def test_actions_without_run_keys_have_no_witness(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     expiry = ExpirySpec(
-        catalog="lake_default", table="shop.orders", run=RUN, older_than=now, stage_branches_older_than=now
+        catalog="lake_default", table="shop.orders", run=RUN, expire_before=now, expire_stage_branches_before=now
     )
     for spec in (CompactionSpec(catalog="lake_default", table="shop.orders", run=RUN), expiry):
         witness = CommitWitness.before(lake, spec)

@@ -282,8 +282,8 @@ def test_a_dry_run_of_an_expiry_names_the_snapshots(fragmented: Table, context: 
     job = LakeSnapshotExpiryOperator(
         task_id="t",
         table="shop.orders",
-        keep_for="PT0.000001S",
-        keep_last="2",
+        older_than="PT0.000001S",
+        retain_last="2",
         minimum_age=timedelta(0),
         dry_run="true",
         **NO_SPARK,
@@ -294,7 +294,7 @@ def test_a_dry_run_of_an_expiry_names_the_snapshots(fragmented: Table, context: 
     assert set(plain["snapshots_expired"]) == {str(snapshot.snapshot_id) for snapshot in oldest_first[:-2]}
 
 
-@pytest.mark.parametrize("name", ["keep_for", "keep_stage_branches_for"])
+@pytest.mark.parametrize("name", ["older_than", "stage_branches_older_than"])
 @pytest.mark.parametrize("age", ["PT1S", "PT23H", timedelta(hours=23)])
 def test_what_is_younger_than_a_day_is_not_removed_unless_the_code_says_so(
     orders: Table, context: Context, name: str, age: timedelta | str
@@ -353,15 +353,15 @@ def test_keys_of_no_known_format_ask_for_the_operators_own_argument(lake_connect
         job.build_spec(context)
 
 
-@pytest.mark.parametrize("keep_for", [timedelta(days=5), "P5D", pendulum.duration(days=5)])
+@pytest.mark.parametrize("older_than", [timedelta(days=5), "P5D", pendulum.duration(days=5)])
 def test_the_cutoff_of_an_expiry_is_fixed_when_the_task_runs(
-    lake_connection: str, context: Context, keep_for: timedelta | str
+    lake_connection: str, context: Context, older_than: timedelta | str
 ) -> None:
-    spec = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", keep_for=keep_for).build_spec(context)
+    spec = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", older_than=older_than).build_spec(context)
     assert isinstance(spec, ExpirySpec)
-    assert abs(datetime.now(UTC) - timedelta(days=5) - spec.older_than) < timedelta(minutes=1)
-    assert spec.older_than.tzinfo is not None
-    assert spec.keep_last == 1
+    assert abs(datetime.now(UTC) - timedelta(days=5) - spec.expire_before) < timedelta(minutes=1)
+    assert spec.expire_before.tzinfo is not None
+    assert spec.retain_last == 1
 
 
 def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> Table:

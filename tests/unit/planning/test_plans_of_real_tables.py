@@ -45,7 +45,7 @@ def compaction(**arguments: object) -> CompactionSpec:
 
 
 def expiry(**arguments: object) -> ExpirySpec:
-    everything = {"older_than": datetime.now(UTC) + timedelta(minutes=1), "stage_branches_older_than": LONG_AGO}
+    everything = {"expire_before": datetime.now(UTC) + timedelta(minutes=1), "expire_stage_branches_before": LONG_AGO}
     return ExpirySpec(catalog="lake", table="shop.orders", run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
 
 
@@ -104,7 +104,7 @@ def test_an_expiry_plan_names_what_goes_and_what_keeps_the_rest(table: Table) ->
     ids = [str(s.snapshot_id) for s in table.metadata.snapshots]
     table.manage_snapshots().create_tag(int(ids[1]), "lake.consumer.revenue").commit()
 
-    report = plan_expiry(table, expiry(keep_last=2))
+    report = plan_expiry(table, expiry(retain_last=2))
 
     assert report.outcome is Outcome.PLANNED
     assert report.snapshots_expired == (ids[0], ids[2], ids[3])
@@ -119,7 +119,7 @@ def test_a_snapshot_that_a_replaced_branch_left_behind_goes_by_age(table: Table)
     own = table.refresh().metadata.refs["lake_stage_x"].snapshot_id
 
     kept = plan_expiry(table, expiry())
-    swept = plan_expiry(table, expiry(stage_branches_older_than=datetime.now(UTC) + timedelta(minutes=1)))
+    swept = plan_expiry(table, expiry(expire_stage_branches_before=datetime.now(UTC) + timedelta(minutes=1)))
 
     assert str(own) not in kept.snapshots_expired
     assert swept.stage_branches_removed == ("lake_stage_x",)
@@ -127,7 +127,7 @@ def test_a_snapshot_that_a_replaced_branch_left_behind_goes_by_age(table: Table)
 
 
 def test_nothing_is_due_when_all_snapshots_are_young(table: Table) -> None:
-    assert plan_expiry(table, expiry(older_than=LONG_AGO)).outcome is Outcome.NOTHING_DUE
+    assert plan_expiry(table, expiry(expire_before=LONG_AGO)).outcome is Outcome.NOTHING_DUE
 
 
 def test_an_expiry_of_shared_files_is_refused(table: Table) -> None:

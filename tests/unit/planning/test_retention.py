@@ -25,9 +25,11 @@ def tag(name: str, snapshot: int, **retention: int) -> RefFact:
 
 
 def expire(
-    snapshots: list[SnapshotFact], *refs: RefFact, hour: int = 900, keep_last: int = 1, stage_hour: int = 0
+    snapshots: list[SnapshotFact], *refs: RefFact, hour: int = 900, retain_last: int = 1, stage_hour: int = 0
 ) -> Retention:
-    request = RetentionRequest(older_than=hour * HOUR, keep_last=keep_last, stage_older_than=stage_hour * HOUR, now=NOW)
+    request = RetentionRequest(
+        expire_before=hour * HOUR, retain_last=retain_last, expire_stages_before=stage_hour * HOUR, now=NOW
+    )
     return work_out(snapshots, refs, request)
 
 
@@ -46,10 +48,10 @@ def test_only_snapshots_past_the_age_are_said_to_be_kept_by_refs() -> None:
     assert expire(line(1, 899, 950), branch("main", 3), tag("t", 2)).kept_by_refs == {2: "t"}
 
 
-def test_keep_last_counts_ancestors_of_each_branch() -> None:
+def test_retain_last_counts_ancestors_of_each_branch() -> None:
     snapshots = line(1, 2, 3) + line(4, 5, first=10, parent=1)
 
-    answer = expire(snapshots, branch("main", 3), branch("audit", 11), keep_last=2)
+    answer = expire(snapshots, branch("main", 3), branch("audit", 11), retain_last=2)
 
     assert answer.expired == (1,)
 
@@ -83,7 +85,7 @@ def test_a_ref_past_its_own_age_goes_and_main_never_does() -> None:
 def test_snapshots_that_no_ref_reaches_go_by_age_alone() -> None:
     snapshots = [*line(1, 2), SnapshotFact(id=8, parent=1, at=10 * HOUR), SnapshotFact(id=9, parent=1, at=950 * HOUR)]
 
-    assert expire(snapshots, branch("main", 2), keep_last=5).expired == (8,)
+    assert expire(snapshots, branch("main", 2), retain_last=5).expired == (8,)
 
 
 def test_a_stage_branch_with_an_old_commit_of_its_own_goes() -> None:
@@ -130,12 +132,12 @@ TREES = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=1
 
 @given(TREES, st.data(), st.integers(0, 1000), st.integers(1, 4))
 def test_no_ref_loses_its_snapshot_and_nothing_young_goes(
-    snapshots: list[SnapshotFact], data: st.DataObject, hour: int, keep_last: int
+    snapshots: list[SnapshotFact], data: st.DataObject, hour: int, retain_last: int
 ) -> None:
     ids = st.sampled_from([s.id for s in snapshots])
     refs = [branch("main", data.draw(ids)), branch("audit", data.draw(ids)), tag("t", data.draw(ids))]
 
-    answer = expire(snapshots, *refs, hour=hour, keep_last=keep_last)
+    answer = expire(snapshots, *refs, hour=hour, retain_last=retain_last)
 
     gone = set(answer.expired)
     assert not gone & {ref.snapshot for ref in refs}
@@ -146,7 +148,7 @@ def test_no_ref_loses_its_snapshot_and_nothing_young_goes(
         while current is not None:
             lineage.append(current.id)
             current = by_id.get(current.parent) if current.parent is not None else None
-        assert not gone & set(lineage[:keep_last])
+        assert not gone & set(lineage[:retain_last])
     in_order = all(s.parent is None or by_id[s.parent].at <= s.at for s in snapshots)
     if in_order:
         assert all(by_id[i].at < hour * HOUR for i in gone)

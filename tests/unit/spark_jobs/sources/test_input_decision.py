@@ -35,10 +35,10 @@ def listed(
     return BatchInput(source_name="s", files=files, shape=shape, at=at)
 
 
-def after(*listings: BatchInput, keep_for: timedelta | None = timedelta(days=365)) -> SourcePosition:
+def after(*listings: BatchInput, max_age: timedelta | None = timedelta(days=365)) -> SourcePosition:
     position = SourcePosition()
     for listing in listings:
-        position = listing.position_after(position, keep_for)
+        position = listing.position_after(position, max_age)
     return position
 
 

@@ -48,7 +48,7 @@ def publish(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, p
     _swap(table, commit, staged, published)
 
 
-def keep_for_inspection(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> str:
+def retain_for_inspection(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> str:
     """Put the staged snapshot on the branch of the run's failed audits in place of an older one, and return its name.
 
     The branch has an age at which an expiry of any Iceberg engine removes it.

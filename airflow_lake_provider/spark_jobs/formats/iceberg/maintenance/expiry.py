@@ -102,7 +102,7 @@ def _run_action(table: IcebergTable, spec: ExpirySpec) -> dict[str, Any]:
     jvm: Any = table.spark._jvm
     actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(table.spark._jsparkSession)
     action = actions.expireSnapshots(table.java)
-    action = action.expireOlderThan(to_millis(spec.older_than)).retainLast(spec.keep_last)
+    action = action.expireOlderThan(to_millis(spec.expire_before)).retainLast(spec.retain_last)
     # Tables with many files would otherwise be collected into the driver's memory.
     result = action.option("stream-results", "true").execute()
     return {

@@ -21,8 +21,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import (
     KEPT_AUDIT_DAYS,
     drop_branch,
-    keep_for_inspection,
     publish,
+    retain_for_inspection,
     stage_branch_name,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
@@ -114,7 +114,7 @@ def audit_stage(
 def _kept(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> str:
     """Keep the batch for inspection and say where it is."""
     try:
-        kept = keep_for_inspection(table, commit, stage, staged)
+        kept = retain_for_inspection(table, commit, stage, staged)
     # A conflict would be followed, and an audit that failed is settled: no other commit makes the batch pass.
     except (CommitConflictError, UnknownOutcomeError) as error:
         return f"The batch could not be kept on a branch: {str(error).rstrip('.')}."

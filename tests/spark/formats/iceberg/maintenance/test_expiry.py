@@ -20,7 +20,7 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def expiry(table: MaintainedTable, **arguments: object) -> ExpirySpec:
-    everything = {"older_than": datetime.now(UTC) + timedelta(minutes=1), "stage_branches_older_than": LONG_AGO}
+    everything = {"expire_before": datetime.now(UTC) + timedelta(minutes=1), "expire_stage_branches_before": LONG_AGO}
     return ExpirySpec(catalog=CATALOG, table=table.name, run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
 
 
@@ -68,12 +68,12 @@ def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(spark:
     assert table.rows_read() == table.rows
 
 
-def test_keep_last_keeps_that_many_ancestors_of_main(spark: SparkSession) -> None:
+def test_retain_last_keeps_that_many_ancestors_of_main(spark: SparkSession) -> None:
     table = three_appends(spark)
     old = snapshots(table)
-    planned = plan_expiry(table.outside(), expiry(table, keep_last=2))
+    planned = plan_expiry(table.outside(), expiry(table, retain_last=2))
 
-    report = expire(table, keep_last=2)
+    report = expire(table, retain_last=2)
 
     assert report.snapshots_expired == planned.snapshots_expired == (old[0],)
     assert snapshots(table) == old[1:]
@@ -84,7 +84,7 @@ def test_young_snapshots_stay_and_no_spark_job_runs(spark: SparkSession) -> None
     old = snapshots(table)
     spark.sparkContext.setJobGroup("young", "young")
 
-    report = expire(table, older_than=LONG_AGO)
+    report = expire(table, expire_before=LONG_AGO)
 
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("young")
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
@@ -92,7 +92,7 @@ def test_young_snapshots_stay_and_no_spark_job_runs(spark: SparkSession) -> None
     assert report.snapshots_expired == ()
     assert snapshots(table) == old
     assert list(jobs) == []
-    assert plan_expiry(table.outside(), expiry(table, older_than=LONG_AGO)).outcome is Outcome.NOTHING_DUE
+    assert plan_expiry(table.outside(), expiry(table, expire_before=LONG_AGO)).outcome is Outcome.NOTHING_DUE
 
 
 def test_tags_and_branches_keep_their_snapshots_and_are_named(spark: SparkSession) -> None:
@@ -114,7 +114,7 @@ def test_tags_and_branches_keep_their_snapshots_and_are_named(spark: SparkSessio
     assert table.rows_read() == table.rows
 
 
-def test_the_retention_that_a_branch_has_of_its_own_goes_before_keep_last(spark: SparkSession) -> None:
+def test_the_retention_that_a_branch_has_of_its_own_goes_before_retain_last(spark: SparkSession) -> None:
     table = three_appends(spark)
     old = snapshots(table)
     spark.sql(
@@ -138,9 +138,9 @@ def test_a_left_over_stage_branch_goes_with_its_snapshots_and_a_live_one_stays(s
     limit = datetime.now(UTC)
     table.append(40, 10)
     spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH lake_stage_live")
-    planned = plan_expiry(table.outside(), expiry(table, stage_branches_older_than=limit))
+    planned = plan_expiry(table.outside(), expiry(table, expire_stage_branches_before=limit))
 
-    report = expire(table, stage_branches_older_than=limit)
+    report = expire(table, expire_stage_branches_before=limit)
 
     assert report.outcome is Outcome.DONE
     assert report.stage_branches_removed == planned.stage_branches_removed == ("lake_stage_old",)
@@ -164,7 +164,11 @@ def test_a_table_whose_files_belong_to_others_is_refused(spark: SparkSession) ->
 
 def test_a_missing_table_is_named(spark: SparkSession) -> None:
     spec = ExpirySpec(
-        catalog=CATALOG, table="maintained.nowhere", run=RUN, older_than=LONG_AGO, stage_branches_older_than=LONG_AGO
+        catalog=CATALOG,
+        table="maintained.nowhere",
+        run=RUN,
+        expire_before=LONG_AGO,
+        expire_stage_branches_before=LONG_AGO,
     )
 
     with pytest.raises(MissingTableError, match=r"maintained\.nowhere"):

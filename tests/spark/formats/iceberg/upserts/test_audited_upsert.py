@@ -53,7 +53,9 @@ def compact(flow: Flow) -> None:
 def expire(flow: Flow, stage_branches_too: bool) -> None:
     now = datetime.now(UTC) + timedelta(seconds=1)
     stage = now if stage_branches_too else now - timedelta(days=1)
-    expire_snapshots(flow.spark, ExpirySpec(**job(flow), older_than=now, stage_branches_older_than=stage), Progress())
+    expire_snapshots(
+        flow.spark, ExpirySpec(**job(flow), expire_before=now, expire_stage_branches_before=stage), Progress()
+    )
 
 
 def branches(flow: Flow) -> set[str]:
@@ -199,7 +201,7 @@ def test_a_local_audit_that_failed_is_final_when_its_branch_cannot_be_kept(
     def refused(*_: Any) -> str:
         raise lost("the metadata changed 20 times.")
 
-    monkeypatch.setattr(audited_commit, "keep_for_inspection", refused)
+    monkeypatch.setattr(audited_commit, "retain_for_inspection", refused)
     with pytest.raises(AuditFailedError, match=r"'no negative n' \(1 rows\).*not be kept .*: the metadata changed 20 "):
         flow.apply("run 2", audits=LOCAL)
     assert flow.rows() == {1: ("a", 1)}
