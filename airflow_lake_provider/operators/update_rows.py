@@ -17,7 +17,7 @@ class LakeUpdateRowsOperator(LakeJobOperator):
     """Set columns of rows of main in one atomic commit, once: a retry or a cleared task is recognised by its run key.
 
     :param table: ``namespace.table`` (templated).
-    :param set: column to SQL expression over the row's old values. It is code, so it is not templated; one that
+    :param assignments: column to SQL expression over the row's old values. It is code, so it is not templated; one that
         runs a shell command needs ``allow_sql``.
     :param where: predicate over columns (templated).
     :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: never
@@ -31,14 +31,14 @@ class LakeUpdateRowsOperator(LakeJobOperator):
     def __init__(
         self,
         *,
-        set: Mapping[str, str],  # noqa: A002  # SQL's own word
+        assignments: Mapping[str, str],
         where: str,
         allow_sql: bool = False,
         max_attempts: int = 5,
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.assignments = texts(set, "set", "a column to an SQL expression")
+        self.assignments = texts(assignments, "assignments", "a column to an SQL expression")
         self.where = where
         self.allow_sql = flag(allow_sql, "allow_sql")
         self.max_attempts = number(max_attempts, "max_attempts")

@@ -185,11 +185,11 @@ def test_a_deletion_takes_keys_from_files_or_a_table(lake_connection: str, conte
 
 
 def test_an_update_is_recognised_when_its_task_is_cleared(lake_connection: str, context: Context) -> None:
-    job = LakeUpdateRowsOperator(task_id="t", table="shop.orders", set={"n": "n + 1"}, where="id = 3")
+    job = LakeUpdateRowsOperator(task_id="t", table="shop.orders", assignments={"n": "n + 1"}, where="id = 3")
     assert job.build_spec(context) == UpdateRowsSpec(
         catalog="lake_default", table="shop.orders", run=RUN, assignments={"n": "n + 1"}, where="id = 3"
     )
-    assert ("where" in job.template_fields, "set" in job.template_fields) == (True, False)
+    assert ("where" in job.template_fields, "assignments" in job.template_fields) == (True, False)
 
 
 def test_the_first_try_after_a_clearing_is_no_retry(lake_connection: str, context: Context) -> None:

@@ -38,7 +38,7 @@ RIGHT: dict[type[LakeJobOperator], dict[str, Any]] = {
         "query": "SELECT * FROM changes",
     },
     LakeDeleteRowsOperator: {"table": "shop.orders", "keys_from": "in/keys.csv", "keys": ["id"]},
-    LakeUpdateRowsOperator: {"table": "shop.orders", "set": {"n": "n + 1"}, "where": "id = 3"},
+    LakeUpdateRowsOperator: {"table": "shop.orders", "assignments": {"n": "n + 1"}, "where": "id = 3"},
     LakeCompactionOperator: {"table": "shop.orders"},
     LakeSnapshotExpiryOperator: {"table": "shop.orders"},
 }
@@ -151,8 +151,8 @@ NEVER = [
     (LakeCompactionOperator, "target_file_bytes", "half"),
     (LakeCompactionOperator, "target_file_bytes", -5),
     (LakeCompactionOperator, "delete_ratio_threshold", "0.5 %"),
-    (LakeUpdateRowsOperator, "set", {"n": 5}),
-    (LakeUpdateRowsOperator, "set", {"n": "{{ params.n }}"}),
+    (LakeUpdateRowsOperator, "assignments", {"n": 5}),
+    (LakeUpdateRowsOperator, "assignments", {"n": "{{ params.n }}"}),
     (LakeDeleteRowsOperator, "keys_options", {"header": None}),
     (LakeIncrementalOperator, "protect_source", "maybe"),
 ]
