@@ -55,7 +55,7 @@ class IncrementalSpec(JobSpec):
     protect_source: bool = True
     allow_sql: bool = False
     create: TableLayout | None = field(default_factory=TableLayout)
-    schema_evolution: SchemaEvolution = SchemaEvolution.ADD_AND_WIDEN
+    schema_evolution: SchemaEvolution = SchemaEvolution.EVOLVE
     max_attempts: int = 5
 
     def __post_init__(self) -> None:

@@ -12,8 +12,8 @@ from airflow_lake_provider.contracts.layout_terms import partition_terms, sort_t
 class SchemaEvolution(str, Enum):
     """What a batch may change in the table's schema."""
 
-    NONE = "none"
-    ADD_AND_WIDEN = "add-and-widen"
+    EVOLVE = "evolve"
+    FREEZE = "freeze"
 
 
 class MissingColumns(str, Enum):

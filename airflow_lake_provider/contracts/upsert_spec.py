@@ -56,7 +56,7 @@ class UpsertSpec(JobSpec):
     delete_when: str | None = None
     exclude_columns: tuple[str, ...] = ()
     create: TableLayout | None = field(default_factory=TableLayout)
-    schema_evolution: SchemaEvolution = SchemaEvolution.ADD_AND_WIDEN
+    schema_evolution: SchemaEvolution = SchemaEvolution.EVOLVE
     missing_columns: MissingColumns = MissingColumns.FAIL
     branch: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP

@@ -44,7 +44,7 @@ class LakeIncrementalOperator(LakeJobOperator):
     :param protect_source: tag the source so that expiry keeps what this consumer needs; False for read-only consumers.
     :param allow_sql: take a ``query`` that runs shell commands. It is code in any case: never interpolate user input.
     :param create: layout of a missing target, as of :class:`LakeUpsertOperator`.
-    :param schema_evolution: ``"add-and-widen"`` or ``"none"``.
+    :param schema_evolution: ``"evolve"`` or ``"freeze"``.
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`LakeJobOperator`.
     """
@@ -74,7 +74,7 @@ class LakeIncrementalOperator(LakeJobOperator):
         protect_source: bool = True,
         allow_sql: bool = False,
         create: Mapping[str, Any] | bool = True,
-        schema_evolution: str = "add-and-widen",
+        schema_evolution: str = "evolve",
         max_attempts: int = 5,
         **job: Any,
     ) -> None:

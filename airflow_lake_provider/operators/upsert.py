@@ -72,7 +72,7 @@ class LakeUpsertOperator(LakeJobOperator):
     :param create: layout of a missing table as a mapping of :class:`TableLayout` fields (``partition_by``, ``sort_by``,
         ``file_format``, ``target_file_bytes``, ``bloom_filter_columns``, ``properties``); sizes take ``"128MB"`` too,
         properties numbers and booleans. False refuses a missing table.
-    :param schema_evolution: ``"add-and-widen"`` or ``"none"``.
+    :param schema_evolution: ``"evolve"`` or ``"freeze"``.
     :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``;
         default ``"fail"``; for an envelope ``"null"``, because its events carry whole rows; ``"keep"`` for
         ``"partial-update"`` and ``"aggregation"``.
@@ -138,7 +138,7 @@ class LakeUpsertOperator(LakeJobOperator):
         delete_when: str | None = None,
         exclude_columns: Sequence[str] = (),
         create: Mapping[str, Any] | bool = True,
-        schema_evolution: str = "add-and-widen",
+        schema_evolution: str = "evolve",
         missing_columns: str | None = None,
         branch: str | None = None,
         batch_id: str | None = None,

@@ -47,7 +47,7 @@ MAXIMAL: dict[str, JobSpec] = {
         create=TableLayout(
             partition_by=("days(at)",), sort_by=("at",), bloom_filter_columns=("id",), properties={"a": "b"}
         ),
-        schema_evolution=SchemaEvolution.NONE,
+        schema_evolution=SchemaEvolution.FREEZE,
         missing_columns=MissingColumns.KEEP,
         branch="audit",
         on_repeat=OnRepeat.FAIL,
@@ -74,7 +74,7 @@ MAXIMAL: dict[str, JobSpec] = {
         transform_code="def rows(changes): return changes\n",
         from_snapshot="1",
         create=None,
-        schema_evolution=SchemaEvolution.NONE,
+        schema_evolution=SchemaEvolution.FREEZE,
     ),
     "delete-rows": DeleteRowsSpec(**BASE, keys_from=FILES, keys=("id",), allow_sql=True, proof=False, max_attempts=2),
     "update-rows": UpdateRowsSpec(**BASE, assignments={"n": "n + 1"}, where="id = 3", allow_sql=True, max_attempts=2),
@@ -149,7 +149,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "merge_rules": MergeRules(engine=MergeEngine.FIRST_ROW),
         "level": CompactionLevel.FULL,
         "strategy": CompactionStrategy.SORT,
-        "schema_evolution": SchemaEvolution.ADD_AND_WIDEN,
+        "schema_evolution": SchemaEvolution.EVOLVE,
         "missing_columns": MissingColumns.NULL,
         "on_gap": "full",
         "assignments": {"n": "n + 2"},

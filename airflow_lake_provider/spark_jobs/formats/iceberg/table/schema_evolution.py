@@ -35,11 +35,11 @@ def fit_schema(
     known = [column for column in columns if column.name.lower() in present]
     widened = [column for column in known if widens(present[column.name.lower()], column)]
     _refuse_unfit(table, known, present)
-    if (added or widened) and evolution is SchemaEvolution.NONE:
+    if (added or widened) and evolution is SchemaEvolution.FREEZE:
         names = sorted(column.name for column in (*added, *widened))
         raise BadInputError(
             f"{table.name}: the batch has new or wider columns {names}; allow them with "
-            "schema_evolution='add-and-widen', or leave them out with exclude_columns"
+            "schema_evolution='evolve', or leave them out with exclude_columns"
         )
     columns_text = ", ".join(f"{quoted_name(column.name)} {type_text(column.dataType)}" for column in added)
     alter_table(
