@@ -34,27 +34,27 @@ def retry_conflicts(attempt: Callable[[int], T], max_attempts: int, progress: Pr
     return attempt(max_attempts)
 
 
-def follow_conflicts(
-    land: Callable[[C], T],
-    follow: Callable[[C], C],
+def rebase_conflicts(
+    attempt_commit: Callable[[C], T],
+    rebase: Callable[[C], C],
     commit: C,
     tries: int,
     progress: Progress,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> T:
-    """Land a commit; after a conflict, land what ``follow`` makes of it on the new head.
+    """Try a commit; after a conflict, try what ``rebase`` makes of it on the new head.
 
-    :param follow: its own conflict means that the batch has to start over, and ends this.
+    :param rebase: its own conflict means that the batch has to start over, and ends this.
     :param may_go_on: asked after a conflict.
-    :raises CommitConflictError: of the last try, or of ``follow``.
+    :raises CommitConflictError: of the last try, or of ``rebase``.
     """
     for number in range(1, tries):
         try:
-            return land(commit)
+            return attempt_commit(commit)
         except CommitConflictError as conflict:
             if not may_go_on():
                 raise
             progress.say(f"commit {number} of {tries}: {conflict}")
             time.sleep(random.uniform(0.0, _LONGEST_STEP_ASIDE))
-        commit = follow(commit)
-    return land(commit)
+        commit = rebase(commit)
+    return attempt_commit(commit)

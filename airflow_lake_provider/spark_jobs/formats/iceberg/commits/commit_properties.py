@@ -19,7 +19,7 @@ def summary_of(commit: DataCommit) -> dict[str, str]:
     return {**commit.summary, **identity}
 
 
-def refuse_moved(table: IcebergTable, commit: DataCommit) -> None:
+def refuse_concurrent_commit(table: IcebergTable, commit: DataCommit) -> None:
     """Refuse a commit whose branch is no longer where it was decided on.
 
     :raises CommitConflictError: with both snapshots.

@@ -10,7 +10,10 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX, STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import properties_of, refuse_moved
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
+    properties_of,
+    refuse_concurrent_commit,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
@@ -37,7 +40,7 @@ def publish(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int, p
     """
 
     def published(builder: Any) -> None:
-        refuse_moved(table, commit)
+        refuse_concurrent_commit(table, commit)
         builder.setBranchSnapshot(staged, commit.branch or MAIN)
         for name in _superseded(table, commit, stage):
             builder.removeRef(name)

@@ -9,7 +9,7 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownO
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
     properties_of,
-    refuse_moved,
+    refuse_concurrent_commit,
     summary_of,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import delete_locations
@@ -31,7 +31,7 @@ def commit_snapshot(
         but not on the branch; its files are kept.
     """
     transaction = table.refresh().java.newTransaction()
-    refuse_moved(table, commit)
+    refuse_concurrent_commit(table, commit)
     try:
         _identified(update(transaction), commit).commit()
         _set_properties(transaction, properties_of(table, commit, position))

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import refuse_moved
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import refuse_concurrent_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
@@ -57,7 +57,7 @@ def remove_idle_equality_deletes(table: IcebergTable, summary: dict[str, str]) -
     rewrite.commit()
     updated = transaction.currentMetadata()
     try:
-        refuse_moved(table, commit)
+        refuse_concurrent_commit(table, commit)
         swap_metadata(table, commit, int(updated.ref(MAIN).snapshotId()), transaction.startMetadata(), updated)
     except CommitConflictError as refused:
         return str(refused)

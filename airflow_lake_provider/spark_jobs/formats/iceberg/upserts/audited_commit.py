@@ -115,7 +115,7 @@ def _kept(table: IcebergTable, commit: KeyedCommit, stage: str, staged: int) -> 
     """Keep the batch for inspection and say where it is."""
     try:
         kept = retain_for_inspection(table, commit, stage, staged)
-    # A conflict would be followed, and an audit that failed is settled: no other commit makes the batch pass.
+    # A conflict would be rebased, and an audit that failed has its answer: no other commit makes the batch pass.
     except (CommitConflictError, UnknownOutcomeError) as error:
         return f"The batch could not be kept on a branch: {str(error).rstrip('.')}."
     return (

@@ -69,7 +69,7 @@ def _on_branch(
 
 
 def _on_its_base(table: IcebergTable, commit: KeyedCommit, staged: int) -> KeyedCommit:
-    """Return the commit on the snapshot that the staged one was made on: the strategy may have followed main."""
+    """Return the commit on the snapshot that the staged one was made on: the strategy may have rebased it."""
     if commit.base is None or staged == int(commit.base):
         return commit
     return replace(commit, base=str(table.refresh().java.snapshot(staged).parentId()))

@@ -8,7 +8,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
-def files_between(table: IcebergTable, base: str, head: str) -> set[str] | None:
+def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:
     """Return the paths of data files that were added or removed, or whose deletes have changed.
 
     Costs what the commits have written, not what the table holds.

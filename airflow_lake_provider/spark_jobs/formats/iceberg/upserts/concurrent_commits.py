@@ -1,4 +1,4 @@
-"""What a commit is still worth after another one has landed on its branch."""
+"""Rebase a pending commit onto a head that another writer moved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.changed_files import files_between
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.changed_files import changed_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import (
     resolve_appended_rows,
@@ -26,7 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys impor
 
 
 @dataclass(frozen=True, kw_only=True)
-class FollowedHead:
+class RebasedCommit:
     """A commit on the branch's head.
 
     :param resolved: the rows of its keys there; the same object where they are in the same files with the same deletes.
@@ -38,7 +38,7 @@ class FollowedHead:
     affected: AffectedKeys | None = None
 
 
-def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list[str]]:
+def on_new_head(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list[str]]:
     """Return the commit on the branch's head, and the operations of the snapshots in between, newest first.
 
     :return: the same object where the head has not moved.
@@ -52,58 +52,58 @@ def rebased(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list
     branch = table.origin_of(commit.branch)
     if head is None or commit.base is None:
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
-    landed = _summaries_since(table, commit, branch)
-    _refuse_decided_anew(table, commit, branch, landed)
+    committed = _summaries_since(table, commit, branch)
+    _refuse_decided_anew(table, commit, branch, committed)
     _refuse_read_anew(table, commit, head)
-    return replace(commit, base=head), [summary.get("operation", "") for summary in landed]
+    return replace(commit, base=head), [summary.get("operation", "") for summary in committed]
 
 
-def follow_head(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> FollowedHead:
+def rebase(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> RebasedCommit:
     """Find out what a commit is on the branch's head.
 
-    :raises CommitConflictError: see :func:`rebased`; or the table has row lineage now, and had not.
+    :raises CommitConflictError: see :func:`on_new_head`; or the table has row lineage now, and had not.
     """
-    moved, operations = rebased(table, commit)
+    pending, operations = on_new_head(table, commit)
     _refuse_upgraded(table, resolved)
-    if moved is commit:
-        return FollowedHead(commit=commit, resolved=resolved)
-    same, before, after = _read_again(table, commit, moved, operations, resolved)
+    if pending is commit:
+        return RebasedCommit(commit=commit, resolved=resolved)
+    same, before, after = _read_again(table, commit, pending, operations, resolved)
     if not before.found and not after.found:
-        return FollowedHead(commit=moved, resolved=resolved)
+        return RebasedCommit(commit=pending, resolved=resolved)
     affected = affected_keys(commit, before, after, row_merge(table, commit).is_blind)
-    return FollowedHead(commit=moved, resolved=same.and_those(after), affected=affected)
+    return RebasedCommit(commit=pending, resolved=same.and_those(after), affected=affected)
 
 
 def _read_again(
-    table: IcebergTable, commit: KeyedCommit, moved: KeyedCommit, operations: list[str], resolved: ResolvedRows
+    table: IcebergTable, commit: KeyedCommit, pending: KeyedCommit, operations: list[str], resolved: ResolvedRows
 ) -> tuple[ResolvedRows, ResolvedRows, ResolvedRows]:
     """Return the rows where nothing has changed, and those of the files that have, before and now."""
-    base, head = str(commit.base), str(moved.base)
+    base, head = str(commit.base), str(pending.base)
     if set(operations) == {"append"}:
-        return resolved, ResolvedRows(), resolve_appended_rows(table, moved, int(base), int(head))
-    paths = files_between(table, base, head)
-    after = None if paths is None else resolve_rows_of_files(table, moved, paths)
+        return resolved, ResolvedRows(), resolve_appended_rows(table, pending, int(base), int(head))
+    paths = changed_files(table, base, head)
+    after = None if paths is None else resolve_rows_of_files(table, pending, paths)
     if paths is None or after is None:
-        return ResolvedRows(), resolved, resolve_rows(table, moved)
+        return ResolvedRows(), resolved, resolve_rows(table, pending)
     same, before = resolved.parted(paths)
     return same, before, after
 
 
-def follow_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
+def rebase_over_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
     """Return a commit on the branch's head, where only rows of other keys were appended.
 
-    :raises CommitConflictError: anything else has landed, or what :func:`follow_head` refuses.
+    :raises CommitConflictError: anything else was committed, or what :func:`rebase` refuses.
     """
-    moved, operations = rebased(table, commit)
-    if moved is commit:
+    pending, operations = on_new_head(table, commit)
+    if pending is commit:
         return commit
     if set(operations) != {"append"}:
         raise CommitConflictError(f"{table.name}: data files may have changed since they were read: {set(operations)}")
     with reading_base(table, commit):
-        appended = resolve_appended_rows(table, moved, int(commit.base or 0), int(moved.base or 0))
+        appended = resolve_appended_rows(table, pending, int(commit.base or 0), int(pending.base or 0))
     if appended.found:
         raise CommitConflictError(f"{table.name}: rows with keys of the batch were appended since it was resolved")
-    return moved
+    return pending
 
 
 def _refuse_upgraded(table: IcebergTable, resolved: ResolvedRows) -> None:
@@ -147,7 +147,7 @@ def reading_base(table: IcebergTable, commit: KeyedCommit) -> Iterator[None]:
 
 
 def _refuse_decided_anew(
-    table: IcebergTable, commit: KeyedCommit, branch: str, landed: list[Mapping[str, str]]
+    table: IcebergTable, commit: KeyedCommit, branch: str, committed: list[Mapping[str, str]]
 ) -> None:
     properties = table.properties()
     known = commit.run_key in RecentRunKeys.read(properties)
@@ -156,7 +156,7 @@ def _refuse_decided_anew(
     elif commit.source_name is not None:
         consumed = SourcePosition.read(properties, commit.source_name)
         known = known or consumed.generation >= commit.position.generation
-        if commit.merge_rules.engine is MergeEngine.AGGREGATION and _is_counted_elsewhere(table, commit, landed):
+        if commit.merge_rules.engine is MergeEngine.AGGREGATION and _is_counted_elsewhere(table, commit, committed):
             raise CommitConflictError(
                 f"{table.name}: another source got in between, and may have consumed files of {commit.source_name}"
             )
@@ -164,9 +164,9 @@ def _refuse_decided_anew(
         raise CommitConflictError(f"{table.name}: another driver has applied this batch, or one of the same source")
 
 
-def _is_counted_elsewhere(table: IcebergTable, commit: KeyedCommit, landed: list[Mapping[str, str]]) -> bool:
-    """Whether another name may have consumed, in what has landed, what this commit would count once more."""
-    said = [summary[SOURCE_POSITION] for summary in landed if SOURCE_POSITION in summary]
+def _is_counted_elsewhere(table: IcebergTable, commit: KeyedCommit, committed: list[Mapping[str, str]]) -> bool:
+    """Whether another name may have consumed, in what was committed, what this commit would count once more."""
+    said = [summary[SOURCE_POSITION] for summary in committed if SOURCE_POSITION in summary]
     names = {text.rpartition("=")[0] for text in said} - {commit.source_name}
     if commit.position.generation == 1:
         return bool(names)
@@ -178,9 +178,9 @@ def _summaries_since(table: IcebergTable, commit: KeyedCommit, branch: str) -> l
 
     :raises CommitConflictError: the base is no ancestor any more.
     """
-    landed: list[Mapping[str, str]] = []
+    committed: list[Mapping[str, str]] = []
     for snapshot in table.ancestors(branch):
         if snapshot.snapshot_id == commit.base:
-            return landed
-        landed.append(snapshot.summary)
+            return committed
+        committed.append(snapshot.summary)
     raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")

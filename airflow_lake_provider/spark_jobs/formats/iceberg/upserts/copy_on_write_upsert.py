@@ -1,6 +1,6 @@
 """The strategy ``copy-on-write``: resolve the keys, write the files that hold them anew, commit once.
 
-Nothing is left for readers to apply. What lands in between is followed when it is appends of other keys; after anything
+Nothing is left for readers to apply. It is rebased over commits in between when they append other keys; after anything
 else the files were read too early, and the batch starts over.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
+from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
@@ -24,8 +24,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tou
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
-    follow_appends,
     reading_base,
+    rebase_over_appends,
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
@@ -123,9 +123,9 @@ def _of_batch(name: str) -> str:
 
 def _commit(table: IcebergTable, commit: KeyedCommit, overwrite: FileOverwrite, progress: Progress) -> int:
     with position_properties(table, commit) as position:
-        return follow_conflicts(
+        return rebase_conflicts(
             lambda on_head: commit_overwrite(table, on_head, overwrite, position),
-            lambda behind: follow_appends(table, behind),
+            lambda behind: rebase_over_appends(table, behind),
             commit,
             _TRIES,
             progress,

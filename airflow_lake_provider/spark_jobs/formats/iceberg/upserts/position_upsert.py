@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.merge_engine import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
+from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import Landing
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
@@ -24,9 +24,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import Res
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
-    FollowedHead,
-    follow_head,
+    RebasedCommit,
     reading_base,
+    rebase,
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
@@ -100,10 +100,10 @@ def _commit(
     progress: Progress,
 ) -> _Landed:
     delta: RowDelta | None = None
-    marked: list[Any] = []
+    deletes: list[Any] = []
     inserted = 0
 
-    def land(on_head: FollowedHead, position: dict[str, str]) -> _Landed:
+    def attempt(on_head: RebasedCommit, position: dict[str, str]) -> _Landed:
         nonlocal delta, inserted
         refuse_expired_base(table, on_head.commit)
         if delta is None:
@@ -111,24 +111,29 @@ def _commit(
                 # A Spark job where many rows are replaced: after the commit it would fail a task that has applied them.
                 inserted = _inserted(table, on_head.commit, staged, on_head.resolved)
                 delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged.files, staged.outdated)
-            marked[:] = delta.deletes
+            deletes[:] = delta.deletes
         snapshot = landing.land(table, on_head.commit, delta, position)
         return _Landed(snapshot=snapshot, resolved=on_head.resolved, inserted=inserted)
 
-    def follow(behind: FollowedHead) -> FollowedHead:
+    def rebase_pending(behind: RebasedCommit) -> RebasedCommit:
         nonlocal delta
         with reading_base(table, behind.commit):
-            followed = follow_head(table, behind.commit, behind.resolved)
-        if followed.resolved is not behind.resolved:
-            landing.discard(table, marked)
-            delta, marked[:] = None, []
-        if followed.affected is not None:
-            with reading_base(table, followed.commit):
-                staged.stage_again(table, followed.commit, followed.resolved, followed.affected, landing.discard)
-        return followed
+            rebased = rebase(table, behind.commit, behind.resolved)
+        if rebased.resolved is not behind.resolved:
+            landing.discard(table, deletes)
+            delta, deletes[:] = None, []
+        if rebased.affected is not None:
+            with reading_base(table, rebased.commit):
+                staged.stage_again(table, rebased.commit, rebased.resolved, rebased.affected, landing.discard)
+        return rebased
 
-    found = FollowedHead(commit=commit, resolved=resolved)
-    with discarded_on_conflict(table, marked, landing.discard), position_properties(table, commit) as position:
-        return follow_conflicts(
-            lambda on_head: land(on_head, position), follow, found, landing.tries, progress, landing.may_go_on
+    found = RebasedCommit(commit=commit, resolved=resolved)
+    with discarded_on_conflict(table, deletes, landing.discard), position_properties(table, commit) as position:
+        return rebase_conflicts(
+            lambda on_head: attempt(on_head, position),
+            rebase_pending,
+            found,
+            landing.tries,
+            progress,
+            landing.may_go_on,
         )

@@ -33,7 +33,7 @@ def test_the_session_reads_a_commit_that_took_long(flow: Flow, phase: str) -> No
     assert sorted(tuple(row) for row in found) == [(1, "b"), (2, "b")]
 
 
-def test_a_commit_in_between_is_followed_by_a_batch_that_takes_long(flow: Flow) -> None:
+def test_a_commit_in_between_is_rebased_by_a_batch_that_takes_long(flow: Flow) -> None:
     # A catalog of its own, as another driver has.
     other = flow.spark.newSession()
 

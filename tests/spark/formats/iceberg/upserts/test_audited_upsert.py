@@ -207,7 +207,7 @@ def test_a_local_audit_that_failed_is_final_when_its_branch_cannot_be_kept(
     assert flow.rows() == {1: ("a", 1)}
 
 
-def test_a_merge_is_run_and_audited_again_on_a_moved_head(flow: Flow) -> None:
+def test_a_merge_is_run_and_audited_again_on_a_later_head(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a", 1))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b", 2))

@@ -129,7 +129,7 @@ def test_a_key_that_changes_twice_while_the_batch_waits_is_right(
     assert flow.rows() == {number: ("b", total) for number, total in sums.items()}
 
 
-def test_a_compaction_is_followed_by_a_batch_that_spells_its_key_otherwise(flow: Flow, tmp_path: Path) -> None:
+def test_a_compaction_is_rebased_by_a_batch_that_spells_its_key_otherwise(flow: Flow, tmp_path: Path) -> None:
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(3)))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(2, "b"))

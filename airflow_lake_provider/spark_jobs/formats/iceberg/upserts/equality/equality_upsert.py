@@ -1,7 +1,8 @@
 """The strategy ``equality``: stage the rows, write the keys as deletes, commit once; no row of the table is looked for.
 
 Equality deletes reach only rows of lower sequence numbers (table spec, "Scan Planning"), so not those of their own
-commit. It can follow a moved head as it is: whatever another writer put there under a key of the batch is older.
+commit. It can be rebased onto a later head as it is: whatever another writer put there under a key of the batch is
+older.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_lake_provider.spark_jobs.conflict_retries import follow_conflicts
+from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
@@ -18,8 +19,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit i
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
+    on_new_head,
     reading_base,
-    rebased,
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_delete_files import (
@@ -67,16 +68,16 @@ def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progr
 
 
 def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress: Progress) -> int:
-    def land(on_head: KeyedCommit, position: dict[str, str]) -> int:
+    def attempt(on_head: KeyedCommit, position: dict[str, str]) -> int:
         refuse_expired_base(table, on_head)
         with reading_base(table, on_head):
             refuse_unreached(table, on_head, delta.deletes)
         return commit_row_delta(table, on_head, delta, position)
 
     with position_properties(table, commit) as position:
-        return follow_conflicts(
-            lambda on_head: land(on_head, position),
-            lambda behind: rebased(table, behind)[0],
+        return rebase_conflicts(
+            lambda on_head: attempt(on_head, position),
+            lambda behind: on_new_head(table, behind)[0],
             commit,
             _TRIES,
             progress,
