@@ -75,7 +75,7 @@ class CommitConflictError(LakeProviderError):
 
 
 class UnknownOutcomeError(LakeProviderError):
-    """It is not known whether a commit landed. A retry is safe: it looks for the run key first."""
+    """It is not known whether a commit was made. A retry is safe: it looks for the run key first."""
 
     retry_may_help = True
 

@@ -43,7 +43,7 @@ class CommitWitness:
         return replace(self, known=frozenset())
 
     def settle(self, lost: JobFailedError) -> JobReport:
-        """Return a report when the commit landed.
+        """Return a report when the commit was made.
 
         :param lost: raised when it did not.
         :raises UnknownOutcomeError: the catalog does not answer either.

@@ -41,7 +41,7 @@ class OtherWriter:
 
     append: Append
     every: float
-    landed: int = 0
+    committed: int = 0
     errors: list[Exception] = field(default_factory=list)
 
     def __enter__(self) -> OtherWriter:
@@ -57,9 +57,9 @@ class OtherWriter:
     def _run(self) -> None:
         started = time.monotonic()
         try:
-            while not self._stop.wait(max(0.0, started + self.landed * self.every - time.monotonic())):
-                self.append(self.landed + 1)
-                self.landed += 1
+            while not self._stop.wait(max(0.0, started + self.committed * self.every - time.monotonic())):
+                self.append(self.committed + 1)
+                self.committed += 1
         # It is told by the thread that waits for this one.
         except Exception as error:  # noqa: BLE001
             self.errors.append(error)
@@ -113,13 +113,14 @@ def upsert_beside(lake: Lake, driver: Driver, other: OtherWriter, table: str, ve
             _upsert(driver, table, layout, inbox, model, random, len(took) + 1)
             took.append(time.monotonic() - began)
     assert not other.errors, other.errors
-    assert other.landed > 0
-    for number in range(1, other.landed + 1):
+    assert other.committed > 0
+    for number in range(1, other.committed + 1):
         model |= foreign_rows(number)
     assert lake.rows(table) == model
     commits, attempts = (after - earlier for after, earlier in zip(_tried_again(driver), before, strict=True))
     return (
-        f"version {version}: all {len(took)} batches applied beside {other.landed} appends in {sum(took):.0f} s, the "
+        f"version {version}: all {len(took)} batches applied beside {other.committed} appends in {sum(took):.0f} s, "
+        "the "
         f"slowest in {max(took):.0f} s, {commits} commits tried again, {attempts} batches decided again"
     )
 

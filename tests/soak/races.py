@@ -1,7 +1,7 @@
 """Upserts of overlapping keys in two drivers at once, with compaction or expiry in a third, against a serial order.
 
-After each round main's history, taken from the metadata files, says in which order the accepted batches landed. They
-are applied to a dict in that order, and the table has to equal it row by row, as PyIceberg reads it.
+After each round main's history, taken from the metadata files, says in which order the accepted batches were committed.
+They are applied to a dict in that order, and the table has to equal it row by row, as PyIceberg reads it.
 """
 
 from __future__ import annotations
@@ -102,16 +102,16 @@ class Race:
             return
         heads = self.lake.heads(self.table)
         known = heads.index(self.history[-1]) + 1 if self.history else 0
-        landed = heads[known:]
-        for before, head in zip([*self.history[-1:], *landed], landed[0 if self.history else 1 :], strict=False):
+        committed = heads[known:]
+        for before, head in zip([*self.history[-1:], *committed], committed[0 if self.history else 1 :], strict=False):
             assert head.parent == before.snapshot, f"{head} is not on {before}"
-        written = [head.snapshot for head in landed if head.operation != "replace"]
-        assert sorted(written) == sorted(accepted), f"{self.table}: accepted {sorted(accepted)}, on main {landed}"
+        written = [head.snapshot for head in committed if head.operation != "replace"]
+        assert sorted(written) == sorted(accepted), f"{self.table}: accepted {sorted(accepted)}, on main {committed}"
         for snapshot in written:
             accepted[snapshot].apply_to(self.model)
-        self.history += landed
+        self.history += committed
         keys = [head.run_key for head in self.history if head.operation != "replace"]
-        assert len(keys) == len(set(keys)), f"{self.table}: a run key landed twice in {keys}"
+        assert len(keys) == len(set(keys)), f"{self.table}: a run key is there twice in {keys}"
 
 
 def _difference(found: dict[int, tuple[object, ...]], model: Model) -> str:

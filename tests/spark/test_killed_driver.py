@@ -93,12 +93,12 @@ def test_the_retry_of_a_killed_driver_leaves_the_right_rows_and_one_snapshot(
 ) -> None:
     assert exits[moment].result() == -signal.SIGKILL
     table = table_of(moment)
-    landed = moment == AFTER_COMMIT
-    assert lake.rows(table) == (left_by(FIRST, SECOND) if landed else left_by(FIRST))
+    committed = moment == AFTER_COMMIT
+    assert lake.rows(table) == (left_by(FIRST, SECOND) if committed else left_by(FIRST))
 
     report = applied(retrying, spec(lake, moment, "run 2", try_number=2))
 
-    assert report.outcome is (Outcome.ALREADY_APPLIED if landed else Outcome.APPLIED)
+    assert report.outcome is (Outcome.ALREADY_APPLIED if committed else Outcome.APPLIED)
     assert lake.rows(table) == left_by(FIRST, SECOND)
     history = [head.run_key for head in lake.heads(table)]
     assert (len(history), history.count(report.run_key)) == (2, 1)

@@ -253,7 +253,7 @@ def _key_order(spec: UpsertSpec, target: KeyedTable, memory: TableMemory, *, aga
     return KeyOrder(
         epoch=memory.epoch,
         rows=target.rows(memory.base),
-        # Read after the base was: a commit adds to them before it lands.
+        # Read after the base was: a commit adds to them before it is made.
         deleted_keys=target.deleted_keys(),
         history=_key_changes(spec, target, memory),
         deleted_column=spec.merge_rules.deleted_column if spec.merge_rules.deletes is Deletes.SOFT else None,

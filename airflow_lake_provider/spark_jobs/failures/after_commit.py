@@ -1,4 +1,4 @@
-"""Looks at what a commit has left, which may fail without the task: what has landed has landed."""
+"""Looks at what a commit has left, which may fail without the task: what was committed stays committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def seen_after_commit(what: str, look: Callable[[], T]) -> tuple[T | None, tuple
         return look(), ()
     # A task that failed here would be told by its retry that it is done. Not the message: it may name erased values.
     except Exception as error:  # noqa: BLE001
-        return None, (f"{what} is not known: the commit has landed, and looking failed with {type(error).__name__}",)
+        return None, (f"{what} is not known: the commit was made, and looking failed with {type(error).__name__}",)
 
 
 def state_after_commit(look: Callable[[], T]) -> tuple[T | None, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What fails once a commit has landed: the job says what it did, and what it could not look at any more."""
+"""What fails once a commit was made: the job says what it did, and what it could not look at any more."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) ->
 
 
 @contextmanager
-def when_landed(monkeypatch: pytest.MonkeyPatch, then: Callable[[], Any]) -> Iterator[None]:
-    """Call something right after each commit of the driver has landed."""
+def after_each_commit(monkeypatch: pytest.MonkeyPatch, then: Callable[[], Any]) -> Iterator[None]:
+    """Call something right after each commit of the driver was made."""
     send = metadata_swap._send
 
     def sent(*commit: Any) -> None:
@@ -49,7 +49,7 @@ def lose_executors(spark: SparkSession) -> None:
 
 @contextmanager
 def store_lost(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, metadata: Path) -> Iterator[None]:
-    """Take executors and the table's metadata away when the commit has landed, and give the metadata back."""
+    """Take executors and the table's metadata away when the commit was made, and give the metadata back."""
     away = metadata.with_name("away")
 
     def lose() -> None:
@@ -57,7 +57,7 @@ def store_lost(monkeypatch: pytest.MonkeyPatch, spark: SparkSession, metadata: P
         metadata.rename(away)
 
     try:
-        with when_landed(monkeypatch, lose):
+        with after_each_commit(monkeypatch, lose):
             yield
     finally:
         away.rename(metadata)
@@ -79,13 +79,15 @@ def test_rows_of_more_keys_than_are_listed_are_counted_before_the_commit(
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(9)))
     flow.apply("run 1")
     flow.arrive("2.jsonl", *(row(number, "b") for number in range(5, 12)), row(1, "", op="d"))
-    with when_landed(monkeypatch, lambda: lose_executors(flow.spark)):
+    with after_each_commit(monkeypatch, lambda: lose_executors(flow.spark)):
         report = flow.apply("run 2", strategy=UpsertStrategy.POSITIONS)
     assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (3, 4, 1)
     assert flow.rows() == {n: ("a" if n < 5 else "b", 0) for n in range(12) if n != 1}
 
 
-def test_they_are_counted_on_the_head_that_the_commit_lands_on(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_are_counted_on_the_head_that_the_commit_is_committed_on(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(row_positions, "MOST_LISTED", 2)
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(9)))
     flow.apply("run 1")

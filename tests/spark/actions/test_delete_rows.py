@@ -157,7 +157,7 @@ def test_a_retry_with_corrected_keys_says_that_their_rows_live_on_and_how_to_del
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_what_lands_in_between_is_matched_too(spark: SparkSession, version: int) -> None:
+def test_what_is_committed_in_between_is_matched_too(spark: SparkSession, version: int) -> None:
     table = MaintainedTable(spark, version=version)
     table.append(0, 10)
 

@@ -47,7 +47,7 @@ def test_rows_get_their_new_values_once_and_keep_their_row_ids(spark: SparkSessi
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_what_lands_in_between_is_matched_and_computed_again(spark: SparkSession, version: int) -> None:
+def test_what_is_committed_in_between_is_matched_and_computed_again(spark: SparkSession, version: int) -> None:
     table = MaintainedTable(spark, version=version)
     table.append(0, 10)
 

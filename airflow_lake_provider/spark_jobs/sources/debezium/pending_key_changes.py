@@ -29,7 +29,7 @@ def remember_cut_deletes(
     if not entries:
         return commit
     remembered = memory.key_changes.add(entries).to_property(commit.source_name or "")
-    # A commit that lands in between may change the row that the base is to show as it was last.
+    # A commit in between may change the row that the base is to show as it was last.
     return replace(commit, properties={**commit.properties, **remembered}, reads_table=True)
 
 

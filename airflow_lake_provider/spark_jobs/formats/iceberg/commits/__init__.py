@@ -1,1 +1,1 @@
-"""Landing a snapshot on a branch, once."""
+"""Commit a snapshot to a branch, once."""

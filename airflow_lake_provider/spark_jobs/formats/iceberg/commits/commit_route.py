@@ -11,7 +11,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit i
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
-class Landing:
+class CommitRoute:
     """By one commit on the branch itself."""
 
     @property
@@ -19,7 +19,7 @@ class Landing:
         """How often it is tried; each costs about as much as what the other commit added."""
         return 20
 
-    def land(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
+    def commit_delta(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
         """Commit and return the snapshot's id.
 
         :param position: of ``position_properties``.

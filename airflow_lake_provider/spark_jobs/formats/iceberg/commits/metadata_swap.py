@@ -1,8 +1,8 @@
 """The one compare-and-swap that publishes a data commit, and what an answer to it means.
 
 Not through ``Table.newTransaction().commitTransaction()``: it would refresh and try again over whatever came in
-between, a roll-back of main included, and would delete its manifests when a catalog reports as refused what has landed.
-A REST catalog gets the same guard as a requirement on the branch's snapshot.
+between, a roll-back of main included, and would delete its manifests when a catalog reports as refused what was
+committed. A REST catalog gets the same guard as a requirement on the branch's snapshot.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ def swap_metadata(table: IcebergTable, commit: DataCommit, staged: int, expected
         _send(table, expected, updated)
     except Exception as error:
         if is_unknown(error):
-            _settle(table, commit, staged, error)
+            _resolve_outcome(table, commit, staged, error)
             return
         conflict = conflict_error(table, commit, error)
-        # A driver of a database, or a proxy, may have sent it twice: the second is refused because the first landed.
-        if not _has_landed(table, commit, staged):
+        # A driver of a database, or a proxy, may have sent it twice: the second is refused because the first went
+        # through.
+        if not _is_committed(table, commit, staged):
             raise conflict from error
-    # It has landed. Who looks at the table next asks the catalog again, and says so where it does not answer.
+    # It was made. Who looks at the table next asks the catalog again, and says so where it does not answer.
     with suppress(Exception):
         table.refresh()
 
@@ -54,22 +55,22 @@ def _send(table: IcebergTable, expected: Any, updated: Any) -> None:
     table.java.operations().commit(expected, updated)
 
 
-def _has_landed(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
+def _is_committed(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
     ancestors = table.refresh().ancestors(commit.branch or MAIN)
     return any(snapshot.snapshot_id == str(staged) for snapshot in ancestors)
 
 
-def _settle(table: IcebergTable, commit: DataCommit, staged: int, error: Exception) -> None:
-    """Return when a commit whose answer was lost has landed."""
+def _resolve_outcome(table: IcebergTable, commit: DataCommit, staged: int, error: Exception) -> None:
+    """Return when a commit whose answer was lost was made."""
     try:
-        landed = _has_landed(table, commit, staged)
+        committed = _is_committed(table, commit, staged)
         known = commit.run_key in RecentRunKeys.read(table.properties())
     except Exception as unanswered:
         raise UnknownOutcomeError(
             f"{table.name}: the catalog did not answer the commit of run key {commit.run_key} nor the question whether "
-            "it landed. A retry is safe: it looks for the run key first."
+            "it was made. A retry is safe: it looks for the run key first."
         ) from unanswered
-    if landed:
+    if committed:
         return
     raise UnknownOutcomeError(
         f"{table.name}: the catalog's answer to the commit of run key {commit.run_key} was lost and it is not on the "

@@ -26,8 +26,8 @@ _PREFIX = "_lake-position-"
 def read_position(table: IcebergTable, source_name: str) -> SourcePosition:
     """Return the position with its files in memory; where their list is gone, ``has_lost_files`` says so.
 
-    The table is read once more when a list is gone: two commits may have landed meanwhile, the second of which removes
-    what the first has superseded.
+    The table is read once more when a list is gone: there may have been two commits meanwhile, the second of which
+    removes what the first has superseded.
     """
     position = _with_files(table, SourcePosition.read(table.properties(), source_name))
     if not position.has_lost_files:

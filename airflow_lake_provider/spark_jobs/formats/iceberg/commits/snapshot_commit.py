@@ -1,4 +1,4 @@
-"""A snapshot, the source's position and run keys in one commit that lands only on the snapshot that it was made for."""
+"""A snapshot, the source's position and run keys in one commit, made only on the snapshot that it was made for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def commit_snapshot(
         swap_metadata(table, commit, staged, transaction.startMetadata(), updated)
     except CommitConflictError as refused:
         if table.refresh().java.snapshot(staged) is not None:
-            # Sent twice: the first landed, and the branch was moved back before the second was refused.
+            # Sent twice: the first went through, and the branch was moved back before the second was refused.
             raise UnknownOutcomeError(
                 f"{table.name}: the commit of run key {commit.run_key} was refused, but the table has its snapshot "
                 f"{staged}, which {commit.branch or MAIN} was moved away from. Nothing was deleted. A retry is safe: "

@@ -105,7 +105,7 @@ def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progres
         rewrite.table.refresh()
         if attempt.lost:
             # What is still due at the new head is the truth about a lost group: a commit whose answer was lost may
-            # have landed, and a writer may have rewritten or removed its files.
+            # have been made, and a writer may have rewritten or removed its files.
             planned = rewrite.plan()
             attempt = replace(attempt, lost=min(attempt.lost, planned.groups))
         tally.last = attempt

@@ -36,7 +36,7 @@ def idle_equality_deletes(table: IcebergTable) -> list[Any]:
 
 
 def remove_idle_equality_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
-    """Remove them in one commit that changes no row and lands on the head that they were idle at, on no other.
+    """Remove them in one commit that changes no row and is made on the head that they were idle at, on no other.
 
     On a later head they would be as idle, but not on one that a roll-back of main goes back to.
 

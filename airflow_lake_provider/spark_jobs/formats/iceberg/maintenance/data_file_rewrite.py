@@ -107,7 +107,8 @@ class DataFileRewrite:
     def _failed(self, error: Py4JJavaError, planned: PlannedGroups) -> RewriteAttempt:
         if is_unknown(error):
             raise UnknownOutcomeError(
-                f"{self.table.name}: the catalog did not answer a compaction's commit, so it may have landed; no file "
+                f"{self.table.name}: the catalog did not answer a compaction's commit, so it may have been made; no "
+                "file "
                 f"was removed. Rows are the same either way; run it again. {root_message(error)}"
             ) from error
         refusal = conflict_message(error)

@@ -117,8 +117,8 @@ def _run_action(table: IcebergTable, spec: ExpirySpec) -> dict[str, Any]:
 def _refusal(table: IcebergTable, error: Py4JJavaError) -> str:
     if is_unknown(error):
         raise UnknownOutcomeError(
-            f"{table.name}: the catalog did not answer the expiry's commit, so it may have landed; no file was "
-            f"deleted. Run it again; if it had landed, its files are orphans. {root_message(error)}"
+            f"{table.name}: the catalog did not answer the expiry's commit, so it may have been made; no file was "
+            f"deleted. Run it again; if it was made, its files are orphans. {root_message(error)}"
         ) from error
     refusal = conflict_message(error)
     if refusal is None:

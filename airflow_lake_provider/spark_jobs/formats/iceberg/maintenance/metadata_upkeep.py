@@ -84,7 +84,7 @@ def _run(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | Non
     except Py4JJavaError as error:
         if is_unknown(error):
             raise UnknownOutcomeError(
-                f"{table.name}: the catalog did not answer a commit of metadata, so it may have landed; no file was "
+                f"{table.name}: the catalog did not answer a commit of metadata, so it may have been made; no file was "
                 f"removed. Rows are the same either way; run it again. {root_message(error)}"
             ) from error
         refusal = conflict_message(error)

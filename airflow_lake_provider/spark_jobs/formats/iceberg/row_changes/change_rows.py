@@ -61,7 +61,7 @@ def _commit_or_withhold(table: IcebergTable, commit: MatchedCommit, matched: Res
 def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> LakeProviderError:
     tried = f"{table.name}: the commit on snapshot {commit.base}"
     if isinstance(error, CommitConflictError):
-        return CommitConflictError(f"{tried} was refused, another one landed. No data changed; a retry is safe.")
+        return CommitConflictError(f"{tried} was refused, another one was made. No data changed; a retry is safe.")
     if isinstance(error, LakeProviderError):
         # Ours name no path; their cause may, and is left behind.
         return type(error)(str(error))

@@ -117,5 +117,5 @@ def rows_now_named(table: IcebergTable, base: int) -> DataFrame:
     snapshot = table.refresh().java.snapshot(base)
     if snapshot is None:
         raise CommitConflictError(f"{table.name}: snapshot {base} was expired meanwhile")
-    # Should the head move before this is read, the commit is refused: it lands on the base only.
+    # Should the head move before this is read, the commit is refused: it is made on the base only.
     return table.rows_by_newest_schema(base)

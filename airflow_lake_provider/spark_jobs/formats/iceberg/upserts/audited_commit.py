@@ -1,6 +1,6 @@
 """A row delta committed on a branch, audited there, and published.
 
-When main moves meanwhile, the caller resolves the rows against its head and lands the same files again: on another
+When main moves meanwhile, the caller resolves the rows against its head and commits the same files again: on another
 branch, made there, that is audited again and published. From the first commit to the last a branch of the run has to
 reach the files, since an expiry deletes what no branch reaches. So the branch before is dropped only when the next is
 there; where it was gone by then, the files may be, too, and the batch starts over.
@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import Landing
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discard_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import (
     KEPT_AUDIT_DAYS,
@@ -35,7 +35,7 @@ _TRIES, _LOCAL_TRIES = 5, 20
 
 
 @dataclass
-class AuditedLanding(Landing):
+class AuditedRoute(CommitRoute):
     """Through a branch of its own.
 
     :param named: locations of files that a snapshot of the table names; only an expiry may delete those.
@@ -53,7 +53,7 @@ class AuditedLanding(Landing):
         """Fewer where each is an audit."""
         return _LOCAL_TRIES if self.audit.audits.local else _TRIES
 
-    def land(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
+    def commit_delta(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
         """Commit on a branch, audit, publish.
 
         :raises AuditFailedError: rows offend an assertion; the branch is kept.

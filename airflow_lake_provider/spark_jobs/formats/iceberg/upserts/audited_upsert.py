@@ -16,7 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCo
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_commit import AuditedLanding, audit_stage
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_commit import AuditedRoute, audit_stage
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -44,11 +44,11 @@ def upsert_audited(
 
 
 def _by_position(table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, progress: Progress) -> AppliedCommit:
-    landing = AuditedLanding(audit, progress)
+    route = AuditedRoute(audit, progress)
     try:
-        return upsert_by_position(table, commit, progress, landing)
+        return upsert_by_position(table, commit, progress, route)
     except CommitConflictError:
-        landing.give_up(table)
+        route.give_up(table)
         raise
 
 

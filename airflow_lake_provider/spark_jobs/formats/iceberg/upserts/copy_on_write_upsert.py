@@ -42,7 +42,7 @@ _TRIES = 20
 def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
     """Apply the batch; the table's cost is the data files with a row that it changes, read and written.
 
-    :raises CommitConflictError: something else than appends of other keys has landed; nothing changed.
+    :raises CommitConflictError: something else than appends of other keys was committed; nothing changed.
     :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
     """
     refuse_expired_base(table, commit)

@@ -1,6 +1,6 @@
 """The strategy ``positions``: resolve the keys, stage the rows, mark the old ones, commit once.
 
-When another commit lands in between, the files that it changed are resolved and the marks are made anew. Staged rows
+When another commit is made in between, the files that it changed are resolved and the marks are made anew. Staged rows
 are kept, but for those that were made of rows that have changed; the batch is not read again.
 """
 
@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.merge_engine import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import Landing
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
@@ -38,15 +38,15 @@ from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 
 def upsert_by_position(
-    table: IcebergTable, commit: KeyedCommit, progress: Progress, landing: Landing | None = None
+    table: IcebergTable, commit: KeyedCommit, progress: Progress, route: CommitRoute | None = None
 ) -> AppliedCommit:
     """Apply the batch; the table's cost is one pruned read of its key columns.
 
-    :param landing: how the commit is made; None for at once.
+    :param route: how the commit is made; None for at once.
     :raises CommitConflictError: the batch has to be decided on again, or other writers won every try; nothing changed.
     :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
     """
-    landing = landing or Landing()
+    route = route or CommitRoute()
     refuse_expired_base(table, commit)
     with reading_base(table, commit), progress.phase("resolve") as facts:
         resolved = resolve_rows(table, commit)
@@ -54,21 +54,21 @@ def upsert_by_position(
     with reading_base(table, commit), progress.phase("stage") as facts:
         staged = StagedBatch(stage_rows(table, commit, resolved))
         facts.update(rows=staged.records, files=len(staged.files))
-    with discarded_on_conflict(table, staged.files, landing.discard), progress.phase("commit") as facts:
-        landed = _commit(table, commit, resolved, staged, landing, progress)
-        facts["snapshot"] = str(landed.snapshot)
+    with discarded_on_conflict(table, staged.files, route.discard), progress.phase("commit") as facts:
+        committed = _commit(table, commit, resolved, staged, route, progress)
+        facts["snapshot"] = str(committed.snapshot)
     return AppliedCommit(
-        snapshot=str(landed.snapshot),
+        snapshot=str(committed.snapshot),
         strategy="positions",
-        strategy_reason=landed.resolved.pruning,
-        rows_inserted=landed.inserted,
-        rows_updated=landed.resolved.updated,
-        rows_deleted=landed.resolved.deleted,
+        strategy_reason=committed.resolved.pruning,
+        rows_inserted=committed.inserted,
+        rows_updated=committed.resolved.updated,
+        rows_deleted=committed.resolved.deleted,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Landed:
+class _Committed:
     """What was committed.
 
     :param resolved: the rows that it has changed.
@@ -96,14 +96,14 @@ def _commit(
     commit: KeyedCommit,
     resolved: ResolvedRows,
     staged: StagedBatch,
-    landing: Landing,
+    route: CommitRoute,
     progress: Progress,
-) -> _Landed:
+) -> _Committed:
     delta: RowDelta | None = None
     deletes: list[Any] = []
     inserted = 0
 
-    def attempt(on_head: RebasedCommit, position: dict[str, str]) -> _Landed:
+    def attempt(on_head: RebasedCommit, position: dict[str, str]) -> _Committed:
         nonlocal delta, inserted
         refuse_expired_base(table, on_head.commit)
         if delta is None:
@@ -112,28 +112,28 @@ def _commit(
                 inserted = _inserted(table, on_head.commit, staged, on_head.resolved)
                 delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged.files, staged.outdated)
             deletes[:] = delta.deletes
-        snapshot = landing.land(table, on_head.commit, delta, position)
-        return _Landed(snapshot=snapshot, resolved=on_head.resolved, inserted=inserted)
+        snapshot = route.commit_delta(table, on_head.commit, delta, position)
+        return _Committed(snapshot=snapshot, resolved=on_head.resolved, inserted=inserted)
 
     def rebase_pending(behind: RebasedCommit) -> RebasedCommit:
         nonlocal delta
         with reading_base(table, behind.commit):
             rebased = rebase(table, behind.commit, behind.resolved)
         if rebased.resolved is not behind.resolved:
-            landing.discard(table, deletes)
+            route.discard(table, deletes)
             delta, deletes[:] = None, []
         if rebased.affected is not None:
             with reading_base(table, rebased.commit):
-                staged.stage_again(table, rebased.commit, rebased.resolved, rebased.affected, landing.discard)
+                staged.stage_again(table, rebased.commit, rebased.resolved, rebased.affected, route.discard)
         return rebased
 
     found = RebasedCommit(commit=commit, resolved=resolved)
-    with discarded_on_conflict(table, deletes, landing.discard), position_properties(table, commit) as position:
+    with discarded_on_conflict(table, deletes, route.discard), position_properties(table, commit) as position:
         return rebase_conflicts(
             lambda on_head: attempt(on_head, position),
             rebase_pending,
             found,
-            landing.tries,
+            route.tries,
             progress,
-            landing.may_go_on,
+            route.may_go_on,
         )

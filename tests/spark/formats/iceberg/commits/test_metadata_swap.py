@@ -1,4 +1,4 @@
-"""The compare-and-swap of a commit: what lands just before it stays, and what may have landed is kept."""
+"""The compare-and-swap of a commit: what is committed just before it stays, and what may have been made is kept."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BEFORE = dict.fromkeys(range(4), ("a", 0))
 AFTER = {0: ("a", 0), 1: ("b", 0), 3: ("a", 0), 7: ("b", 0)}
 
 
-def test_what_lands_between_the_check_and_the_swap_is_not_overwritten(
+def test_what_is_committed_between_the_check_and_the_swap_is_not_overwritten(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = metadata_swap._send
@@ -64,7 +64,7 @@ def test_what_lands_between_the_check_and_the_swap_is_not_overwritten(
     assert len(flow.loaded().history()) == 3
 
 
-def test_a_commit_that_lands_after_its_driver_has_failed_is_whole_and_its_retry_applies_nothing(
+def test_a_commit_that_is_committed_after_its_driver_has_failed_is_whole_and_its_retry_applies_nothing(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = metadata_swap._send
@@ -89,14 +89,14 @@ def test_a_commit_that_lands_after_its_driver_has_failed_is_whole_and_its_retry_
     assert flow.commits_of(retry.run_key) == 1
 
 
-def test_a_commit_that_landed_without_an_answer_is_a_success(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_was_made_without_an_answer_is_a_success(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     send = metadata_swap._send
 
-    def landed_without_answer(*commit: Any) -> None:
+    def committed_without_answer(*commit: Any) -> None:
         send(*commit)
         raise lost_answer(flow.spark)
 
-    monkeypatch.setattr(metadata_swap, "_send", landed_without_answer)
+    monkeypatch.setattr(metadata_swap, "_send", committed_without_answer)
     report = flow.apply("run 2")
     assert (report.outcome, report.attempts) == (Outcome.APPLIED, 1)
     assert flow.rows() == AFTER

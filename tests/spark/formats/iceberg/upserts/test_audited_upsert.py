@@ -141,7 +141,7 @@ MOVES: dict[str, tuple[Callable[[Flow], Any], dict[int, tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize("move", MOVES)
-def test_what_lands_before_the_publication_is_resolved_and_audited_again(flow: Flow, move: str) -> None:
+def test_what_is_committed_before_the_publication_is_resolved_and_audited_again(flow: Flow, move: str) -> None:
     act, theirs = MOVES[move]
     flow.arrive("1.jsonl", row(1, "a", 1), row(2, "a", 2))
     flow.apply("run 1", create=V2 if "update" in move else TableLayout())
@@ -223,7 +223,9 @@ def test_a_merge_is_run_and_audited_again_on_a_later_head(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize("strategy", [UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.EQUALITY])
-def test_what_lands_before_the_branch_is_made_is_audited_with_the_batch(flow: Flow, strategy: UpsertStrategy) -> None:
+def test_what_is_committed_before_the_branch_is_made_is_audited_with_the_batch(
+    flow: Flow, strategy: UpsertStrategy
+) -> None:
     flow.arrive("1.jsonl", row(1, "a", 1), row(2, "a", 1))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b", 2))

@@ -1,4 +1,4 @@
-"""What an upsert by position reads and writes again when another commit has landed before its own."""
+"""What an upsert by position reads and writes again when another commit was made before its own."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ FOREIGN: dict[str, Foreign] = {
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_only_appends_of_other_keys_spare_reading_again_what_lands_in_between(flow: Flow, foreign: str) -> None:
+def test_only_appends_of_other_keys_spare_reading_again_what_is_committed_in_between(flow: Flow, foreign: str) -> None:
     act, attempts, theirs = FOREIGN[foreign]
     flow.arrive("1.jsonl", row(1, "a"), row(3, "a"))
     flow.apply("run 1")
@@ -188,12 +188,12 @@ def test_files_of_a_commit_of_unknown_outcome_are_left(flow: Flow, monkeypatch: 
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b"))
 
-    def landed_unanswered(*commit: Any) -> None:
+    def committed_unanswered(*commit: Any) -> None:
         metadata_swap.swap_metadata(*commit)
         raise UnknownOutcomeError("lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(snapshot_commit, "swap_metadata", landed_unanswered)
+        patch.setattr(snapshot_commit, "swap_metadata", committed_unanswered)
         with pytest.raises(UnknownOutcomeError):
             flow.apply("run 2")
     assert flow.apply("run 2").outcome is Outcome.ALREADY_APPLIED

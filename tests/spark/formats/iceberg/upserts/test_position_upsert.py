@@ -203,7 +203,7 @@ FOREIGN: dict[str, tuple[Callable[[Flow], Any], dict[int, tuple[Any, ...]]]] = {
 
 @pytest.mark.parametrize("foreign", FOREIGN)
 @pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])
-def test_what_lands_in_between_is_resolved_without_reading_the_batch_again(
+def test_what_is_committed_in_between_is_resolved_without_reading_the_batch_again(
     flow: Flow, foreign: str, layout: TableLayout
 ) -> None:
     act, theirs = FOREIGN[foreign]
@@ -349,18 +349,18 @@ def test_a_batch_made_by_a_query_over_its_files_alone_is_kept_when_the_target_ha
     assert flow.rows() == {1: ("B", 5), 2: ("z", 0)}
 
 
-def test_files_of_a_commit_that_landed_and_was_rolled_back_before_it_was_refused_are_kept(
+def test_files_of_a_commit_that_was_made_and_was_rolled_back_before_it_was_refused_are_kept(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow.arrive("1.jsonl", row(1, "a"))
     first = flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b"))
     send = metadata_swap._send
-    landed: list[int] = []
+    committed: list[int] = []
 
     def sent_twice(*commit: Any) -> None:
         send(*commit)
-        landed.append(flow.loaded().metadata.current_snapshot_id or 0)
+        committed.append(flow.loaded().metadata.current_snapshot_id or 0)
         flow.spark.sql(f"CALL system.rollback_to_snapshot('{flow.table}', {first.committed[-1]})")
         send(*commit)
 
@@ -369,13 +369,13 @@ def test_files_of_a_commit_that_landed_and_was_rolled_back_before_it_was_refused
         with pytest.raises(UnknownOutcomeError, match="Nothing was deleted"):
             flow.apply("run 2")
     assert flow.rows() == {1: ("a", 0)}
-    assert flow.loaded().scan(snapshot_id=landed[0]).to_arrow()["name"].to_pylist() == ["b"]
+    assert flow.loaded().scan(snapshot_id=committed[0]).to_arrow()["name"].to_pylist() == ["b"]
     with pytest.raises(RolledBackError):
         flow.apply("run 2")
 
 
 @pytest.mark.parametrize("strategy", [UpsertStrategy.POSITIONS, UpsertStrategy.MERGE])
-def test_a_refusal_of_what_has_landed_is_taken_for_a_success(
+def test_a_refusal_of_what_has_was_made_is_taken_for_a_success(
     flow: Flow, strategy: UpsertStrategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow.arrive("1.jsonl", row(1, "a"))

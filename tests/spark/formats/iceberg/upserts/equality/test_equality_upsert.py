@@ -155,7 +155,9 @@ FOREIGN: dict[str, tuple[Callable[[Flow], Any], dict[int, tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_what_lands_in_between_is_older_than_the_batch_and_nothing_is_read_again(flow: Flow, foreign: str) -> None:
+def test_what_is_committed_in_between_is_older_than_the_batch_and_nothing_is_read_again(
+    flow: Flow, foreign: str
+) -> None:
     act, theirs = FOREIGN[foreign]
     flow.arrive("1.jsonl", row(1, "a"), row(3, "a"), row(5, "a"))
     flow.apply("run 1", create=V2 if foreign == "compaction" else TableLayout())
