@@ -93,7 +93,7 @@ def test_no_event_is_lost_nor_applied_over_a_newer_one(log: list[Record], data: 
         marks = EventMarks.read(marks.to_text())
 
 
-def test_the_ordering_is_taken_from_the_input_unless_the_table_was_marked_otherwise() -> None:
+def test_the_ordering_is_taken_from_the_input_unless_the_table_says_otherwise() -> None:
     placed, bare = SeenEvents(), SeenEvents(unplaced=2)
     by = {ordering: EventMarks(ordering=ordering) for ordering in EventOrdering}
     assert choose_ordering(None, None, placed, "t") is EventOrdering.PARTITION

@@ -14,7 +14,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tas
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
-def mark_rows(
+def write_deletes(
     table: IcebergTable, base: str | None, positions: Positions, rows: Sequence[Any], outdated: Positions | None = None
 ) -> RowDelta:
     """Write the delete files and return them with the rows that take their place.

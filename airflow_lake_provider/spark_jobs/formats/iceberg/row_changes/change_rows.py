@@ -10,7 +10,7 @@ from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.stage_updates import stage_updates
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
@@ -42,7 +42,7 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
     return AppliedCommit(
         snapshot=str(snapshot),
         strategy="positions",
-        strategy_reason="rows are matched, then marked",
+        strategy_reason="rows are matched, then deleted by position",
         rows_updated=matched.updated,
         rows_deleted=matched.deleted,
     )
@@ -70,6 +70,6 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
 
 
 def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
-    delta = mark_rows(table.refresh(), commit.base, matched.positions, staged)
+    delta = write_deletes(table.refresh(), commit.base, matched.positions, staged)
     with discarded_on_conflict(table, list(delta.deletes)):
         return commit_row_delta(table, commit, delta, {})

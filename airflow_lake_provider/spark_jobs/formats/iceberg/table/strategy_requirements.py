@@ -65,14 +65,14 @@ def unfit_for(shape: TableShape, strategy: UpsertStrategy, keys: Sequence[str]) 
     """Return why a table of this shape is never changed by a strategy; None where it may be."""
     if strategy is UpsertStrategy.EQUALITY:
         return next(_unfit_for_equality(shape, keys), None)
-    if strategy is UpsertStrategy.POSITIONS and (reason := without_marks(shape)):
+    if strategy is UpsertStrategy.POSITIONS and (reason := without_delete_files(shape)):
         return reason
     if strategy is not UpsertStrategy.MERGE and "encryption.key-id" in shape.properties:
         return "an encrypted table's files cannot be read and written by file here"
     return None
 
 
-def without_marks(shape: TableShape) -> str | None:
+def without_delete_files(shape: TableShape) -> str | None:
     """Return why the table takes, or wants, no delete files."""
     if shape.format_version < 2:
         return "format version 1 has no deletes"
@@ -83,7 +83,7 @@ def without_marks(shape: TableShape) -> str | None:
 
 def _unfit_for_equality(shape: TableShape, keys: Sequence[str]) -> Iterator[str]:
     """Yield what is in the way; each test may lean on those before it."""
-    reason = without_marks(shape)
+    reason = without_delete_files(shape)
     if reason:
         yield reason
     if "encryption.key-id" in shape.properties:

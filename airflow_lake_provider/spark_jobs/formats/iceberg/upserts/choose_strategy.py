@@ -12,14 +12,15 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirement
     TableShape,
     lacking_internals,
     unfit_for,
-    without_marks,
+    without_delete_files,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
 
 # Keys are broadcast, and 8 bytes per row found reach the driver.
 MAX_KEYS = 2_000_000
 # From here on nearly every data file has a row of the batch. To write them all anew is at most four times the rows of
-# the batch, once; marks would make each later read go through the replaced rows, and a compaction write it all as well.
+# the batch, once; delete files would make each later read go through the replaced rows, and a compaction write it all
+# as well.
 COPIED_SHARE = 1 / 3
 
 
@@ -57,7 +58,7 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
 
 
 def _preferred(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
-    reason = without_marks(TableShape.of(table))
+    reason = without_delete_files(TableShape.of(table))
     if reason is None:
         keys, rows = known_ranges(commit).keys, _rows_at_base(table, commit)
         if rows == 0 or keys < rows * COPIED_SHARE:

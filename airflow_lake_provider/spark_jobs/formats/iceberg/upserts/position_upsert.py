@@ -1,7 +1,7 @@
-"""The strategy ``positions``: resolve the keys, stage the rows, mark the old ones, commit once.
+"""The strategy ``positions``: resolve the keys, stage the rows, delete the old ones, commit once.
 
-When another commit is made in between, the files that it changed are resolved and the marks are made anew. Staged rows
-are kept, but for those that were made of rows that have changed; the batch is not read again.
+When another commit is made in between, the files that it changed are resolved and the deletes are written anew. Staged
+rows are kept, but for those that were made of rows that have changed; the batch is not read again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -110,7 +110,9 @@ def _commit(
             with reading_base(table, on_head.commit):
                 # A Spark job where many rows are replaced: after the commit it would fail a task that has applied them.
                 inserted = _inserted(table, on_head.commit, staged, on_head.resolved)
-                delta = mark_rows(table, on_head.commit.base, on_head.resolved.positions, staged.files, staged.outdated)
+                delta = write_deletes(
+                    table, on_head.commit.base, on_head.resolved.positions, staged.files, staged.outdated
+                )
             deletes[:] = delta.deletes
         snapshot = route.commit_delta(table, on_head.commit, delta, position)
         return _Committed(snapshot=snapshot, resolved=on_head.resolved, inserted=inserted)

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from tests.spark.equality_delete import delete_by_equality
@@ -116,13 +116,13 @@ def test_a_key_that_changes_twice_while_the_batch_waits_is_right(
     update = "UPDATE {} SET n = n + 100 WHERE id IN {}"
     others = [update.format(flow.table, "(1, 2)"), update.format(flow.table, "(2, 3)")]
 
-    def marked_late(*arguments: Any) -> Any:
-        delta = mark_rows(*arguments)
+    def deletes_written_late(*arguments: Any) -> Any:
+        delta = write_deletes(*arguments)
         if others:
             flow.spark.sql(others.pop(0))
         return delta
 
-    monkeypatch.setattr(position_upsert, "mark_rows", marked_late)
+    monkeypatch.setattr(position_upsert, "write_deletes", deletes_written_late)
     report = flow.apply("run 2")
     assert (report.attempts, report.rows_updated, others) == (1, 6, [])
     sums = {0: 11, 1: 111, 2: 211, 3: 111, 4: 11, 5: 11}
@@ -215,7 +215,7 @@ def test_a_table_that_is_upgraded_while_the_batch_waits_gets_it_once(
     assert flow.rows() == model | {number: ("b", 10 + before[number]) for number in (1, 2, 3)}
 
 
-def test_a_table_that_is_upgraded_between_marking_and_commit_gets_vectors(
+def test_a_table_that_is_upgraded_between_deletes_and_commit_gets_vectors(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
@@ -223,12 +223,12 @@ def test_a_table_that_is_upgraded_between_marking_and_commit_gets_vectors(
     flow.arrive("2.jsonl", row(1, "b"))
     upgrades = [UPGRADE.format(flow.table)]
 
-    def marked_early(*arguments: Any) -> Any:
-        delta = mark_rows(*arguments)
+    def deletes_written_early(*arguments: Any) -> Any:
+        delta = write_deletes(*arguments)
         while upgrades:
             flow.spark.sql(upgrades.pop())
         return delta
 
-    monkeypatch.setattr(position_upsert, "mark_rows", marked_early)
+    monkeypatch.setattr(position_upsert, "write_deletes", deletes_written_early)
     flow.apply("run 2")
     assert flow.rows() == {1: ("b", 0), 2: ("a", 0)}

@@ -200,14 +200,14 @@ def test_files_of_a_commit_of_unknown_outcome_are_left(flow: Flow, monkeypatch: 
     assert flow.rows() == {1: ("b", 0), 2: ("a", 0)}
 
 
-def test_auto_writes_files_anew_where_marks_would_cost_readers_more(flow: Flow) -> None:
+def test_auto_writes_files_anew_where_delete_files_would_cost_readers_more(flow: Flow) -> None:
     flow.changes["strategy"] = UpsertStrategy.AUTO
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(9)))
     report = flow.apply("run 1")
     assert report.strategy == "positions"
     flow.arrive("2.jsonl", row(1, "b"), row(2, "b"))
     assert flow.apply("run 2").strategy == "positions"
-    # Eleven rows in data files, two of them marked.
+    # Eleven rows in data files, two of them deleted.
     flow.arrive("3.jsonl", row(3, "c"), row(4, "c"), row(5, "c"), row(6, "c"))
     report = flow.apply("run 3")
     assert (report.strategy, str(report.strategy_reason).partition(",")[0]) == (

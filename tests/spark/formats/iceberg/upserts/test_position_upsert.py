@@ -1,4 +1,4 @@
-"""The strategy that marks rows by position: what it leaves, and what other writers do to it meanwhile."""
+"""The strategy that deletes rows by position: what it leaves, and what other writers do to it meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLa
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import mark_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -271,13 +271,13 @@ def test_a_batch_whose_base_is_expired_while_it_is_read_starts_over(
     flow.apply("run 2")
     flow.arrive("3.jsonl", row(1, "c"), row(2, "c"))
 
-    def marked_late(*arguments: Any) -> Any:
+    def deletes_written_late(*arguments: Any) -> Any:
         monkeypatch.undo()
         update_and_expire(flow)
-        return mark_rows(*arguments)
+        return write_deletes(*arguments)
 
     if phase == "mark":
-        monkeypatch.setattr(position_upsert, "mark_rows", marked_late)
+        monkeypatch.setattr(position_upsert, "write_deletes", deletes_written_late)
     progress = InterruptedProgress(at=phase, then=lambda: update_and_expire(flow))
     report = flow.apply("run 3", strategy=strategy, progress=progress)
     assert (report.outcome, report.attempts) == (Outcome.APPLIED, 2)
