@@ -171,7 +171,7 @@ class DeleteRowsReport(JobReport):
 
     :param erased_digest: SHA-256 of the salt and of what named the rows; also in the snapshot's summary.
     :param digest_salt: of that digest; nowhere on the table.
-    :param still_held_by: ``branch main``, ``tag x``, ``consumer tag lake.consumer.x`` or ``history``, to the ids of the
+    :param retained_by: ``branch main``, ``tag x``, ``consumer tag lake.consumer.x`` or ``history``, to the ids of the
         snapshots that reach a data file in which the rows still are, deleted or not; None when nobody looked.
     :param bounds_in: ids of the snapshots whose manifests still list column bounds of a file that they removed and that
         held, or may have held, the rows.
@@ -184,7 +184,7 @@ class DeleteRowsReport(JobReport):
     rows_deleted: int = 0
     erased_digest: str | None = None
     digest_salt: str | None = None
-    still_held_by: dict[str, tuple[str, ...]] | None = None
+    retained_by: dict[str, tuple[str, ...]] | None = None
     bounds_in: tuple[str, ...] = ()
     still_to_do: tuple[str, ...] = ()
     attempts: int = 0

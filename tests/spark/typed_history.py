@@ -175,7 +175,7 @@ class TypedHistory:
         report = delete_rows(self.flow.spark, spec, Progress())
         assert (report.rows_deleted or 0) == len(matching), (report, matching)
         if spec.proof and matching:
-            assert report.still_held_by, report
+            assert report.retained_by, report
         for key in matching:
             del self.model[key]
 

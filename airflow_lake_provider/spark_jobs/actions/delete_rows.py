@@ -13,13 +13,13 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import HeldRows, MatchedCommit, MatchedTable, RowMatch
+from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, MatchedTable, RetainedRows, RowMatch
 from airflow_lake_provider.spark_jobs.formats.choose import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 
-# As ``HeldRows`` names it.
+# As ``RetainedRows`` names it.
 _MAIN = "branch main"
 
 
@@ -110,48 +110,48 @@ def _with_proof(
         return report
     try:
         with progress.phase("proof") as facts:
-            held = target.held(match, without)
-            facts["snapshots"] = len({id_ for ids in held.snapshots.values() for id_ in ids})
+            retained = target.retained(match, without)
+            facts["snapshots"] = len({id_ for ids in retained.snapshots.values() for id_ in ids})
     # What is deleted stays deleted: a task that failed here would be told by its retry that it is done.
     except Exception as error:  # noqa: BLE001
         looked = f"who still holds the rows is not known, looking failed with {type(error).__name__}"
         return replace(report, warnings=(*report.warnings, f"{looked}; run it again in a new run to look again"))
-    to_do = still_to_do(held)
-    told = f"{report.reason}; {_found(held)}"
-    warnings = (*report.warnings, *to_do[:1]) if held.live else report.warnings
+    to_do = still_to_do(retained)
+    told = f"{report.reason}; {_found(retained)}"
+    warnings = (*report.warnings, *to_do[:1]) if retained.live else report.warnings
     return replace(
         report,
         reason=told,
         warnings=warnings,
-        still_held_by=held.snapshots,
-        bounds_in=held.bounds_in,
+        retained_by=retained.snapshots,
+        bounds_in=retained.bounds_in,
         still_to_do=tuple(to_do),
     )
 
 
-def _about_main(held: HeldRows) -> list[str]:
+def _about_main(retained: RetainedRows) -> list[str]:
     sentences, what = [], []
-    if held.live:
+    if retained.live:
         sentences.append("rows of main match and are not deleted: clear the task, or delete them in a new run, first")
-    if _MAIN in held.snapshots:
-        what.append("data files of main hold the rows" + ("" if held.live else " under a delete"))
-    if _MAIN in held.equality_deletes:
+    if _MAIN in retained.snapshots:
+        what.append("data files of main hold the rows" + ("" if retained.live else " under a delete"))
+    if _MAIN in retained.equality_deletes:
         what.append("equality deletes of main hold keys as values")
     if what:
         sentences.append(f"compact the table with level='major' and delete_file_threshold=1: {', and '.join(what)}")
     return sentences
 
 
-def _found(held: HeldRows) -> str:
-    if held.snapshots:
-        return f"files still hold them, kept by {', '.join(held.snapshots)}"
-    return "no data file holds them" + (", but metadata or delete files may name them" if still_to_do(held) else "")
+def _found(retained: RetainedRows) -> str:
+    if retained.snapshots:
+        return f"files still hold them, kept by {', '.join(retained.snapshots)}"
+    return "no data file holds them" + (", but metadata or delete files may name them" if still_to_do(retained) else "")
 
 
-def still_to_do(held: HeldRows) -> list[str]:
+def still_to_do(retained: RetainedRows) -> list[str]:
     """Return, in order, what removes the rows from where they still are."""
-    keepers = {**held.snapshots, **held.equality_deletes}
-    sentences = _about_main(held)
+    keepers = {**retained.snapshots, **retained.equality_deletes}
+    sentences = _about_main(retained)
     for name in keepers:
         kind, _, ref = name.rpartition(" ")
         if kind == "branch" and ref != "main":
@@ -160,13 +160,13 @@ def still_to_do(held: HeldRows) -> list[str]:
             sentences.append(f"drop the tag {ref}, or move it to a snapshot after the compaction")
         elif kind == "consumer tag":
             sentences.append(f"let the consumer of {ref} read on, which moves its tag, or drop the tag if it is gone")
-    if held.equality_deletes.keys() - {_MAIN}:
+    if retained.equality_deletes.keys() - {_MAIN}:
         sentences.append(
-            f"equality deletes that {', '.join(held.equality_deletes)} keep hold keys as values: they go with it"
+            f"equality deletes that {', '.join(retained.equality_deletes)} keep hold keys as values: they go with it"
         )
-    if held.bounds_in:
+    if retained.bounds_in:
         sentences.append("rewrite the manifests after the compaction: some list column bounds of removed files")
-    if keepers or held.bounds_in:
+    if keepers or retained.bounds_in:
         sentences.append(
             "then expire the snapshots until now with older_than=timedelta(seconds=1), minimum_age=timedelta(0) and "
             "retain_last=1 in the DAG's code, and run this deletion once more: its report shows what is left"

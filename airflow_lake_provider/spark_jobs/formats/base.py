@@ -120,7 +120,7 @@ class MatchedCommit(DataCommit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldRows:
+class RetainedRows:
     """Where the rows that match still are, whether deleted or not.
 
     :param snapshots: by the name of what keeps them, the ids of the snapshots that reach a file with such rows.
@@ -245,7 +245,7 @@ class MatchedTable(Protocol):
         :raises InvalidSpecError: the predicate cannot be taken.
         """
 
-    def held(self, match: RowMatch, without: str | None) -> HeldRows:
+    def retained(self, match: RowMatch, without: str | None) -> RetainedRows:
         """Look for the rows in every file that a snapshot of the table reaches.
 
         :param without: a snapshot in which no row matches; None where none is known.

@@ -145,7 +145,7 @@ def test_a_deletion_and_an_update_are_reported_when_their_store_is_lost_after_th
         updated = update(table, where="id = 2", assignments={"amount": "9"})
     assert (deleted.outcome, deleted.rows_deleted) == (Outcome.APPLIED, 1)
     assert (updated.outcome, updated.rows_updated) == (Outcome.APPLIED, 1)
-    assert deleted.still_held_by is None
+    assert deleted.retained_by is None
     assert refuses_to_guess(deleted)
     assert refuses_to_guess(updated)
     assert rows_outside(table) == {2: ("north", 9), 3: ("north", 30)}

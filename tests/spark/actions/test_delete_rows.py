@@ -57,10 +57,20 @@ def test_after_compaction_and_expiry_no_file_holds_the_rows_and_until_then_the_r
     del table.rows[SECRET]
     assert (report.outcome, report.rows_deleted) == (Outcome.APPLIED, 1)
     assert rows_outside(table) == table.rows
-    held = report.still_held_by
-    assert held is not None
-    assert held.keys() == {"branch main", "branch trial", "tag audit", "consumer tag lake.consumer.revenue", "history"}
-    assert (held["tag audit"], held["branch trial"], held["branch main"]) == ((first,), (base,), report.committed)
+    retained = report.retained_by
+    assert retained is not None
+    assert retained.keys() == {
+        "branch main",
+        "branch trial",
+        "tag audit",
+        "consumer tag lake.consumer.revenue",
+        "history",
+    }
+    assert (retained["tag audit"], retained["branch trial"], retained["branch main"]) == (
+        (first,),
+        (base,),
+        report.committed,
+    )
     assert any("compact the table" in sentence for sentence in report.still_to_do)
     # Less than a day is refused without it.
     assert "minimum_age=timedelta(0)" in report.still_to_do[-1]
@@ -72,13 +82,13 @@ def test_after_compaction_and_expiry_no_file_holds_the_rows_and_until_then_the_r
     assert SECRET in ids_in_any_file(table)
     again = delete(table, "run 2", where=f"id = {SECRET}")
     assert again.outcome is Outcome.NOTHING_NEW
-    assert again.still_held_by == {"branch trial": (base,)}
+    assert again.retained_by == {"branch trial": (base,)}
 
     spark.sql(f"ALTER TABLE {table.name} DROP BRANCH trial")
     expire(table)
     assert SECRET not in ids_in_any_file(table)
     last = delete(table, "run 3", where=f"id = {SECRET}")
-    assert last.still_held_by == {}
+    assert last.retained_by == {}
     # The compaction's own manifest lists the files that it removed, with their bounds, until it is rewritten. On
     # version 2 the compaction has one more commit, of position deletes, which leaves that manifest behind.
     assert len(last.bounds_in) == (1 if version == 3 else 0)
@@ -86,7 +96,7 @@ def test_after_compaction_and_expiry_no_file_holds_the_rows_and_until_then_the_r
     spark.sql(f"CALL system.rewrite_manifests('{table.name}')")
     expire(table)
     clean = delete(table, "run 4", where=f"id = {SECRET}")
-    assert (clean.still_held_by, clean.bounds_in, clean.still_to_do) == ({}, (), ())
+    assert (clean.retained_by, clean.bounds_in, clean.still_to_do) == ({}, (), ())
     assert rows_outside(table) == table.rows
 
 
@@ -132,7 +142,7 @@ def test_a_retry_is_recognised_and_still_says_who_holds_the_rows(spark: SparkSes
     table.append(0, 1)
     retry = delete(table, where="id < 3")
     assert (retry.outcome, retry.run_key, retry.committed) == (Outcome.ALREADY_APPLIED, first.run_key, ())
-    assert retry.still_held_by
+    assert retry.retained_by
     assert set(rows_outside(table)) == set(range(3, 10)) | {0}
 
 
@@ -204,7 +214,7 @@ def test_rows_are_matched_by_the_names_that_columns_have_now(spark: SparkSession
     assert delete(table, where="amount IS NOT NULL").outcome is Outcome.NOTHING_NEW
     report = delete(table, "run 2", where="price >= 30")
     assert report.rows_deleted == 2
-    assert report.still_held_by is not None
+    assert report.retained_by is not None
     assert [row["id"] for row in table.outside().scan().to_arrow().to_pylist()] == [0, 1, 2]
 
 
@@ -216,7 +226,7 @@ def test_equality_deletes_that_only_a_tag_or_the_history_reaches_are_named(spark
     spark.sql(f"ALTER TABLE {table.name} CREATE TAG audit")
     spark.sql(f"CALL system.rollback_to_snapshot('{table.name}', {first})")
     tagged = delete(table, where=f"id = {SECRET}")
-    assert tagged.still_held_by == {}
+    assert tagged.retained_by == {}
     assert "may name them" in tagged.reason
     assert [said[:36] for said in tagged.still_to_do] == [
         "drop the tag audit, or move it to a ",

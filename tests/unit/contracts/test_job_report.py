@@ -56,7 +56,7 @@ ANSWERS = st.one_of(
     st.builds(
         DeleteRowsReport,
         **SHARED,
-        still_held_by=st.none() | st.dictionaries(st.text(), st.lists(IDS).map(tuple)),
+        retained_by=st.none() | st.dictionaries(st.text(), st.lists(IDS).map(tuple)),
         bounds_in=st.lists(IDS).map(tuple),
     ),
     st.builds(UpdateRowsReport, **SHARED, rows_updated=COUNTS),

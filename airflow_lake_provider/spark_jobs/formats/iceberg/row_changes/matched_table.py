@@ -11,8 +11,8 @@ from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.spark_jobs.formats.base import (
     AppliedCommit,
-    HeldRows,
     MatchedCommit,
+    RetainedRows,
     RowMatch,
     TableMemory,
 )
@@ -22,7 +22,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
     missing_internals,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import held_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import retained_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -51,9 +51,9 @@ class IcebergMatchedTable:
         """Commit once; None when no row matches."""
         return change_rows(self.table, commit, progress)
 
-    def held(self, match: RowMatch, without: str | None) -> HeldRows:
+    def retained(self, match: RowMatch, without: str | None) -> RetainedRows:
         """Look for the rows in every file that a snapshot of the table reaches."""
-        return held_rows(self.table, match, without)
+        return retained_rows(self.table, match, without)
 
 
 def _refuse(table: IcebergTable) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
-from airflow_lake_provider.spark_jobs.formats.base import HeldRows, RowMatch
+from airflow_lake_provider.spark_jobs.formats.base import RetainedRows, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import (
@@ -41,7 +41,7 @@ class _Candidates:
     snapshots: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-def held_rows(table: IcebergTable, match: RowMatch, without: str | None) -> HeldRows:
+def retained_rows(table: IcebergTable, match: RowMatch, without: str | None) -> RetainedRows:
     """Look through everything that the table's metadata reaches now.
 
     Costs a read of every manifest, and of the columns that ``match`` names in every candidate; those of main are read
@@ -57,7 +57,7 @@ def held_rows(table: IcebergTable, match: RowMatch, without: str | None) -> Held
         holding = {snapshot for path in paths for snapshot in candidates.snapshots[path]}
         head = table.head()
         live = str(head) in holding - {without} and _matches(table, head, match)
-    return HeldRows(
+    return RetainedRows(
         snapshots=_by_keeper(table, holding),
         live=live,
         bounds_in=_bounds_of_removed(table, paths),

@@ -90,7 +90,7 @@ def test_a_predicate_finds_the_rows_of_orc_files_that_it_is_true_for(spark: Spar
     report = delete_rows(spark, delete, Progress())
     assert report.rows_deleted == 1
     # The proof looks at the same files, whose rows are still in them.
-    assert set(report.still_held_by or ()) == {"branch main", "history"}
+    assert set(report.retained_by or ()) == {"branch main", "history"}
     assert sorted((row[0], row[2]) for row in held(flow)) == [(LETTER, 0), ("B", 10), ("C", 4), (EMOJI, 10)]
 
 
@@ -116,7 +116,7 @@ def test_a_predicate_on_floating_point_numbers_finds_nan_and_both_zeros(spark: S
     zeros = DeleteRowsSpec(**job(flow, "run 1"), where="d = 0.0")
     report = delete_rows(spark, zeros, Progress())
     assert report.rows_deleted == 2
-    assert "history" in (report.still_held_by or ())
+    assert "history" in (report.retained_by or ())
     assert delete_rows(spark, DeleteRowsSpec(**job(flow, "run 2"), where="d > 100"), Progress()).rows_deleted == 1
     assert [row["k"] for row in spark.table(flow.table).collect()] == ["x"]
 

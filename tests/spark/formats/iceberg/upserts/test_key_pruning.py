@@ -164,7 +164,7 @@ def test_the_least_numbers_of_a_type_are_found_in_the_partition_that_truncate_gi
     spec = DeleteRowsSpec(catalog="lake_default", table=flow.table, run=run, where="id < 50")
     report = delete_rows(spark, spec, Progress())
     assert (report.rows_deleted, sorted(flow.rows())) == (200, list(range(50, 100)))
-    assert "branch main" in (report.still_held_by or ())
+    assert "branch main" in (report.retained_by or ())
     run = RunIdentity.of("dag", "run 4", "task", "-1")
     above = DeleteRowsSpec(catalog="lake_default", table=flow.table, run=run, where=f"id > {least}", proof=False)
     assert delete_rows(spark, above, Progress()).rows_deleted == 50
