@@ -18,7 +18,7 @@ from airflow_lake_provider.operators.arguments import optional_text, refuse_othe
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.job_attempt import JobAttempt
-from airflow_lake_provider.operators.lost_report import CommitWitness
+from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class LakeJobOperator(SparkSubmitOperator):
         # A cleared task is not reconnected to the application that it had before: that one's work is done.
         for name in ("external_id_key", "_K8S_DRIVER_STATUS_KEY"):
             setattr(self, name, f"{getattr(type(self), name)} {_clearing(context)}")
-        witness = CommitWitness.before(self.lake, spec)
+        lost_report = LostReport.before(self.lake, spec)
         self._attempt = JobAttempt.open(
             spec,
             self.lake.connection,
@@ -165,7 +165,7 @@ class LakeJobOperator(SparkSubmitOperator):
         if isinstance(answer, JobReport):
             return answer
         # Reconnected to an application of an earlier try: what that one committed was there before this try.
-        return (witness if self._submitted else witness.of_any_try()).settle(answer)
+        return (lost_report if self._submitted else lost_report.of_any_try()).resolve(answer)
 
     def _submit(self, attempt: JobAttempt, context: Context) -> JobReport | JobFailure | JobFailedError:
         """Submit and wait; return the driver's answer, or why there is none."""

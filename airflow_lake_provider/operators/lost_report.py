@@ -22,7 +22,7 @@ _WITH_RUN_KEYS = (UpsertSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
 
 
 @dataclass(frozen=True)
-class CommitWitness:
+class LostReport:
     """The run keys of one task that a table knew before a submission.
 
     :param known: run keys; a new one afterwards proves the commit.
@@ -33,16 +33,16 @@ class CommitWitness:
     known: frozenset[str]
 
     @classmethod
-    def before(cls, lake: LakeCatalogHook, spec: JobSpec) -> CommitWitness:
+    def before(cls, lake: LakeCatalogHook, spec: JobSpec) -> LostReport:
         """Look at the table before the driver starts."""
-        witness = cls(lake, spec, frozenset())
-        return replace(witness, known=frozenset(witness._applied()))
+        lost_report = cls(lake, spec, frozenset())
+        return replace(lost_report, known=frozenset(lost_report._applied()))
 
-    def of_any_try(self) -> CommitWitness:
-        """Return a witness to whom a commit of an earlier try counts, too."""
+    def of_any_try(self) -> LostReport:
+        """Return one to which a commit of an earlier try counts, too."""
         return replace(self, known=frozenset())
 
-    def settle(self, lost: JobFailedError) -> JobReport:
+    def resolve(self, lost: JobFailedError) -> JobReport:
         """Return a report when the commit was made.
 
         :param lost: raised when it did not.

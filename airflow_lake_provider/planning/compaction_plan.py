@@ -77,9 +77,9 @@ def _deletes_gone(files: list[FileRecord], rewritten: list[FileRecord], deletes:
 
 
 def _deletes_to_merge(table: Table, spec: CompactionSpec, deletes: DeleteIndex, groups: list[list[FileRecord]]) -> int:
-    """Count position delete files, besides those that the rewritten data files settle, that would be rewritten."""
-    settled = {id_ for group in groups for file in group for id_ in file.delete_files}
-    left = [d for d in deletes.all if not (d.is_equality or d.is_vector or d.id in settled)]
+    """Count position delete files, besides those that the rewritten data files take along, that would be rewritten."""
+    applied = {id_ for group in groups for file in group for id_ in file.delete_files}
+    left = [d for d in deletes.all if not (d.is_equality or d.is_vector or d.id in applied)]
     if not left or spec.where is not None:
         return 0
     target = _target_bytes(table, "write.delete.target-file-size-bytes") or DELETE_TARGET_BYTES

@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.snapshot_news import Watermark
 from airflow_lake_provider.triggers.snapshot_poller import Log
 
 # An event leaves the trigger into memory; the triggerer stores it within its next two rounds of a second each.
-SETTLE_SECONDS = 5.0
+DELAY_SECONDS = 5.0
 
 
 class AssetState(Protocol):
@@ -30,14 +30,14 @@ class WatermarkStore:
 
     :param state: None where Airflow gave the trigger no store: nothing survives a restart then.
     :param key: of the watermark in the asset's state.
-    :param settle: seconds between an event and its watermark.
+    :param delay: seconds between an event and its watermark.
     """
 
-    def __init__(self, state: AssetState | None, key: str, log: Log, *, settle: float = SETTLE_SECONDS) -> None:
+    def __init__(self, state: AssetState | None, key: str, log: Log, *, delay: float = DELAY_SECONDS) -> None:
         self._state = state
         self._key = key
         self._log = log
-        self._settle = settle
+        self._delay = delay
         self._pending: deque[tuple[float, Watermark]] = deque()
 
     async def read(self) -> Watermark:
@@ -62,7 +62,7 @@ class WatermarkStore:
 
         :param after_event: an event was just made, so wait until Airflow has stored it.
         """
-        due = time.monotonic() + (self._settle if after_event else 0.0)
+        due = time.monotonic() + (self._delay if after_event else 0.0)
         latest = self._pending[-1][0] if self._pending else due
         self._pending.append((max(due, latest), watermark))
 

@@ -29,7 +29,7 @@ class BatchAudit:
     _has_passed: bool = field(default=False, init=False)
 
     @property
-    def is_settled(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether their answer holds whatever else the table has: they look at the batch alone, and have passed."""
         return self.audits.local and self._has_passed
 

@@ -1,4 +1,4 @@
-"""A lost report is settled by the table: a new run key of this task proves the commit, and nothing else does."""
+"""A lost report is resolved by the table: a new run key of this task proves the commit, and nothing else does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.operators.lost_report import CommitWitness
+from airflow_lake_provider.operators.lost_report import LostReport
 
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 OTHER = RunIdentity.of("dag", "run", "other", "-1")
@@ -50,10 +50,10 @@ def commit(orders: Table) -> Callable[..., str]:
 
 def test_a_commit_since_the_submission_is_reported(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
     commit(RUN, "yesterday's input")
-    witness = CommitWitness.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, UPSERT)
     snapshot = commit(RUN, "today's input")
     commit(OTHER, "today's input")
-    report = witness.settle(LOST)
+    report = lost_report.resolve(LOST)
     assert isinstance(report, UpsertReport)
     assert (report.outcome, report.committed) == (Outcome.APPLIED, (snapshot,))
     assert report.run_key == RUN.run_key("today's input", ())
@@ -66,11 +66,11 @@ def test_without_one_the_loss_is_the_failure(
     lake: LakeCatalogHook, commit: Callable[..., str], who: RunIdentity | None
 ) -> None:
     commit(RUN, "yesterday's input")
-    witness = CommitWitness.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, UPSERT)
     if who is not None:
         commit(who, "today's input")
     with pytest.raises(JobFailedError) as failed:
-        witness.settle(LOST)
+        lost_report.resolve(LOST)
     assert failed.value is LOST
 
 
@@ -79,40 +79,40 @@ def test_a_branch_is_asked_for_its_own_commits(
 ) -> None:
     base = commit(OTHER, "base")
     orders.manage_snapshots().create_branch(int(base), "audit").commit()
-    witness = CommitWitness.before(lake, replace(UPSERT, branch="audit"))
-    on_main = CommitWitness.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, replace(UPSERT, branch="audit"))
+    on_main = LostReport.before(lake, UPSERT)
     snapshot = commit(RUN, "input", branch="audit")
-    assert witness.settle(LOST).committed == (snapshot,)
+    assert lost_report.resolve(LOST).committed == (snapshot,)
     with pytest.raises(JobFailedError):
-        on_main.settle(LOST)
+        on_main.resolve(LOST)
 
 
-def test_a_table_that_the_lost_run_created_is_a_witness_too(lake: LakeCatalogHook, orders: Table) -> None:
+def test_a_table_that_the_lost_run_created_resolves_it_too(lake: LakeCatalogHook, orders: Table) -> None:
     orders.catalog.drop_table("shop.orders")
-    witness = CommitWitness.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, UPSERT)
     created = orders.catalog.create_table("shop.orders", schema=pa.schema([("id", pa.int64())]))
     created.append(pa.table({"id": [1]}), snapshot_properties={RUN_KEY: RUN.run_key("input", ())})
-    assert witness.settle(LOST).outcome is Outcome.APPLIED
+    assert lost_report.resolve(LOST).outcome is Outcome.APPLIED
 
 
-def test_an_incremental_run_is_settled_with_its_own_report(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
+def test_an_incremental_run_is_resolved_with_its_own_report(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
     given: dict[str, Any] = {"source": "shop.lines", "consumer": "c", "to_snapshot": "1", "query": "SELECT 1"}
     spec = IncrementalSpec(catalog="lake_default", table="shop.orders", run=RUN, keys=("id",), **given)
-    witness = CommitWitness.before(lake, spec)
+    lost_report = LostReport.before(lake, spec)
     commit(RUN, "range")
-    assert isinstance(witness.settle(LOST), IncrementalReport)
+    assert isinstance(lost_report.resolve(LOST), IncrementalReport)
 
 
-def test_actions_without_run_keys_have_no_witness(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
+def test_actions_without_run_keys_resolve_no_lost_report(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     expiry = ExpirySpec(
         catalog="lake_default", table="shop.orders", run=RUN, expire_before=now, expire_stage_branches_before=now
     )
     for spec in (CompactionSpec(catalog="lake_default", table="shop.orders", run=RUN), expiry):
-        witness = CommitWitness.before(lake, spec)
+        lost_report = LostReport.before(lake, spec)
         commit(RUN, spec.action)
         with pytest.raises(JobFailedError):
-            witness.settle(LOST)
+            lost_report.resolve(LOST)
 
 
 def test_a_catalog_that_does_not_answer_leaves_the_outcome_unknown_and_a_retry_safe(
@@ -124,6 +124,6 @@ def test_a_catalog_that_does_not_answer_leaves_the_outcome_unknown_and_a_retry_s
     down = {"conn_type": "iceberg", "host": f"http://127.0.0.1:{port}", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_DOWN", json.dumps(down))
     with pytest.raises(UnknownOutcomeError, match="the driver went away") as unknown:
-        CommitWitness(LakeCatalogHook("down"), UPSERT, frozenset()).settle(LOST)
+        LostReport(LakeCatalogHook("down"), UPSERT, frozenset()).resolve(LOST)
     assert "A retry is safe" in str(unknown.value)
     assert unknown.value.retry_may_help

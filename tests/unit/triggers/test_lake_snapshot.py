@@ -49,8 +49,8 @@ class StateOfTwoAssets(StateOfOneAsset):
 
 
 @pytest.fixture(autouse=True)
-def quick_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_snapshot, "WatermarkStore", partial(WatermarkStore, settle=0.2))
+def quick_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_snapshot, "WatermarkStore", partial(WatermarkStore, delay=0.2))
 
 
 def watcher(state: StateOfOneAsset | None = None, **arguments: Any) -> LakeSnapshotEventTrigger:
@@ -112,7 +112,7 @@ async def test_a_compaction_wakes_nobody_and_moves_the_watermark(
     assert all(isinstance(value, str) for value in state.history)
 
 
-async def test_the_watermark_is_written_after_the_event_has_settled(orders: Table, append: Append) -> None:
+async def test_the_watermark_is_written_after_the_event_was_stored(orders: Table, append: Append) -> None:
     first = append(orders, 1)
     state = StateOfOneAsset()
     async with aclosing(watcher(state).run()) as events:

@@ -97,7 +97,7 @@ def audit_stage(
 
     :raises AuditFailedError: rows offend one; the snapshot is on a branch of its own for a while, if it could be kept.
     """
-    if audit.is_settled:
+    if audit.is_decided:
         return
     with progress.phase("audit") as facts:
         offending = audit.run(rows_for_queries(table, table.rows_at(staged), staged))

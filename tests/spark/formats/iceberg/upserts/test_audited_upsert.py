@@ -293,7 +293,7 @@ def test_only_queries_are_run_and_before_anything_is_written(flow: Flow) -> None
     assert flow.rows() == {1: ("a", 1), 2: ("b", 2)}
 
 
-def test_a_lost_answer_to_the_publication_deletes_nothing_and_is_settled_by_the_run_key(
+def test_a_lost_answer_to_the_publication_deletes_nothing_and_is_resolved_by_the_run_key(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow.arrive("1.jsonl", row(1, "a", 1))
