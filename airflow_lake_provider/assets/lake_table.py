@@ -11,7 +11,7 @@ from airflow.sdk import Asset, AssetWatcher
 from airflow_lake_provider.assets.asset_authority import asset_authority, checked_authority
 from airflow_lake_provider.assets.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.snapshot_news import Patience
+from airflow_lake_provider.contracts.new_snapshot import EventThreshold
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
 from airflow_lake_provider.triggers.snapshot_poller import DEFAULT_CONNECTION
@@ -53,7 +53,7 @@ def lake_table_asset(
     authority = asset_authority(lake_conn_id) if authority is None else checked_authority(authority)
     uri = table_name.asset_uri(authority) + ("" if branch == "main" else f"/@{branch}")
     asset_name = name or uri
-    Patience(min_added_rows=min_added_rows)
+    EventThreshold(min_added_rows=min_added_rows)
     trigger = LakeSnapshotEventTrigger(
         table=str(table_name),
         asset_name=asset_name,

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.job_report import (
     UpdateRowsReport,
     UpsertReport,
 )
-from airflow_lake_provider.contracts.snapshot_news import News, Since, decide
+from airflow_lake_provider.contracts.new_snapshot import NewSnapshot, Since, decide
 from airflow_lake_provider.contracts.table_head import TableHead
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.snapshots.applied_runs import applied_runs
@@ -47,7 +47,8 @@ def announce(operator: TaskWithOutlets, report: JobReport, context: Context) -> 
     """Let the table's asset among the outlets have an event when rows were committed to it, and none otherwise.
 
     Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher, and
-    maintenance, a repeat or an empty batch are no news; such an outlet is left out of this run. Other outlets stay.
+    maintenance, a repeat or an empty batch are no new snapshot; such an outlet is left out of this run. Other outlets
+    stay.
     """
     uri = TableName.parse(report.table).asset_uri(operator.lake.connection.asset_authority)
     branch = getattr(operator, "branch", None) or "main"
@@ -80,8 +81,8 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
         return None
     committed = int(snapshot)
     head = replace(read_head(table, branch), head=committed)
-    news = decide(head, Since(snapshot_id=_previous(report, head, committed)))
-    return news.to_payload(report.table, branch) if isinstance(news, News) else None
+    new_snapshot = decide(head, Since(snapshot_id=_previous(report, head, committed)))
+    return new_snapshot.to_payload(report.table, branch) if isinstance(new_snapshot, NewSnapshot) else None
 
 
 def _previous(report: JobReport, head: TableHead, committed: int) -> int | None:

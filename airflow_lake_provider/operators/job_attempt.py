@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _PROVIDED = "provided"
 # A task log is read by people; Spark's own INFO lines would be hundreds to one of ours. An author's setting wins.
-_QUIET = {"spark.log.level": "WARN"}
+_LOG_LEVEL = {"spark.log.level": "WARN"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class JobAttempt:
         base = job_directory()
         files = JobFiles.open(base, spec.run.who)
         files.write_spec(spec_to_json(spec))
-        files.write_settings({**_QUIET, **connection.spark_settings()}, properties_file)
+        files.write_settings({**_LOG_LEVEL, **connection.spark_settings()}, properties_file)
         report = shared if target.cluster_mode else str(files.report)
         return cls(files=files, archive=job_archive(base), connection=connection, target=target, report_path=report)
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.snapshot_news import NoNews, Quiet, Since, decide
+from airflow_lake_provider.contracts.new_snapshot import NoNewSnapshot, Since, SkipReason, decide
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.snapshots.source_positions import newest_source_position
 from airflow_lake_provider.snapshots.table_head import read_head
 
 _REASONS = {
-    Quiet.NO_SNAPSHOTS: "the source has no snapshot yet",
-    Quiet.NOTHING_COMMITTED: "the consumer stands at the head of the source",
-    Quiet.ONLY_MAINTENANCE: "only commits that change no rows were made since the consumer's position",
+    SkipReason.NO_SNAPSHOTS: "the source has no snapshot yet",
+    SkipReason.NOTHING_COMMITTED: "the consumer stands at the head of the source",
+    SkipReason.ONLY_MAINTENANCE: "only commits that change no rows were made since the consumer's position",
 }
 
 
@@ -63,11 +63,11 @@ def nothing_new(source_table: Table, target_table: Table | None, consumer: str) 
     if target_table is not None and position.is_rolled_back(
         newest_source_position(target_table, source_name), source_name
     ):
-        reason, quiet = "the target was rolled back behind its position", False
-    elif isinstance(decision, NoNews) and (start is not None or head.head is None):
-        reason, quiet = _REASONS[decision.reason], True
+        reason, nothing_new = "the target was rolled back behind its position", False
+    elif isinstance(decision, NoNewSnapshot) and (start is not None or head.head is None):
+        reason, nothing_new = _REASONS[decision.reason], True
     elif start is None:
-        reason, quiet = "the target has not consumed this source yet", False
+        reason, nothing_new = "the target has not consumed this source yet", False
     else:
-        reason, quiet = f"rows changed, or may have, between snapshots {start} and {to_snapshot}", False
-    return IncrementalRange(from_snapshot=start, to_snapshot=to_snapshot, nothing_new=quiet, reason=reason)
+        reason, nothing_new = f"rows changed, or may have, between snapshots {start} and {to_snapshot}", False
+    return IncrementalRange(from_snapshot=start, to_snapshot=to_snapshot, nothing_new=nothing_new, reason=reason)

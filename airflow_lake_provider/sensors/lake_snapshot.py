@@ -1,4 +1,4 @@
-"""A task that waits until a lake table has news."""
+"""A task that waits until a lake table has a new snapshot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
-from airflow_lake_provider.contracts.snapshot_news import News, Patience, Since, decide
+from airflow_lake_provider.contracts.new_snapshot import EventThreshold, NewSnapshot, Since, decide
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
@@ -25,8 +25,8 @@ class LakeSnapshotSensor(BaseSensorOperator):
     """Wait until rows of a table changed since a snapshot, a time or a consumer's cursor.
 
     Follows the branch's ancestry without Spark: compactions and other commits that change no rows do not count, a
-    rollback does. A missing table is waited for. The payload of the news goes to XCom, see
-    ``News.to_payload``; ids in it are text.
+    rollback does. A missing table is waited for. The payload of the event goes to XCom, see
+    ``NewSnapshot.to_payload``; ids in it are text.
 
     :param table: ``namespace.table`` (templated).
     :param since: a snapshot id, or a time with a zone as an object or ISO-8601 text (templated). Default the run's
@@ -65,7 +65,7 @@ class LakeSnapshotSensor(BaseSensorOperator):
         self.consumer = consumer
         self.lake_conn_id = lake_conn_id
         self.branch = branch
-        self.min_added_rows = Patience(min_added_rows=min_added_rows).min_added_rows
+        self.min_added_rows = EventThreshold(min_added_rows=min_added_rows).min_added_rows
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> Any:
@@ -87,18 +87,18 @@ class LakeSnapshotSensor(BaseSensorOperator):
         """
         try:
             answer = decide(
-                self._poller.look(), self._start(context), patience=Patience(min_added_rows=self.min_added_rows)
+                self._poller.look(), self._start(context), threshold=EventThreshold(min_added_rows=self.min_added_rows)
             )
         except LakeProviderError as error:
             if not error.retry_may_help:
                 raise as_task_failure(error) from error
             self.log.warning("%s: cannot look at the table and will try again: %s", self.table, error)
             return PokeReturnValue(False)
-        if not isinstance(answer, News):
+        if not isinstance(answer, NewSnapshot):
             self.log.info("%s: %s", self.table, answer.reason.value)
             return PokeReturnValue(False)
         payload = answer.to_payload(self.table, self.branch)
-        self.log.info("%s: news %s", self.table, payload)
+        self.log.info("%s: new snapshot %s", self.table, payload)
         return PokeReturnValue(True, payload)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  Airflow's call
@@ -108,7 +108,7 @@ class LakeSnapshotSensor(BaseSensorOperator):
         """
         if event["status"] == "success":
             payload: dict[str, Any] = event["payload"]
-            self.log.info("%s: news %s", self.table, payload)
+            self.log.info("%s: new snapshot %s", self.table, payload)
             return payload
         name, message = event["error"], event["message"]
         if error_class(name).__name__ == name:

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_lake_provider.contracts.snapshot_news import News, Patience, Since, Watermark, decide
+from airflow_lake_provider.contracts.new_snapshot import EventThreshold, NewSnapshot, Since, Watermark, decide
 from airflow_lake_provider.triggers.snapshot_poller import (
     DEFAULT_CONNECTION,
     SnapshotPoller,
@@ -24,7 +24,7 @@ _PATH = "airflow_lake_provider.triggers.lake_snapshot"
 
 
 class LakeSnapshotTrigger(BaseTrigger):
-    """Wait for news of one table and end: what a deferred LakeSnapshotSensor waits on.
+    """Wait for a new snapshot of one table and end: what a deferred LakeSnapshotSensor waits on.
 
     Its event is ``{"status": "success", "payload": {...}}``, or ``{"status": "error", "error": <class in
     contracts.errors or other>, "message": ...}`` for an error that waiting does not mend.
@@ -66,20 +66,20 @@ class LakeSnapshotTrigger(BaseTrigger):
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Yield one event."""
         try:
-            news = await self._wait_for_news()
+            new_snapshot = await self._wait_for_new_snapshot()
         except Exception as error:  # noqa: BLE001  the waiting task is to fail with it, not the triggerer
             yield _event({"status": "error", "error": type(error).__name__, "message": str(error)})
         else:
-            yield _event({"status": "success", "payload": news.to_payload(self.table, self.branch)})
+            yield _event({"status": "success", "payload": new_snapshot.to_payload(self.table, self.branch)})
 
-    async def _wait_for_news(self) -> News:
+    async def _wait_for_new_snapshot(self) -> NewSnapshot:
         since = Since.parse(self.since) if self.since is not None else Since(consumer=self.consumer)
-        patience = Patience(min_added_rows=self.min_added_rows)
+        threshold = EventThreshold(min_added_rows=self.min_added_rows)
         pause = default_poll_interval() if self.poll_interval is None else self.poll_interval
         poller = SnapshotPoller(table=self.table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
         while True:
-            answer = decide(await poller.look_until_answered(may_pass), since, patience=patience)
-            if isinstance(answer, News):
+            answer = decide(await poller.look_until_answered(may_pass), since, threshold=threshold)
+            if isinstance(answer, NewSnapshot):
                 return answer
             await asyncio.sleep(pause)
 
@@ -134,17 +134,19 @@ class LakeSnapshotEventTrigger(BaseEventTrigger):
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Yield an event for each change, without end."""
         pause = default_poll_interval() if self.poll_interval is None else self.poll_interval
-        patience = Patience(min_added_rows=self.min_added_rows, min_interval=timedelta(seconds=self.min_interval))
+        threshold = EventThreshold(
+            min_added_rows=self.min_added_rows, min_interval=timedelta(seconds=self.min_interval)
+        )
         poller = SnapshotPoller(table=self.table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
         store = WatermarkStore(self.asset_state_store, self.watermark_key, self.log)
         mark = await store.read()
-        judge = partial(decide, patience=patience)
+        judge = partial(decide, threshold=threshold)
         while True:
             # Whatever fails is waited out: a watcher that raises is started again every second, for ever.
             head = await poller.look_until_answered(lambda _: True)
             now = datetime.now(UTC)
             answer = judge(head, Since(snapshot_id=mark.snapshot_id), last_event_at=mark.event_at, now=now)
-            if isinstance(answer, News):
+            if isinstance(answer, NewSnapshot):
                 mark = Watermark(answer.snapshot_id, now)
                 yield _event(answer.to_payload(self.table, self.branch))
                 store.write_later(mark, after_event=True)

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Protocol
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.snapshot_news import Watermark
+from airflow_lake_provider.contracts.new_snapshot import Watermark
 from airflow_lake_provider.triggers.snapshot_poller import Log
 
 # An event leaves the trigger into memory; the triggerer stores it within its next two rounds of a second each.

@@ -20,7 +20,7 @@ from tests.end_to_end.airflow_command import AirflowCommand
 T = TypeVar("T")
 
 # A machine with few cores, busy with other things, is slow but not broken.
-PATIENCE_SECONDS = 900
+WAIT_SECONDS = 900
 _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 # No setting keeps the log servers of scheduler and triggerer from listening on all interfaces, and standalone passes no
@@ -148,9 +148,9 @@ def wait_for(what: str, look: Callable[[], T | None], explain: Callable[[], str]
 
     :param explain: what to show when there never was.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while (seen := look()) is None:
-        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS} s for {what}:\n{explain()}"
+        assert time.monotonic() < deadline, f"waited {WAIT_SECONDS} s for {what}:\n{explain()}"
         time.sleep(1)
     return seen
 

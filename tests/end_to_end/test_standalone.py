@@ -21,7 +21,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table, metadata, snapshots
 
 from tests.end_to_end.orders_writer import upsert_orders
-from tests.end_to_end.standalone_airflow import PATIENCE_SECONDS, StandaloneAirflow, wait_for
+from tests.end_to_end.standalone_airflow import WAIT_SECONDS, StandaloneAirflow, wait_for
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -253,8 +253,8 @@ def page(airflow: StandaloneAirflow, tmp_path: Path) -> Iterator[Page]:
         context = playwright.chromium.launch_persistent_context(
             str(tmp_path / "profile"), executable_path=browser, headless=True, args=BROWSER_FLAGS
         )
-        context.set_default_timeout(PATIENCE_SECONDS * 1000 / 3)
-        expect.set_options(timeout=PATIENCE_SECONDS * 1000 / 3)
+        context.set_default_timeout(WAIT_SECONDS * 1000 / 3)
+        expect.set_options(timeout=WAIT_SECONDS * 1000 / 3)
         try:
             yield context.pages[0]
         finally:

@@ -170,7 +170,7 @@ def _recognised(
     if spec.full_refresh:
         return None
     if memory.position.snapshot == spec.to_snapshot:
-        # A changed transform is not hidden by a quiet source.
+        # A changed transform is not hidden by an unchanged source.
         if spec.replaces_transform(target.properties()):
             return None
         return Outcome.NOTHING_NEW, f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"

@@ -70,7 +70,7 @@ def parse_expression(spark: SparkSession, text: str) -> Any:
     :raises UnparsedError: it is not, or is nested too deeply for Spark's parser.
     """
     session: Any = spark._jsparkSession
-    with quiet():
+    with silenced():
         try:
             return session.sessionState().sqlParser().parseExpression(text)
         except ParseException as error:
@@ -119,7 +119,7 @@ def _kind(name: str) -> str:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Keep PySpark from logging the texts of statements that fail."""
     loggers: list[logging.Logger] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import forbidden_in, shown
-from airflow_lake_provider.spark_jobs.sql.parsed_tree import UnparsedError, parse_expression, quiet
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import UnparsedError, parse_expression, silenced
 
 _SHELL = (
     "MAP, REDUCE or TRANSFORM ... USING runs a shell command; set allow_sql=True if that is meant, and never "
@@ -63,7 +63,7 @@ def _refuse_shell(spark: SparkSession, text: str, what: str, *, allow_sql: bool)
 
 def _parse(spark: SparkSession, statement: str) -> None:
     session: Any = spark._jsparkSession
-    with quiet():
+    with silenced():
         try:
             session.sessionState().sqlParser().parsePlan(statement)
         except ParseException as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.contracts.snapshot_news import (
+from airflow_lake_provider.contracts.new_snapshot import (
     Since,
 )
 from airflow_lake_provider.contracts.table_head import SnapshotRecord, TableHead
@@ -27,7 +27,7 @@ SUMMARIES = {
     "empty-delta": {"operation": "overwrite", "changed-partition-count": "0"},
     "empty-append": {"operation": "append"},
 }
-QUIET_KINDS = ("compaction", "our-compaction", "empty-delta", "empty-append")
+SKIPPED_KINDS = ("compaction", "our-compaction", "empty-delta", "empty-append")
 DATA_KINDS = ("append", "delete", "upsert", "vectors")
 
 

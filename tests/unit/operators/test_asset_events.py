@@ -132,7 +132,7 @@ def test_a_watched_asset_hears_of_it_from_its_watcher_alone(
     assert not len(context["outlet_events"])
 
 
-def test_a_commit_to_a_branch_is_news_of_the_branchs_asset(
+def test_a_commit_to_a_branch_is_a_new_snapshot_of_the_branchs_asset(
     orders: Table, append: Callable[..., int], context: Context
 ) -> None:
     on_main, on_branch = lake_table_asset("shop.orders"), lake_table_asset("shop.orders", branch="audit")

@@ -413,7 +413,7 @@ def test_a_compaction_of_the_source_is_nothing_new(
 
 
 @pytest.mark.parametrize(("on_change", "starts_spark"), [("fail", True), ("full", True), ("continue", False)])
-def test_a_quiet_source_does_not_hide_that_the_transform_was_changed(
+def test_an_unchanged_source_does_not_hide_that_the_transform_was_changed(
     lake_catalog: SqlCatalog,
     orders: Table,
     append: Callable[..., int],

@@ -103,7 +103,7 @@ def test_a_stage_branch_with_a_young_commit_stays_although_its_base_is_old() -> 
     assert expire(snapshots, branch("main", 2), branch("lake_stage_x", 10), stage_hour=500).stage_branches == ()
 
 
-def test_a_stage_branch_just_made_on_a_quiet_table_stays_although_its_head_is_old() -> None:
+def test_a_stage_branch_just_made_on_an_unchanged_table_stays_although_its_head_is_old() -> None:
     assert expire(line(1, 2), branch("main", 2), branch("lake_stage_x", 2), stage_hour=500).stage_branches == ()
 
 

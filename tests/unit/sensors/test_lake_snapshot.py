@@ -113,7 +113,7 @@ def test_deferred_it_carries_everything_in_the_trigger_and_the_event(orders: Tab
     assert (found["snapshot_id"], found["previous_snapshot_id"]) == (str(second), str(first))
 
 
-def test_deferrable_does_not_defer_when_there_is_news_already(orders: Table, append: Append) -> None:
+def test_deferrable_does_not_defer_when_there_is_a_new_snapshot_already(orders: Table, append: Append) -> None:
     first, second = append(orders, 1), append(orders, 2)
     assert run(sensor(since=first, deferrable=True))["snapshot_id"] == str(second)
 

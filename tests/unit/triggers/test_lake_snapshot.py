@@ -25,7 +25,7 @@ Append = Callable[..., int]
 LOG: Any = logging.getLogger("test.poller")
 TABLE = "shop.orders"
 POLL = 0.05
-QUIET = 0.4
+SILENCE_SECONDS = 0.4
 
 
 class StateOfOneAsset:
@@ -68,10 +68,10 @@ async def next_payload(events: AsyncIterator[TriggerEvent], within: float = 5) -
     return payload
 
 
-async def stays_quiet(events: AsyncIterator[TriggerEvent]) -> None:
+async def stays_silent(events: AsyncIterator[TriggerEvent]) -> None:
     """Run on for a while, as the triggerer does, and expect no event."""
     waiting = asyncio.ensure_future(anext(events))
-    done, _ = await asyncio.wait([waiting], timeout=QUIET)
+    done, _ = await asyncio.wait([waiting], timeout=SILENCE_SECONDS)
     assert not done, waiting.result()
     await stop(waiting)
 
@@ -107,7 +107,7 @@ async def test_a_compaction_wakes_nobody_and_moves_the_watermark(
     async with aclosing(watcher(state).run()) as events:
         await next_payload(events)
         compacted = compact(orders)
-        await stays_quiet(events)
+        await stays_silent(events)
     assert str(state.history[-1]).startswith(f"{compacted}@")
     assert all(isinstance(value, str) for value in state.history)
 
@@ -140,9 +140,9 @@ async def test_a_restarted_watcher_goes_on_where_it_stood(orders: Table, append:
     state = StateOfOneAsset()
     async with aclosing(watcher(state).run()) as events:
         await next_payload(events)
-        await stays_quiet(events)
+        await stays_silent(events)
     async with aclosing(watcher(state).run()) as events:
-        await stays_quiet(events)
+        await stays_silent(events)
     second = append(orders, 2)
     async with aclosing(watcher(state).run()) as events:
         seen = await next_payload(events)
@@ -165,7 +165,7 @@ async def test_a_rollback_makes_an_event_that_says_so(orders: Table, append: App
 async def test_commits_are_collected_until_enough_rows_came(orders: Table, append: Append) -> None:
     append(orders, 1, 2)
     async with aclosing(watcher(StateOfOneAsset(), min_added_rows=4).run()) as events:
-        await stays_quiet(events)
+        await stays_silent(events)
     append(orders, 3, 4)
     async with aclosing(watcher(StateOfOneAsset(), min_added_rows=4).run()) as events:
         seen = await next_payload(events)
@@ -177,10 +177,10 @@ async def test_the_least_time_between_events_holds_across_a_restart(orders: Tabl
     state = StateOfOneAsset()
     async with aclosing(watcher(state, min_interval=3600.0).run()) as events:
         await next_payload(events)
-        await stays_quiet(events)
+        await stays_silent(events)
     append(orders, 2)
     async with aclosing(watcher(state, min_interval=3600.0).run()) as events:
-        await stays_quiet(events)
+        await stays_silent(events)
     async with aclosing(watcher(state).run()) as events:
         await next_payload(events)
 
@@ -192,7 +192,7 @@ async def test_without_a_store_events_are_made_all_the_same(
     append(orders, 1)
     async with aclosing(watcher(state).run()) as events:
         await next_payload(events)
-        await stays_quiet(events)
+        await stays_silent(events)
 
 
 def test_two_assets_on_one_table_never_share_a_trigger_row() -> None:
@@ -206,7 +206,7 @@ async def test_a_missing_table_is_waited_for(lake_catalog: SqlCatalog, append: A
 
     async with aclosing(watcher().run()) as events:
         waiting = asyncio.ensure_future(anext(events))
-        await asyncio.sleep(QUIET)
+        await asyncio.sleep(SILENCE_SECONDS)
         assert not waiting.done()
         made = append(lake_catalog.create_table(TABLE, schema=pa.schema([("id", pa.int64())])), 1)
         assert (await asyncio.wait_for(waiting, 5)).payload["snapshot_id"] == str(made)
@@ -257,7 +257,7 @@ async def test_a_deferral_ends_with_the_payload(orders: Table, append: Append) -
     first = append(orders, 1)
     trigger = LakeSnapshotTrigger(table=TABLE, since=str(first), poll_interval=POLL)
     async with aclosing(trigger.run()) as events:
-        await stays_quiet(events)
+        await stays_silent(events)
     second = append(orders, 2)
     async with aclosing(trigger.run()) as events:
         event = await next_payload(events)

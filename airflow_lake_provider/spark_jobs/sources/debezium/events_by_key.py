@@ -85,7 +85,7 @@ def read_by_key(
     batch = rows.batch_of(lines.checked(timeline), found.events, old.hint if old.expired else _MAY_COME)
     # Late values may have come to the row under other keys, so each is looked at.
     may_be_cut = order.history.is_kept and found.may_be_cut(is_whole=False)
-    found_cut = cut_deletes(timeline.filter("is_news"), keys) if may_be_cut else ()
+    found_cut = cut_deletes(timeline.filter("is_new"), keys) if may_be_cut else ()
     cut = tuple(replace(delete, changed=True) for delete in found_cut)
     last_rows = {}
     for number in {delete.round for delete in cut}:
@@ -124,7 +124,7 @@ def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
     known = (sf.col("op").isin("h", "x") | sf.col("was_known")) & (sf.col("at") == PRESENT)
     place = sf.when(known, sf.col("second"))
     lines = timeline.withColumns({"floor": sf.max(place).over(key), "floor_ts": sf.max_by("ts_ms", place).over(key)})
-    sent = sf.col("is_news") & (sf.col(f"{ARRIVAL}.file") >= 0)
+    sent = sf.col("is_new") & (sf.col(f"{ARRIVAL}.file") >= 0)
     # A snapshot's clock is read after its place in the log. One that comes late is dropped, as older events are.
     is_snapshot = sf.col("op") == "r"
     known_ts = sf.col("floor_ts") + sf.when(is_snapshot, LATE_TOLERANCE_MS).otherwise(0)
@@ -233,14 +233,14 @@ def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder, hol
         }
     )
     creates = (
-        timeline.filter("is_news AND op = 'c'")
+        timeline.filter("is_new AND op = 'c'")
         .groupBy("second")
         .agg(
             sf.when(sf.count("key") == 1, sf.first("key")).alias("created"),
             sf.first("old_key").alias("told"),
         )
     )
-    deletes = lines.filter("is_news AND op = 'd'").join(creates, "second", "left")
+    deletes = lines.filter("is_new AND op = 'd'").join(creates, "second", "left")
     fits = sf.col("told").isNull() | (sf.col("told") == sf.col("key"))
     heir = sf.coalesce("new_key", sf.when(fits, sf.col("created")))
     is_last = sf.col("second") == sf.col("newest")

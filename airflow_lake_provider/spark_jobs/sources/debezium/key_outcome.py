@@ -45,7 +45,7 @@ class KeyOutcome:
         patch = (sf.col("op") == "h") & self._differs()
         gone = (sf.col("op") == "x") & sf.col("is_held")
         repeated = (sf.col("op") == "d") & sf.col("was_known") & ~sf.col("is_held")
-        changes = last.filter((sf.col("is_news") & (sf.col("op") != "m") & ~repeated) | patch | gone)
+        changes = last.filter((sf.col("is_new") & (sf.col("op") != "m") & ~repeated) | patch | gone)
         every = sf.array(*(sf.lit(name) for name in self.holes)).cast("ARRAY<STRING>")
         return changes.select(
             "*",

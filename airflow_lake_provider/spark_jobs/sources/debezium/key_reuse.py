@@ -19,10 +19,10 @@ def refuse_reused(timeline: DataFrame) -> None:
     :param timeline: of ``KeyTimeline``.
     """
     ends = _known_changes(timeline).filter("known IS NOT NULL")
-    borders = timeline.filter("is_news AND op IN ('c', 'r', 'd')").select("key", "second")
+    borders = timeline.filter("is_new AND op IN ('c', 'r', 'd')").select("key", "second")
     between = borders.join(ends, "key").filter("second > known AND second < end").select("key")
-    creates = timeline.filter("is_news AND op = 'c'").select("second", sf.lit(True).alias("created")).distinct()
-    moved = timeline.filter("is_news AND op = 'd' AND NOT was_known").join(creates, "second", "left")
+    creates = timeline.filter("is_new AND op = 'c'").select("second", sf.lit(True).alias("created")).distinct()
+    moved = timeline.filter("is_new AND op = 'd' AND NOT was_known").join(creates, "second", "left")
     moved = moved.filter("new_key IS NOT NULL OR created").select("key", "second")
     later = timeline.filter("was_known OR (op = 'h' AND at = '')").select("key", sf.col("second").alias("newer"))
     since = moved.join(later, "key").filter("newer > second").select("key")
@@ -43,10 +43,10 @@ def refuse_pending(timeline: DataFrame) -> None:
     # Ended before any event of it was seen, or not even ended.
     unseen = sf.col("ahead.op").isin("d", "x") & sf.col("ahead.known").isNull()
     open_ends = begun.filter(sf.col("ahead").isNull() | unseen)
-    late = timeline.filter("is_news AND op IN ('c', 'r', 'u')").select("key", "second")
+    late = timeline.filter("is_new AND op IN ('c', 'r', 'u')").select("key", "second")
     joined = late.join(_known_changes(timeline), "key")
-    news = joined.filter("second < end AND second > coalesce(known, -1)")
-    if not open_ends.isEmpty() and (count := news.count()):
+    new_events = joined.filter("second < end AND second > coalesce(known, -1)")
+    if not open_ends.isEmpty() and (count := new_events.count()):
         raise BadInputError(
             f"{count} late events are of rows whose key has changed, and the event with the new key has not come. "
             "Nothing was applied; run again when the file with it is there"

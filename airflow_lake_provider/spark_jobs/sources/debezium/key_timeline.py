@@ -62,12 +62,12 @@ class KeyTimeline:
             ``old_key``, ``new_key``, ``ts_ms``.
         :param old: rows of old keys in snapshots.
         :return: the same columns but ``last_commit``; ``place``, in the log; ``second``, the number in the key's line,
-            and ``first``, the same; ``is_news``, of the batch; ``held``, of rows; ``line``, its places as numbers;
+            and ``first``, the same; ``is_new``, of the batch; ``held``, of rows; ``line``, its places as numbers;
             ``known``, the number up to which the values of a deleted key had come; ``at``, the snapshot of rows.
         """
-        news = self._with_implied(events, old)
-        found = [news, *self._old_rows(old)]
-        seen = wanted = news.select("key").distinct().localCheckpoint()
+        new_events = self._with_implied(events, old)
+        found = [new_events, *self._old_rows(old)]
+        seen = wanted = new_events.select("key").distinct().localCheckpoint()
         for _ in range(_MAX_ROUNDS):
             known = self._known(wanted)
             if known is None:
@@ -87,23 +87,25 @@ class KeyTimeline:
     def _with_implied(self, events: DataFrame, old: OldRows) -> DataFrame:
         """Return the batch's own, and for each create that tells its old key the delete of that."""
         place = (sf.col("second"), sf.col("last_commit"), sf.col("ts_ms"), sf.col("op") == "r")
-        news = events.select(
+        new_events = events.select(
             "key",
             "op",
             sf.struct(*place).cast(PLACE_TYPE).alias("place"),
             *("second", ARRIVAL, "after", "holes", "types", "old_key", "new_key", "ts_ms"),
-            sf.lit(True).alias("is_news"),
+            sf.lit(True).alias("is_new"),
             sf.lit(None).cast(_HELD).alias("held"),
             sf.lit(PRESENT).alias("at"),
         )
-        moved = news.filter("op = 'c' AND old_key IS NOT NULL").select("old_key", "key", "place", "ts_ms")
+        moved = new_events.filter("op = 'c' AND old_key IS NOT NULL").select("old_key", "key", "place", "ts_ms")
         if old.roots is not None:
-            bare = news.filter("op = 'c' AND old_key IS NULL").join(sf.broadcast(old.roots.drop("first")), "second")
+            bare = new_events.filter("op = 'c' AND old_key IS NULL").join(
+                sf.broadcast(old.roots.drop("first")), "second"
+            )
             moved = moved.union(bare.select("root.key", "key", "place", "ts_ms"))
         implied = self._event(
-            sf.col("old_key"), "d", sf.col("place"), new_key=sf.col("key"), ts_ms=sf.col("ts_ms"), is_news=True
+            sf.col("old_key"), "d", sf.col("place"), new_key=sf.col("key"), ts_ms=sf.col("ts_ms"), is_new=True
         )
-        return news.unionByName(moved.select(*implied))
+        return new_events.unionByName(moved.select(*implied))
 
     def _known(self, wanted: DataFrame) -> DataFrame | None:
         """Return the rows of keys, their deletes, and where those with older values began."""
@@ -164,7 +166,7 @@ class KeyTimeline:
         ts_ms: Column | None = None,
         held: Column | None = None,
         at: str = PRESENT,
-        is_news: bool = False,
+        is_new: bool = False,
     ) -> list[Column]:
         fields = ", ".join(f"k{i}: {self.types[name].simpleString()}" for i, name in enumerate(self.keys))
         key_type = f"STRUCT<{fields}>"
@@ -186,7 +188,7 @@ class KeyTimeline:
             (null if old_key is None else old_key).cast(key_type).alias("old_key"),
             (null if new_key is None else new_key).cast(key_type).alias("new_key"),
             (null if ts_ms is None else ts_ms).cast("BIGINT").alias("ts_ms"),
-            sf.lit(is_news).alias("is_news"),
+            sf.lit(is_new).alias("is_new"),
             (null if held is None else held).cast(_HELD).alias("held"),
             sf.lit(at).alias("at"),
         ]
@@ -201,7 +203,7 @@ def _once(events: DataFrame) -> DataFrame:
     kind = sf.when(sf.col("op").isin("d", "x"), "d").otherwise(sf.col("op"))
     told = sf.coalesce("new_key", "old_key").isNotNull()
     one = Window.partitionBy("key", "second", kind, "at")
-    best = one.orderBy(sf.col("is_news").desc(), told.desc(), sf.col(ARRIVAL).desc())
+    best = one.orderBy(sf.col("is_new").desc(), told.desc(), sf.col(ARRIVAL).desc())
     # A connector that starts again may tell an earlier commit before the same event, or none.
     last_commit = sf.max("place.last_commit").over(one)
     was_known = sf.coalesce(sf.max(sf.col("op") == "x").over(one), sf.lit(False))

@@ -21,7 +21,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_capitals, refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, to_expression
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.parsed_tree import quiet
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import silenced
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression
 
 
@@ -90,7 +90,7 @@ def check_match(table: IcebergTable, match: RowMatch) -> Any:
 def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
     """Keep what names the rows of an erasure out of errors: those of Spark quote the predicate, or a value."""
     try:
-        with quiet() if match.is_secret else nullcontext():
+        with silenced() if match.is_secret else nullcontext():
             yield
     except (InvalidSpecError, ParseException, AnalysisException) as error:
         if not match.is_secret:

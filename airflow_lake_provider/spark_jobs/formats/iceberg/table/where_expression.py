@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.sql.parsed_tree import quiet
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import silenced
 from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 
 
@@ -26,7 +26,7 @@ def to_expression(table: IcebergTable, where: str | None, *, is_secret: bool = F
     schema = table.spark.table(table.sql_name).schema
     check_predicate(table.spark, where, schema, str(table.name), is_secret=is_secret, otherwise=otherwise)
     try:
-        with quiet():
+        with silenced():
             return converted(table, where)
     except (Py4JJavaError, PySparkException) as error:
         why = f", its text is withheld ({type(error).__name__})" if is_secret else f": {str(error).splitlines()[0]}"

@@ -1,4 +1,4 @@
-"""The decision whether a head is news, over random histories with kills, roll-backs and expiry."""
+"""The decision whether a head is a new snapshot, over random histories with kills, roll-backs and expiry."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.snapshot_news import (
+from airflow_lake_provider.contracts.new_snapshot import (
     Ancestry,
-    News,
-    NoNews,
+    NewSnapshot,
+    NoNewSnapshot,
     Since,
     Watermark,
     decide,
@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.snapshot_news import (
 from airflow_lake_provider.contracts.table_head import SnapshotRecord, TableHead
 from tests.unit.contracts.snapshot_histories import (
     DATA_KINDS,
-    QUIET_KINDS,
+    SKIPPED_KINDS,
     record,
 )
 
@@ -33,7 +33,7 @@ class World:
     expired: set[int] = field(default_factory=set)
     head: int | None = None
     stored: Watermark = field(default_factory=Watermark)
-    events: list[News] = field(default_factory=list)
+    events: list[NewSnapshot] = field(default_factory=list)
     shown: tuple[int, ...] = ()
     """Data commits below the head when the watcher last made an event: what its readers have."""
 
@@ -65,9 +65,9 @@ class World:
     def table(self) -> TableHead:
         return TableHead(head=self.head, snapshots={k: v for k, v in self.records.items() if k not in self.expired})
 
-    def watch(self, *, killed: bool) -> News | NoNews:
+    def watch(self, *, killed: bool) -> NewSnapshot | NoNewSnapshot:
         answer = decide(self.table(), Since(snapshot_id=self.stored.snapshot_id))
-        if isinstance(answer, News):
+        if isinstance(answer, NewSnapshot):
             self.events.append(answer)
             self.shown = self.data_line()
             if not killed:
@@ -79,7 +79,7 @@ class World:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("commit"), st.sampled_from(DATA_KINDS + QUIET_KINDS)),
+        st.tuples(st.just("commit"), st.sampled_from(DATA_KINDS + SKIPPED_KINDS)),
         st.tuples(st.just("roll-back"), st.integers(1, 3)),
         st.tuples(st.just("expire"), st.integers(1, 3)),
         st.tuples(st.just("watch"), st.booleans()),
@@ -120,12 +120,12 @@ def test_commits_that_change_no_rows_never_wake_anybody(steps: list[tuple[str, o
     for step in steps:
         play(world, step)
     world.watch(killed=False)
-    for kind in QUIET_KINDS * 2:
+    for kind in SKIPPED_KINDS * 2:
         if world.head is not None:
             world.commit(kind)
-            assert isinstance(world.watch(killed=False), NoNews)
+            assert isinstance(world.watch(killed=False), NoNewSnapshot)
             world.expire_all_but(1)
-            assert isinstance(world.watch(killed=False), NoNews)
+            assert isinstance(world.watch(killed=False), NoNewSnapshot)
 
 
 @settings(max_examples=400, deadline=None)

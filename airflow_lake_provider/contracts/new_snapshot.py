@@ -1,4 +1,4 @@
-"""The one decision whether the head of a table is news. Sensor and triggers all ask here, so they agree."""
+"""The one decision whether the head of a table is a new snapshot. Sensor and triggers all ask here, so they agree."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Ancestry(str, Enum):
     HISTORY_EXPIRED = "history-expired"
 
 
-class Quiet(str, Enum):
-    """Why a head is no news."""
+class SkipReason(str, Enum):
+    """Why a head is skipped."""
 
     NO_SNAPSHOTS = "no-snapshots"
     NOTHING_COMMITTED = "nothing-committed"
@@ -73,7 +73,7 @@ class Since:
 
 
 @dataclass(frozen=True, kw_only=True)
-class News:
+class NewSnapshot:
     """Rows changed, or may have.
 
     :param previous_id: where the reader stood; None on a first look.
@@ -106,19 +106,19 @@ class News:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoNews:
+class NoNewSnapshot:
     """Nobody is to be woken.
 
     :param seen: the reader may move here without an event; None where it must stay.
     """
 
-    reason: Quiet
+    reason: SkipReason
     seen: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
-    """When news is worth an event.
+class EventThreshold:
+    """When a new snapshot is worth an event.
 
     :param min_added_rows: commits are collected until they added this many rows together.
     :param min_interval: least time between two events.
@@ -138,32 +138,34 @@ def decide(
     head: TableHead,
     since: Since,
     *,
-    patience: Patience | None = None,
+    threshold: EventThreshold | None = None,
     last_event_at: datetime | None = None,
     now: datetime | None = None,
-) -> News | NoNews:
-    """Decide whether the head of a branch is news to a reader.
+) -> NewSnapshot | NoNewSnapshot:
+    """Decide whether the head of a branch is a new snapshot to a reader.
 
     Commits that change no rows are none, wherever they come from. What cannot be known, because the history between
-    was expired, counts as news: a reader that wakes for nothing loses less than one that sleeps.
+    was expired, counts as new: a reader that wakes for nothing loses less than one that sleeps.
 
-    :param patience: when news is worth an event; None means always.
+    :param threshold: when a new snapshot is worth an event; None means always.
     :param last_event_at: when the reader was last woken.
     :param now: needed with ``last_event_at``.
     """
     if head.head is None:
-        return NoNews(reason=Quiet.NO_SNAPSHOTS)
+        return NoNewSnapshot(reason=SkipReason.NO_SNAPSHOTS)
     change = _change(head, since)
     if not change.may_show:
         at_head = change.previous_id == head.head
-        return NoNews(reason=Quiet.NOTHING_COMMITTED if at_head else Quiet.ONLY_MAINTENANCE, seen=head.head)
-    news = _news(head.snapshots[head.head], change)
-    patience = patience or Patience()
-    if change.countable and news.counts.get("added-records", 0) < patience.min_added_rows:
-        return NoNews(reason=Quiet.TOO_FEW_ROWS)
-    if last_event_at is not None and now is not None and now - last_event_at < patience.min_interval:
-        return NoNews(reason=Quiet.TOO_SOON)
-    return news
+        return NoNewSnapshot(
+            reason=SkipReason.NOTHING_COMMITTED if at_head else SkipReason.ONLY_MAINTENANCE, seen=head.head
+        )
+    new_snapshot = _new_snapshot(head.snapshots[head.head], change)
+    threshold = threshold or EventThreshold()
+    if change.countable and new_snapshot.counts.get("added-records", 0) < threshold.min_added_rows:
+        return NoNewSnapshot(reason=SkipReason.TOO_FEW_ROWS)
+    if last_event_at is not None and now is not None and now - last_event_at < threshold.min_interval:
+        return NoNewSnapshot(reason=SkipReason.TOO_SOON)
+    return new_snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,9 +246,9 @@ def _change_since_time(head: TableHead, time: datetime) -> _Change:
     return _Change(previous_id=None, ancestry=ancestry, records=lineage.records, known=lineage.complete)
 
 
-def _news(newest: SnapshotRecord, change: _Change) -> News:
+def _new_snapshot(newest: SnapshotRecord, change: _Change) -> NewSnapshot:
     data = [record for record in change.records if record.changes_rows]
-    return News(
+    return NewSnapshot(
         snapshot_id=newest.snapshot_id,
         previous_id=change.previous_id,
         ancestry=change.ancestry,

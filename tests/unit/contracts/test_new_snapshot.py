@@ -1,4 +1,4 @@
-"""The decision whether a head is news, case by case."""
+"""The decision whether a head is a new snapshot, case by case."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.snapshot_news import (
-    News,
-    NoNews,
-    Patience,
-    Quiet,
+from airflow_lake_provider.contracts.new_snapshot import (
+    EventThreshold,
+    NewSnapshot,
+    NoNewSnapshot,
     Since,
+    SkipReason,
     Watermark,
     decide,
 )
@@ -32,8 +32,8 @@ from tests.unit.contracts.snapshot_histories import (
 )
 
 
-def summary_of(answer: News | NoNews) -> tuple[object, ...]:
-    if isinstance(answer, News):
+def summary_of(answer: NewSnapshot | NoNewSnapshot) -> tuple[object, ...]:
+    if isinstance(answer, NewSnapshot):
         return answer.ancestry.value, answer.previous_id, answer.snapshot_id, answer.commits, answer.operation
     return answer.reason.value, answer.seen
 
@@ -167,7 +167,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("table", "since", "expected"), CASES.values(), ids=CASES.keys())
-def test_a_head_is_news_or_not(table: TableHead, since: Since, expected: tuple[object, ...]) -> None:
+def test_a_head_is_a_new_snapshot_or_not(table: TableHead, since: Since, expected: tuple[object, ...]) -> None:
     assert summary_of(decide(table, since)) == expected
 
 
@@ -179,7 +179,7 @@ def test_a_snapshot_without_a_summary_counts_as_a_change() -> None:
 
 def test_counts_are_summed_over_the_commits_that_changed_rows() -> None:
     answer = decide(chain("append", "append", "compaction", "upsert"), Since(snapshot_id=1))
-    assert isinstance(answer, News)
+    assert isinstance(answer, NewSnapshot)
     assert answer.counts == {
         "added-records": 15,
         "added-data-files": 1,
@@ -189,10 +189,12 @@ def test_counts_are_summed_over_the_commits_that_changed_rows() -> None:
 
 
 def test_rows_are_collected_until_enough_were_added() -> None:
-    enough = Patience(min_added_rows=25)
-    waiting = decide(chain("append", "append", "append"), Since(snapshot_id=1), patience=enough)
-    assert waiting == NoNews(reason=Quiet.TOO_FEW_ROWS, seen=None)
-    assert summary_of(decide(chain("append", "append", "append", "append"), Since(snapshot_id=1), patience=enough)) == (
+    enough = EventThreshold(min_added_rows=25)
+    waiting = decide(chain("append", "append", "append"), Since(snapshot_id=1), threshold=enough)
+    assert waiting == NoNewSnapshot(reason=SkipReason.TOO_FEW_ROWS, seen=None)
+    assert summary_of(
+        decide(chain("append", "append", "append", "append"), Since(snapshot_id=1), threshold=enough)
+    ) == (
         "linear",
         1,
         4,
@@ -204,22 +206,24 @@ def test_rows_are_collected_until_enough_were_added() -> None:
 @pytest.mark.parametrize("case", ["rolled-back", "start-expired", "tagged-start-behind-an-expired-history"])
 def test_what_added_rows_cannot_measure_does_not_wait_for_them(case: str) -> None:
     table, since, expected = CASES[case]
-    assert summary_of(decide(table, since, patience=Patience(min_added_rows=10_000))) == expected
+    assert summary_of(decide(table, since, threshold=EventThreshold(min_added_rows=10_000))) == expected
 
 
 def test_events_keep_their_distance() -> None:
-    table, patience = chain("append", "append"), Patience(min_interval=timedelta(minutes=10))
+    table, threshold = chain("append", "append"), EventThreshold(min_interval=timedelta(minutes=10))
     soon, later = START + timedelta(minutes=9, seconds=59), START + timedelta(minutes=10)
-    early = decide(table, Since(snapshot_id=1), patience=patience, last_event_at=START, now=soon)
-    assert early == NoNews(reason=Quiet.TOO_SOON, seen=None)
-    assert isinstance(decide(table, Since(snapshot_id=1), patience=patience, last_event_at=START, now=later), News)
+    early = decide(table, Since(snapshot_id=1), threshold=threshold, last_event_at=START, now=soon)
+    assert early == NoNewSnapshot(reason=SkipReason.TOO_SOON, seen=None)
+    assert isinstance(
+        decide(table, Since(snapshot_id=1), threshold=threshold, last_event_at=START, now=later), NewSnapshot
+    )
 
 
 def test_the_payload_is_json_with_ids_as_text_and_the_keys_of_airflows_own_trigger() -> None:
     big = 2**62 + 1
     table = TableHead(head=big, snapshots={big: replace(record(2, 1, "append"), snapshot_id=big)})
     answer = decide(table, Since(snapshot_id=1))
-    assert isinstance(answer, News)
+    assert isinstance(answer, NewSnapshot)
     payload = answer.to_payload("shop.orders", "main")
     assert json.loads(json.dumps(payload)) == {
         "table": "shop.orders",
