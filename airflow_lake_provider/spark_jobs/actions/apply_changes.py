@@ -20,11 +20,11 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import (
+    AppliedState,
     ChangeFilter,
     KeyedCommit,
     KeyedTable,
     SourceTable,
-    TableMemory,
 )
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -73,7 +73,7 @@ def apply_changes(spark: SparkSession, spec: IncrementalSpec, progress: Progress
 
 def _guard(spec: IncrementalSpec, target: KeyedTable, source: SourceTable, progress: Progress) -> None:
     """Move the consumer's tag to the position; never back, which a late repeat of an old run would do."""
-    position = target.memory(_source_name(spec, source)).position
+    position = target.applied_state(_source_name(spec, source)).position
     if position.snapshot == spec.to_snapshot:
         with progress.phase("guard"):
             source.advance(spec.consumer, spec.to_snapshot, owner=spec.run.label, target=spec.table, mode="net")
@@ -92,24 +92,24 @@ def _attempt(
     progress: Progress,
 ) -> IncrementalReport:
     source_name = _source_name(spec, source)
-    memory = target.memory(source_name)
+    applied_state = target.applied_state(source_name)
     run_key = spec.run.run_key(spec.digest_text(), ())
     if not spec.full_refresh:
         # Before the run key: that is a property, which a roll-back leaves behind.
-        memory.position.refuse_rolled_back(memory.newest_summary, source_name, spec.table)
-    done = _recognised(spec, target, memory, source, run_key)
+        applied_state.position.refuse_rolled_back(applied_state.newest_summary, source_name, spec.table)
+    done = _recognised(spec, target, applied_state, source, run_key)
     if done is not None:
-        return _unchanged(spec, target, run_key, memory, *done)
+        return _unchanged(spec, target, run_key, applied_state, *done)
     if spec.protect_source:
         source.pin(spec.consumer, spec.to_snapshot)
-    reading, changes = _read(spec, target, source, memory)
+    reading, changes = _read(spec, target, source, applied_state)
     before = target.state() if target.exists() else None
     rows = apply_transform(spark, spec, changes.persist(), source.rows(spec.to_snapshot))
     try:
         with progress.phase("read") as facts:
             read = _counts(changes)
             facts.update({"from": reading.start or "the beginning", "to": spec.to_snapshot, **read})
-        commit = _commit(spec, target, memory, source_name, run_key, rows, full=reading.start is None)
+        commit = _commit(spec, target, applied_state, source_name, run_key, rows, full=reading.start is None)
         applied = target.apply(commit, progress)
     finally:
         release_frames(rows, changes)
@@ -139,7 +139,7 @@ def _attempt(
 def _commit(
     spec: IncrementalSpec,
     target: KeyedTable,
-    memory: TableMemory,
+    applied_state: AppliedState,
     source_name: str,
     run_key: str,
     rows: DataFrame,
@@ -149,12 +149,12 @@ def _commit(
     fit_target(spec, target, rows, MissingColumns.NULL)
     return KeyedCommit(
         action=spec.action,
-        rows=_with_vanished_keys(rows, target.rows(memory.base), spec.keys) if full else rows,
+        rows=_with_vanished_keys(rows, target.rows(applied_state.base), spec.keys) if full else rows,
         keys=spec.keys,
         run_key=run_key,
-        base=memory.base,
+        base=applied_state.base,
         source_name=source_name,
-        position=memory.position.next_snapshot(spec.to_snapshot),
+        position=applied_state.position.next_snapshot(spec.to_snapshot),
         properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
         missing_columns=MissingColumns.NULL,
         # A transform may read the target, too.
@@ -163,29 +163,31 @@ def _commit(
 
 
 def _recognised(
-    spec: IncrementalSpec, target: KeyedTable, memory: TableMemory, source: SourceTable, run_key: str
+    spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState, source: SourceTable, run_key: str
 ) -> tuple[Outcome, str] | None:
-    if run_key in memory.run_keys:
+    if run_key in applied_state.run_keys:
         return Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this range"
     if spec.full_refresh:
         return None
-    if memory.position.snapshot == spec.to_snapshot:
+    if applied_state.position.snapshot == spec.to_snapshot:
         # A changed transform is not hidden by an unchanged source.
         if spec.replaces_transform(target.properties()):
             return None
         return Outcome.NOTHING_NEW, f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
-    if memory.position.snapshot is not None and source.has_passed(memory.position.snapshot, spec.to_snapshot):
+    if applied_state.position.snapshot is not None and source.has_passed(
+        applied_state.position.snapshot, spec.to_snapshot
+    ):
         return (
             Outcome.NOTHING_NEW,
-            f"the target is at the newer snapshot {memory.position.snapshot}",
+            f"the target is at the newer snapshot {applied_state.position.snapshot}",
         )
     return None
 
 
 def _read(
-    spec: IncrementalSpec, target: KeyedTable, source: SourceTable, memory: TableMemory
+    spec: IncrementalSpec, target: KeyedTable, source: SourceTable, applied_state: AppliedState
 ) -> tuple[Range, DataFrame]:
-    reading = _range(spec, target, memory)
+    reading = _range(spec, target, applied_state)
     keys = spec.source_keys or None
     try:
         return reading, source.changes(reading.start, spec.to_snapshot, ChangeFilter(keys=keys or ()))
@@ -196,14 +198,14 @@ def _read(
         return reading, source.changes(None, spec.to_snapshot, ChangeFilter(keys=keys or ()))
 
 
-def _range(spec: IncrementalSpec, target: KeyedTable, memory: TableMemory) -> Range:
+def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState) -> Range:
     """Decide where to start.
 
     :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
     """
     if spec.full_refresh:
         return Range(start=None, why="a full refresh was asked for")
-    start = spec.from_snapshot or memory.position.snapshot
+    start = spec.from_snapshot or applied_state.position.snapshot
     if start is None:
         return Range(start=None, why="the target has consumed nothing yet")
     if spec.replaces_transform(target.properties()):
@@ -233,7 +235,7 @@ def _with_vanished_keys(rows: DataFrame, present: DataFrame | None, keys: tuple[
 
 
 def _unchanged(
-    spec: IncrementalSpec, target: KeyedTable, run_key: str, memory: TableMemory, outcome: Outcome, reason: str
+    spec: IncrementalSpec, target: KeyedTable, run_key: str, applied_state: AppliedState, outcome: Outcome, reason: str
 ) -> IncrementalReport:
     state = target.state() if target.exists() else None
     return IncrementalReport(
@@ -244,6 +246,6 @@ def _unchanged(
         before=state,
         after=state,
         source=spec.source,
-        from_snapshot=memory.position.snapshot,
+        from_snapshot=applied_state.position.snapshot,
         to_snapshot=spec.to_snapshot,
     )

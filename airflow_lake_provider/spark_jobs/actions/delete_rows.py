@@ -42,7 +42,7 @@ def _attempt(
     spark: SparkSession, spec: DeleteRowsSpec, target: MatchedTable, attempt: int, progress: Progress
 ) -> DeleteRowsReport:
     with progress.phase("plan"):
-        memory = target.memory()
+        applied_state = target.applied_state()
         run_key = spec.run.run_key(spec.digest_text(), ())
         match, identity = _match(spark, spec, target)
         before = target.state()
@@ -61,18 +61,18 @@ def _attempt(
     )
     # Where no row matches, as far as is known; a retry does not look at main before its proof.
     without = None
-    if run_key not in memory.run_keys:
+    if run_key not in applied_state.run_keys:
         commit = MatchedCommit(
             action=spec.action,
             run_key=run_key,
-            base=memory.base,
-            summary={ERASED_DIGEST: digest, BASE_SNAPSHOT: str(memory.base)},
+            base=applied_state.base,
+            summary={ERASED_DIGEST: digest, BASE_SNAPSHOT: str(applied_state.base)},
             match=match,
         )
         # Before the commit: a driver that is killed after it writes no report.
         progress.say(f"digest {digest}, salt {salt}")
         applied = target.change(commit, progress)
-        without = memory.base if applied is None else applied.snapshot
+        without = applied_state.base if applied is None else applied.snapshot
         report = replace(unchanged, outcome=Outcome.NOTHING_NEW, reason="no row of main matches")
         if applied is not None:
             report = replace(

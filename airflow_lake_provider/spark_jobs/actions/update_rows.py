@@ -30,15 +30,15 @@ def update_rows(spark: SparkSession, spec: UpdateRowsSpec, progress: Progress) -
 
 def _attempt(spec: UpdateRowsSpec, target: MatchedTable, attempt: int, progress: Progress) -> UpdateRowsReport:
     with progress.phase("plan"):
-        memory = target.memory()
+        applied_state = target.applied_state()
         run_key = spec.run.run_key(spec.digest_text(), ())
         before = target.state()
     applied: AppliedCommit | None = None
-    if run_key in memory.run_keys:
+    if run_key in applied_state.run_keys:
         outcome, reason = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has updated the rows"
     else:
-        memory.run_keys.refuse_forgotten(spec.run, spec.table)
-        applied = target.change(_commit(spec, memory.base, run_key), progress)
+        applied_state.run_keys.refuse_forgotten(spec.run, spec.table)
+        applied = target.change(_commit(spec, applied_state.base, run_key), progress)
         outcome, reason = Outcome.NOTHING_NEW, "no row matches"
         if applied is not None:
             outcome, reason = Outcome.APPLIED, f"updated {applied.rows_updated} rows"

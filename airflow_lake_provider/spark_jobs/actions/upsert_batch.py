@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, KeyedTable, TableMemory
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit, KeyedTable
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput, list_input
@@ -75,30 +75,32 @@ def _attempt(
 ) -> UpsertReport:
     with progress.phase("plan") as facts:
         listed = list_input(spark, spec)
-        memory = target.memory(listed.source_name, spec.branch)
+        applied_state = target.applied_state(listed.source_name, spec.branch)
         run_key = spec.run.run_key(spec.digest_text(), listed.identities)
         facts["files"] = len(listed.files)
-    done = _recognised(spec, memory, run_key)
+    done = _recognised(spec, applied_state, run_key)
     if done is not None:
         return _unchanged(spec, target, run_key, progress, *done)
-    decision = decide_input(spec, memory, listed, lambda: target.other_positions(listed.source_name))
+    decision = decide_input(spec, applied_state, listed, lambda: target.other_positions(listed.source_name))
     wanted = decision.wanted
     if listed.is_empty:
         return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the source has no input")
     if wanted.is_empty:
         return _unchanged(spec, target, run_key, progress, Outcome.NOTHING_NEW, _nothing_new(spec, decision))
     with progress.phase("read") as facts, refusing_unreadable(spark, wanted.files, spec.source.format):
-        batch = _read(spark, spec, decision, target, memory)
+        batch = _read(spark, spec, decision, target, applied_state)
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
         if batch.keys == 0:
             _keep_deleted_keys(spec, target, batch)
-            return _without_rows(spec, target, batch, wanted, _commit(spec, batch, memory, decision, run_key), progress)
+            return _without_rows(
+                spec, target, batch, wanted, _commit(spec, batch, applied_state, decision, run_key), progress
+            )
         before = target.state(spec.branch) if target.exists() else None
         changes = fit_target(spec, target, batch.changes.drop(*batch.completed), spec.missing_columns)
-        commit = _commit(spec, batch, memory, decision, run_key)
+        commit = _commit(spec, batch, applied_state, decision, run_key)
         _keep_deleted_keys(spec, target, batch)
-        applied = target.apply(remember_cut_deletes(target, commit, batch, memory, progress), progress)
+        applied = target.apply(remember_cut_deletes(target, commit, batch, applied_state, progress), progress)
     finally:
         batch.release()
     after, unseen = state_after_commit(lambda: target.state(spec.branch))
@@ -161,27 +163,27 @@ def _without_rows(
     )
 
 
-def _recognised(spec: UpsertSpec, memory: TableMemory, run_key: str) -> tuple[Outcome, str, str | None] | None:
+def _recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> tuple[Outcome, str, str | None] | None:
     """Return why this run has made its commit, and a warning if there is one; None where it has not."""
     known: tuple[Outcome, str, str | None] | None = None
     if spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
-        memory.position.refuse_rolled_back(memory.newest_summary, spec.source_name, spec.table)
-    if run_key in memory.run_keys:
+        applied_state.position.refuse_rolled_back(applied_state.newest_summary, spec.source_name, spec.table)
+    if run_key in applied_state.run_keys:
         known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input", None
-    elif (earlier := _key_of_earlier_try(spec, memory)) is not None:
+    elif (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
         reason = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
         known = Outcome.ALREADY_APPLIED, reason, _CHANGED_INPUT
-    elif spec.on_repeat is not OnRepeat.APPLY and not _is_told_by_position(spec, memory):
-        memory.run_keys.refuse_forgotten(spec.run, spec.table)
+    elif spec.on_repeat is not OnRepeat.APPLY and not _is_told_by_position(spec, applied_state):
+        applied_state.run_keys.refuse_forgotten(spec.run, spec.table)
     if known is not None:
         _refuse_repeat(spec, known[1])
     return known
 
 
-def _is_told_by_position(spec: UpsertSpec, memory: TableMemory) -> bool:
+def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
     """Whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
-    return spec.branch is None and spec.source.path is not None and not memory.position.has_lost_files
+    return spec.branch is None and spec.source.path is not None and not applied_state.position.has_lost_files
 
 
 def _nothing_new(spec: UpsertSpec, decision: InputDecision) -> str:
@@ -195,20 +197,20 @@ def _refuse_repeat(spec: UpsertSpec, reason: str) -> None:
         raise BadInputError(f"{spec.table}: {reason}, and on_repeat='fail' was asked for")
 
 
-def _key_of_earlier_try(spec: UpsertSpec, memory: TableMemory) -> str | None:
+def _key_of_earlier_try(spec: UpsertSpec, applied_state: AppliedState) -> str | None:
     """Return the run key that an earlier try of this clearing of the task has committed, whatever its input was."""
     # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
     if spec.on_repeat is not OnRepeat.APPLY or spec.run.try_number <= 1:
         return None
-    return memory.run_keys.of_identity(spec.run.who)
+    return applied_state.run_keys.of_identity(spec.run.who)
 
 
 def _read(
-    spark: SparkSession, spec: UpsertSpec, decision: InputDecision, target: KeyedTable, memory: TableMemory
+    spark: SparkSession, spec: UpsertSpec, decision: InputDecision, target: KeyedTable, applied_state: AppliedState
 ) -> ChangeBatch:
     wanted = decision.wanted
     if spec.source.envelope:
-        rows = target.rows(memory.base)
+        rows = target.rows(applied_state.base)
         batch = read_debezium_changes(
             spark,
             spec.source,
@@ -217,14 +219,14 @@ def _read(
             target.schema(),
             rows,
             spec.exclude_columns,
-            _key_changes(spec, target, memory),
+            _key_changes(spec, target, applied_state),
             ignore_deletes=spec.merge_rules.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
-            marks=memory.position.events,
+            marks=applied_state.position.events,
             ignore_marks=decision.repeats,
             # A branch keeps no marks: there, a table without rows is the only sign.
-            is_first=memory.position.events is None and (spec.branch is None or memory.base is None),
-            order=_key_order(spec, target, memory, again=decision.repeats) if _is_by_key(spec) else None,
+            is_first=applied_state.position.events is None and (spec.branch is None or applied_state.base is None),
+            order=_key_order(spec, target, applied_state, again=decision.repeats) if _is_by_key(spec) else None,
         )
     else:
         batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
@@ -235,8 +237,8 @@ def _read(
     )
 
 
-def _key_changes(spec: UpsertSpec, target: KeyedTable, memory: TableMemory) -> KeyChangeHistory:
-    return KeyChangeHistory(known=memory.key_changes, rows_of=target.rows_then, is_kept=spec.branch is None)
+def _key_changes(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState) -> KeyChangeHistory:
+    return KeyChangeHistory(known=applied_state.key_changes, rows_of=target.rows_then, is_kept=spec.branch is None)
 
 
 def _is_by_key(spec: UpsertSpec) -> bool:
@@ -249,20 +251,20 @@ def _keep_deleted_keys(spec: UpsertSpec, target: KeyedTable, batch: ChangeBatch)
         target.keep_deleted_keys(batch.deleted_keys, timedelta(seconds=spec.source.tombstone_retention))
 
 
-def _key_order(spec: UpsertSpec, target: KeyedTable, memory: TableMemory, *, again: bool) -> KeyOrder:
+def _key_order(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState, *, again: bool) -> KeyOrder:
     return KeyOrder(
-        epoch=memory.epoch,
-        rows=target.rows(memory.base),
+        epoch=applied_state.epoch,
+        rows=target.rows(applied_state.base),
         # Read after the base was: a commit adds to them before it is made.
         deleted_keys=target.deleted_keys(),
-        history=_key_changes(spec, target, memory),
+        history=_key_changes(spec, target, applied_state),
         deleted_column=spec.merge_rules.deleted_column if spec.merge_rules.deletes is Deletes.SOFT else None,
         again=again,
     )
 
 
 def _commit(
-    spec: UpsertSpec, batch: ChangeBatch, memory: TableMemory, decision: InputDecision, run_key: str
+    spec: UpsertSpec, batch: ChangeBatch, applied_state: AppliedState, decision: InputDecision, run_key: str
 ) -> KeyedCommit:
     position = decision.position
     return KeyedCommit(
@@ -270,7 +272,7 @@ def _commit(
         rows=batch.changes,
         keys=spec.keys,
         run_key=run_key,
-        base=memory.base,
+        base=applied_state.base,
         source_name=spec.source_name,
         position=replace(position, events=batch.marks) if batch.marks else position,
         key_ranges=batch.key_ranges,

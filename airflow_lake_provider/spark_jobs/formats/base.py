@@ -1,6 +1,6 @@
 """The seam between actions and table formats: what an action may ask of a table, whatever its format.
 
-An action reads a :class:`TableMemory`, decides, and hands a :class:`KeyedCommit` to :meth:`KeyedTable.apply`. How rows
+An action reads a :class:`AppliedState`, decides, and hands a :class:`KeyedCommit` to :meth:`KeyedTable.apply`. How rows
 are merged (``MERGE INTO`` on a stage branch, resolved positions, a Paimon write) is the format's own affair.
 """
 
@@ -29,7 +29,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableMemory:
+class AppliedState:
     """What a table says it has applied, all read from one version of its metadata.
 
     :param base: head of the branch, as text; None for a table without snapshots.
@@ -168,7 +168,7 @@ class KeyedTable(Protocol):
     def state(self, branch: str | None = None) -> TableState:
         """Counts of the newest metadata."""
 
-    def memory(self, source_name: str, branch: str | None = None) -> TableMemory:
+    def applied_state(self, source_name: str, branch: str | None = None) -> AppliedState:
         """Read the newest metadata and what it remembers of a source."""
 
     def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:
@@ -227,7 +227,7 @@ class MatchedTable(Protocol):
     def state(self) -> TableState:
         """Counts of the newest metadata."""
 
-    def memory(self) -> TableMemory:
+    def applied_state(self) -> AppliedState:
         """Read the newest metadata: head and run keys.
 
         :raises MissingTableError: there is no such table.

@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.merge_engine import MergeEngine
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.spark_jobs.formats.base import TableMemory
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
 
 Positions = Callable[[], Mapping[str, SourcePosition]]
@@ -36,7 +36,7 @@ class InputDecision:
     warnings: tuple[str, ...] = ()
 
 
-def decide_input(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, others: Positions) -> InputDecision:
+def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInput, others: Positions) -> InputDecision:
     """Decide.
 
     :param others: gives the positions of the table's other sources; asked for a source that is new to the table, and
@@ -44,8 +44,8 @@ def decide_input(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, othe
     :raises BadInputError: what was applied cannot be told, or was under another name and would be counted twice, or
         the source changed and ``on_source_change`` is ``fail``.
     """
-    changed = _changed_parts(memory.position, listed)
-    start = _start(spec, memory, listed, changed)
+    changed = _changed_parts(applied_state.position, listed)
+    start = _start(spec, applied_state, listed, changed)
     applies_all = spec.on_repeat is OnRepeat.APPLY
     if not applies_all:
         _refuse_uncertain(spec, start, listed)
@@ -55,7 +55,7 @@ def decide_input(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, othe
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
         position=listed.position_after(start, spec.keep_consumed_for),
         note=_note(spec, changed),
-        warnings=_consumed_under_other_names(spec, memory, listed.beyond(start), others),
+        warnings=_consumed_under_other_names(spec, applied_state, listed.beyond(start), others),
     )
 
 
@@ -67,8 +67,8 @@ def _changed_parts(position: SourcePosition, listed: BatchInput) -> list[str]:
     return sorted(name for name in names if position.shape.get(name) != listed.shape.get(name))
 
 
-def _start(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, changed: list[str]) -> SourcePosition:
-    position = memory.position
+def _start(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInput, changed: list[str]) -> SourcePosition:
+    position = applied_state.position
     if changed and spec.source.on_source_change is OnSourceChange.FAIL:
         raise BadInputError(
             f"{spec.table}: {', '.join(changed)} of source {spec.source_name} changed since its last commit, and "
@@ -81,7 +81,7 @@ def _start(spec: UpsertSpec, memory: TableMemory, listed: BatchInput, changed: l
         if spec.on_repeat is not OnRepeat.APPLY:
             raise _lost(spec, position)
         return position.without_lost_files(listed.at)
-    if position.is_rolled_back(memory.newest_summary, spec.source_name):
+    if position.is_rolled_back(applied_state.newest_summary, spec.source_name):
         # Which files of other listings the roll-back took is not known.
         return position.without_lost_files(listed.at)
     return position
@@ -113,19 +113,19 @@ def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: BatchInpu
 
 
 def _consumed_under_other_names(
-    spec: UpsertSpec, memory: TableMemory, unknown: BatchInput, others: Positions
+    spec: UpsertSpec, applied_state: AppliedState, unknown: BatchInput, others: Positions
 ) -> tuple[str, ...]:
     """Return a warning for what is new to this name and another has consumed.
 
     :param unknown: what of the listing this name has not consumed.
     :raises BadInputError: applying it once more would count it twice.
     """
-    is_new = memory.position.generation == 0
+    is_new = applied_state.position.generation == 0
     # A path of a day shows another day's files later; a source table shows its head at once.
     is_asked = is_new or (_counts(spec) and unknown.snapshot is None)
     if not is_asked or spec.branch is not None or unknown.is_empty:
         return ()
-    asked = {name: other for name, other in others().items() if not _is_agreed(memory.position, other)}
+    asked = {name: other for name, other in others().items() if not _is_agreed(applied_state.position, other)}
     known = {name: unknown.known_to(other) for name, other in asked.items()}
     names = [name for name, count in known.items() if count]
     if not names:

@@ -9,12 +9,12 @@ from airflow_lake_provider.contracts.key_changes import OpenKeyChange
 from airflow_lake_provider.contracts.merge_engine import MergeRules
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit, KeyedTable, TableMemory
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyedCommit, KeyedTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 def remember_cut_deletes(
-    target: KeyedTable, commit: KeyedCommit, batch: ChangeBatch, memory: TableMemory, progress: Progress
+    target: KeyedTable, commit: KeyedCommit, batch: ChangeBatch, applied_state: AppliedState, progress: Progress
 ) -> KeyedCommit:
     """Return the commit with what the table is to remember of deletes whose create has not come.
 
@@ -28,7 +28,7 @@ def remember_cut_deletes(
     entries = tuple(_entries(target, commit, batch, progress))
     if not entries:
         return commit
-    remembered = memory.key_changes.add(entries).to_property(commit.source_name or "")
+    remembered = applied_state.key_changes.add(entries).to_property(commit.source_name or "")
     # A commit in between may change the row that the base is to show as it was last.
     return replace(commit, properties={**commit.properties, **remembered}, reads_table=True)
 

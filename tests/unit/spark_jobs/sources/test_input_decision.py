@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import InputFile, SideFile, SourcePosition
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.spark_jobs.formats.base import TableMemory
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
 from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision, decide_input
 
@@ -49,7 +49,7 @@ def decide(
         path="s3://in/*", format="csv", name="s", on_source_change=words.pop("change", OnSourceChange.CONTINUE)
     )
     spec = UpsertSpec(catalog="c", table="shop.t", run=RunIdentity.of("r"), source=source, keys=("id",), **words)
-    return decide_input(spec, TableMemory(position=position), listing, lambda: others or {})
+    return decide_input(spec, AppliedState(position=position), listing, lambda: others or {})
 
 
 def names(decision: InputDecision) -> list[str]:
@@ -95,12 +95,12 @@ def test_a_lost_list_is_refused_and_its_advice_works(merge_rules: MergeRules) ->
 
 def test_files_of_other_listings_that_a_roll_back_may_have_taken_are_not_skipped() -> None:
     position = after(listed("1/a"), listed("2/a"))
-    memory = TableMemory(position=position, newest_summary="s=1")
+    applied_state = AppliedState(position=position, newest_summary="s=1")
     source = Source(path="s3://in/*", format="csv", name="s")
     spec = UpsertSpec(
         catalog="c", table="t.t", run=RunIdentity.of("r"), source=source, keys=("id",), on_repeat=OnRepeat.APPLY
     )
-    decision = decide_input(spec, memory, listed("1/a"), dict)
+    decision = decide_input(spec, applied_state, listed("1/a"), dict)
     with pytest.raises(BadInputError, match="may have been applied"):
         decide(decision.position, listed("2/a"))
 

@@ -11,10 +11,10 @@ from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.spark_jobs.formats.base import (
     AppliedCommit,
+    AppliedState,
     MatchedCommit,
     RetainedRows,
     RowMatch,
-    TableMemory,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
     POSITIONS,
@@ -37,11 +37,11 @@ class IcebergMatchedTable:
         """Counts of the newest metadata."""
         return self.table.refresh().state()
 
-    def memory(self) -> TableMemory:
+    def applied_state(self) -> AppliedState:
         """Read the newest metadata: head and run keys."""
         table = self.table.refresh()
         _refuse(table)
-        return TableMemory(base=table.base_of(None), run_keys=RecentRunKeys.read(table.properties()))
+        return AppliedState(base=table.base_of(None), run_keys=RecentRunKeys.read(table.properties()))
 
     def schema(self) -> StructType:
         """Columns and types."""

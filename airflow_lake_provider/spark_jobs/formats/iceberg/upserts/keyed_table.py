@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.source_position import SourcePosition, newe
 from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit, TableMemory
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table, schema_evolution
@@ -59,18 +59,18 @@ class IcebergKeyedTable:
         """Counts of the newest metadata."""
         return self.table.refresh().state(branch or MAIN)
 
-    def memory(self, source_name: str, branch: str | None = None) -> TableMemory:
+    def applied_state(self, source_name: str, branch: str | None = None) -> AppliedState:
         """Read the newest metadata and what it remembers of a source."""
         if not self.exists():
-            return TableMemory()
+            return AppliedState()
         table = self.table.refresh()
         base = table.base_of(branch)
         if branch is not None:
             # The count goes on from main's, so that main does not look rolled back once the branch is published.
             consumed = SourcePosition(generation=SourcePosition.read(table.properties(), source_name).generation)
-            return TableMemory(base=base, run_keys=self._run_keys_in_summaries(branch), position=consumed)
+            return AppliedState(base=base, run_keys=self._run_keys_in_summaries(branch), position=consumed)
         position = read_position(table, source_name)
-        return TableMemory(
+        return AppliedState(
             base=table.base_of(None),
             run_keys=RecentRunKeys.read(table.properties()),
             position=position,

@@ -22,7 +22,7 @@ def test_rows_before_a_batch_have_the_names_of_now(spark: SparkSession, tmp_path
     spark.sql(f"ALTER TABLE {flow.table} RENAME COLUMN name TO title")
     spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN name STRING")
     target = keyed_table(spark, flow.spec())
-    base = target.memory("any", branch).base
+    base = target.applied_state("any", branch).base
     found = target.rows(base)
     assert found is not None
     titles = [(row["title"], row["name"]) for row in found.collect()]
