@@ -95,8 +95,8 @@ class Deliveries:
 
     def _deliver_again(self) -> None:
         number, piece = self.random.choice(self.pieces)
-        how = self.random.choice(("whole", "some lines", "touched"))
-        if how == "touched":
+        how = self.random.choice(("whole", "some lines", "newer file time"))
+        if how == "newer file time":
             file = self.random.choice(sorted(self.flow.inbox.iterdir()))
             at = 1_800_000_000 + self.files
             os.utime(file, (at, at))

@@ -65,7 +65,7 @@ class RowMerge:
         return f"CASE WHEN NOT {self.new(DELETED)} THEN {new} END"
 
     @property
-    def is_blind(self) -> bool:
+    def ignores_existing_row(self) -> bool:
         """Whether what is written does not depend on the table's row."""
         return self.merge_rules.is_plain and not self.reads
 

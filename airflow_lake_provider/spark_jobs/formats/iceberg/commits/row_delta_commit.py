@@ -16,13 +16,13 @@ class RowDelta:
     """What a commit changes: ``org.apache.iceberg`` DataFile and DeleteFile objects.
 
     :param replaced: delete files that those of ``deletes`` hold everything of.
-    :param touched: paths of the data files of the table that ``deletes`` are on; they may also be on ``rows``.
+    :param referenced: paths of the data files of the table that ``deletes`` are on; they may also be on ``rows``.
     """
 
     rows: Sequence[Any] = ()
     deletes: Sequence[Any] = ()
     replaced: Sequence[Any] = ()
-    touched: Sequence[str] = field(default=(), repr=False)
+    referenced: Sequence[str] = field(default=(), repr=False)
 
 
 def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, position: dict[str, str]) -> int:
@@ -38,10 +38,10 @@ def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, p
 
 def _add(row_delta: Any, table: IcebergTable, delta: RowDelta) -> Any:
     jvm: Any = table.spark._jvm
-    touched = jvm.java.util.ArrayList()
-    for path in delta.touched:
-        touched.add(path)
-    row_delta.validateDataFilesExist(touched).validateDeletedFiles()
+    referenced = jvm.java.util.ArrayList()
+    for path in delta.referenced:
+        referenced.add(path)
+    row_delta.validateDataFilesExist(referenced).validateDeletedFiles()
     row_delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     for file in delta.rows:
         row_delta.addRows(file)

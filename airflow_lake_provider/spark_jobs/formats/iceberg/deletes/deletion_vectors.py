@@ -63,12 +63,12 @@ def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     collections = jvm.com.google.common.collect.Collections2
     # Equality deletes on the file stay what they are.
     deletes = {path: collections.filter(task.deletes(), is_position_delete) for path, task in files.items()}
-    touched_before = [path for path, of_file in deletes.items() if not of_file.isEmpty()]
+    with_deletes = [path for path, of_file in deletes.items() if not of_file.isEmpty()]
     loader = internal(table.spark, Internal.DELETE_LOADER)(java.input_file(table.java.io()))
     indexes = jvm.java.util.HashMap()
     # One read each, of an object store perhaps.
     with ThreadPoolExecutor(_READERS) as readers:
-        loaded = readers.map(lambda path: loader.loadPositionDeletes(deletes[path], path), touched_before)
-        for path, index in zip(touched_before, loaded, strict=True):
+        loaded = readers.map(lambda path: loader.loadPositionDeletes(deletes[path], path), with_deletes)
+        for path, index in zip(with_deletes, loaded, strict=True):
             indexes.put(path, index)
     return jvm.com.google.common.base.Functions.forMap(indexes, None)

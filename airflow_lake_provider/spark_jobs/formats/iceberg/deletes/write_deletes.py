@@ -10,7 +10,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit i
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.deletion_vectors import write_vectors
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.position_delete_files import write_position_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes, touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks, tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
@@ -25,8 +25,8 @@ def write_deletes(
     :raises CommitConflictError: a data file is not in the snapshot.
     """
     paths = list(positions)
-    files = touched_files(table, int(base), paths) if base is not None and paths else {}
-    delta = RowDelta(rows=rows, touched=paths)
+    files = scan_tasks(table, int(base), paths) if base is not None and paths else {}
+    delta = RowDelta(rows=rows, referenced=paths)
     if outdated:
         added = [file for file in rows if str(file.location()) in outdated]
         files |= {str(task.file().location()): task for task in tasks_without_deletes(table, added)}

@@ -49,19 +49,19 @@ class ResolvedRows:
         """How many rows the batch replaces."""
         return sum(len(of_file) for of_file in self.positions.values()) - self.deleted
 
-    def parted(self, paths: Set[str]) -> tuple[ResolvedRows, ResolvedRows]:
+    def split_by_file(self, paths: Set[str]) -> tuple[ResolvedRows, ResolvedRows]:
         """Return the rows outside and those inside some data files."""
-        touched = paths & self.place.found.keys()
-        if self.rows is None or not touched:
+        inside = paths & self.place.found.keys()
+        if self.rows is None or not inside:
             return self, ResolvedRows()
-        is_inside = sf.expr(f"_file IN ({', '.join(map(text_literal, sorted(touched)))})")
+        is_inside = sf.expr(f"_file IN ({', '.join(map(text_literal, sorted(inside)))})")
         outside = replace(
-            self, rows=self.rows.filter(~is_inside), place=self.place.of_files(self.place.found.keys() - touched)
+            self, rows=self.rows.filter(~is_inside), place=self.place.of_files(self.place.found.keys() - inside)
         )
-        return outside, replace(self, rows=self.rows.filter(is_inside), place=self.place.of_files(touched))
+        return outside, replace(self, rows=self.rows.filter(is_inside), place=self.place.of_files(inside))
 
-    def and_those(self, others: ResolvedRows) -> ResolvedRows:
+    def union(self, others: ResolvedRows) -> ResolvedRows:
         """Return both, where ``others`` are in other data files."""
         if self.rows is None or others.rows is None:
             return others if self.rows is None else self
-        return replace(self, rows=self.rows.unionByName(others.rows), place=self.place.and_those(others.place))
+        return replace(self, rows=self.rows.unionByName(others.rows), place=self.place.union(others.place))

@@ -49,7 +49,7 @@ class FoundPositions:
             may_repeat=self.may_repeat,
         )
 
-    def and_those(self, others: FoundPositions) -> FoundPositions:
+    def union(self, others: FoundPositions) -> FoundPositions:
         """Return both, where ``others`` are in other files."""
         return FoundPositions(
             positions={**self.positions, **others.positions},

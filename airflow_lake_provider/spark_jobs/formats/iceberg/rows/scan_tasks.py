@@ -15,7 +15,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, converted
 
 
-def touched_files(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:
+def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:
     """Return the ``org.apache.iceberg.FileScanTask`` of each path; the snapshot is planned in the JVM.
 
     :raises CommitConflictError: a file is not live in the snapshot.

@@ -30,13 +30,13 @@ class AffectedKeys:
 
 
 def affected_keys(
-    commit: KeyedCommit, before: ResolvedRows, after: ResolvedRows, is_blind: bool
+    commit: KeyedCommit, before: ResolvedRows, after: ResolvedRows, ignores_existing_row: bool
 ) -> AffectedKeys | None:
     """Compare the table's rows before and now; None where no staged row was made of what has changed.
 
-    :param is_blind: of :class:`RowMerge`: nothing but their row ids is taken from them.
+    :param ignores_existing_row: of :class:`RowMerge`: nothing but their row ids is taken from them.
     """
-    changed = _lost_row_ids(before, after, commit) if is_blind else _different(before, after)
+    changed = _lost_row_ids(before, after, commit) if ignores_existing_row else _different(before, after)
     if changed is None:
         return None
     # Lazy: the count fills it.

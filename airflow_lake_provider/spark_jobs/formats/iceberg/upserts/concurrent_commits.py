@@ -70,8 +70,8 @@ def rebase(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> 
     same, before, after = _read_again(table, commit, pending, operations, resolved)
     if not before.found and not after.found:
         return RebasedCommit(commit=pending, resolved=resolved)
-    affected = affected_keys(commit, before, after, row_merge(table, commit).is_blind)
-    return RebasedCommit(commit=pending, resolved=same.and_those(after), affected=affected)
+    affected = affected_keys(commit, before, after, row_merge(table, commit).ignores_existing_row)
+    return RebasedCommit(commit=pending, resolved=same.union(after), affected=affected)
 
 
 def _read_again(
@@ -85,7 +85,7 @@ def _read_again(
     after = None if paths is None else resolve_rows_of_files(table, pending, paths)
     if paths is None or after is None:
         return ResolvedRows(), resolved, resolve_rows(table, pending)
-    same, before = resolved.parted(paths)
+    same, before = resolved.split_by_file(paths)
     return same, before, after
 
 

@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite imp
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import touched_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
@@ -50,7 +50,7 @@ def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress)
         resolved = resolve_rows(table, commit)
         facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
     with reading_base(table, commit), progress.phase("stage") as facts:
-        replaced = _touched(table, commit, resolved)
+        replaced = _changed_tasks(table, commit, resolved)
         inserted = _inserted(table, commit, resolved)
         staged = _stage(table, commit, resolved, replaced)
         facts.update(files=len(staged))
@@ -68,11 +68,11 @@ def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress)
     )
 
 
-def _touched(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> list[Any]:
+def _changed_tasks(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> list[Any]:
     """Return the ``org.apache.iceberg.FileScanTask`` of each data file with a row that the batch changes."""
     if commit.base is None or not resolved.positions:
         return []
-    return list(touched_files(table, int(commit.base), list(resolved.positions)).values())
+    return list(scan_tasks(table, int(commit.base), list(resolved.positions)).values())
 
 
 def _inserted(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> int:

@@ -54,7 +54,7 @@ def rows_of_batch(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRo
 def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
     """Return what is to be joined of the rows found; None when what is written does not depend on them."""
     found = resolved.rows
-    if found is None or (merge.is_blind and ROW_ID not in found.columns):
+    if found is None or (merge.ignores_existing_row and ROW_ID not in found.columns):
         return None
     if merge.reads:
         return found

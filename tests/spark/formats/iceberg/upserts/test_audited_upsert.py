@@ -273,13 +273,13 @@ def test_only_queries_are_run_and_before_anything_is_written(flow: Flow) -> None
     before = flow.loaded().metadata
     flow.arrive("2.jsonl", row(2, "b", 2))
     seen = flow.table.replace(".", " . ")
-    no_query, blind = "is no query that can be run", "reads neither the view audited"
+    no_query, reads_no_view = "is no query that can be run", "reads neither the view audited"
     for query, local, said in (
         (f"WITH x AS (SELECT * FROM batch) INSERT INTO {flow.table} SELECT 7, 'x', 7 FROM x", False, no_query),
         (f"SELECT 1 FROM batch); DELETE FROM {flow.table} WHERE (true", False, no_query),
         ("SELECT * FROM audited WHERE total < 0", False, no_query),
-        (f"SELECT n AS batch FROM {flow.table} audited", False, blind),
-        ("SELECT * FROM (VALUES ('batch')) AS batch", True, blind),
+        (f"SELECT n AS batch FROM {flow.table} audited", False, reads_no_view),
+        ("SELECT * FROM (VALUES ('batch')) AS batch", True, reads_no_view),
         (f"SELECT * FROM batch WHERE id NOT IN (SELECT id FROM {seen})", True, "local to the batch but reads"),
         (f"SELECT id FROM batch -- it's\nJOIN {seen} USING (id) -- isn't", True, "local to the batch but reads"),
         ("SELECT * FROM batch, LATERAL (SELECT max(n) FROM audited)", True, "local to the batch but reads audited"),

@@ -73,7 +73,7 @@ def test_rows_are_replaced_deleted_and_added_over_many_batches(flow: Flow, layou
     assert flow.rows() == before
 
 
-def test_one_vector_per_data_file_is_left_however_often_it_is_touched(flow: Flow) -> None:
+def test_one_vector_per_data_file_is_left_however_often_it_changes(flow: Flow) -> None:
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(20)))
     flow.apply("run 1")
     for batch in range(2, 5):
