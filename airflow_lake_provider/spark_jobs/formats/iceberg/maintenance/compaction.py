@@ -18,8 +18,8 @@ from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
-    idle_equality_deletes,
-    remove_idle_equality_deletes,
+    dangling_deletes,
+    remove_dangling_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.data_file_rewrite import (
     DataFileRewrite,
@@ -68,7 +68,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         planned = rewrite.plan()
         deletes_due = level is not CompactionLevel.FULL and not planned.groups
         deletes_due = deletes_due and (
-            upkeep.position_deletes_are_due(table, spec) or (spec.where is None and bool(idle_equality_deletes(table)))
+            upkeep.position_deletes_are_due(table, spec) or (spec.where is None and bool(dangling_deletes(table)))
         )
         facts.update({"level": level.value, "groups": planned.groups, "files": planned.files, "bytes": planned.bytes})
     report = CompactionReport(
@@ -128,7 +128,7 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
         if tally.groups and table.state().delete_files:
             refusals.append(upkeep.remove_dangling_deletes(table, summary))
         if spec.where is None:
-            refusals.append(remove_idle_equality_deletes(table, summary))
+            refusals.append(remove_dangling_deletes(table, summary))
         if _position_deletes_wanted(table, spec, tally):
             refusals.append(upkeep.rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
         if spec.rewrite_manifests and upkeep.manifests_are_due(table):

@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 
 
-def idle_equality_deletes(table: IcebergTable) -> list[Any]:
+def dangling_deletes(table: IcebergTable) -> list[Any]:
     """Return them at the head as it was read last, as ``org.apache.iceberg.DeleteFile`` objects.
 
     Costs a millisecond per data file in a table with equality deletes, else nothing.
@@ -25,26 +25,26 @@ def idle_equality_deletes(table: IcebergTable) -> list[Any]:
     head = table.java.currentSnapshot()
     if head is None or not int(table.summary(head.snapshotId()).get("total-equality-deletes", 0)):
         return []
-    idle = _equality_deletes(table, head)
+    dangling = _equality_deletes(table, head)
     with closing(table.java.newScan().useSnapshot(head.snapshotId()).planFiles()) as tasks:
         for task in tasks:
             for delete in task.deletes():
-                idle.pop(str(delete.location()), None)
-            if not idle:
+                dangling.pop(str(delete.location()), None)
+            if not dangling:
                 break
-    return list(idle.values())
+    return list(dangling.values())
 
 
-def remove_idle_equality_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
-    """Remove them in one commit that changes no row and is made on the head that they were idle at, on no other.
+def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
+    """Remove them in one commit that changes no row and is made on the head that they dangled at, on no other.
 
-    On a later head they would be as idle, but not on one that a roll-back of main goes back to.
+    On a later head they would dangle as well, but not on one that a roll-back of main goes back to.
 
     :param summary: of the snapshot, with its action and run key.
     :return: what another commit refused; None when it worked, or there were none.
     :raises UnknownOutcomeError: the answer to the commit was lost.
     """
-    files = idle_equality_deletes(table.refresh())
+    files = dangling_deletes(table.refresh())
     if not files:
         return None
     commit = DataCommit(action=summary[ACTION], run_key=summary[RUN_KEY], base=table.base_of(None))
