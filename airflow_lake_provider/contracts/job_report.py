@@ -1,4 +1,4 @@
-"""What a driver answers: what really happened, read back from the table, or which failure it was."""
+"""What a driver reports: what really happened, read back from the table, or which failure it was."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TableState:
 
 @dataclass(frozen=True, kw_only=True)
 class JobReport:
-    """What all actions answer.
+    """What all actions report.
 
     :param reason: one sentence: why it acted, or why not.
     :param run_key: identity of the commit; None for actions that need none.
@@ -229,15 +229,15 @@ class JobFailure:
         return error_class(self.error)(self.message)
 
 
-def answer_to_json(answer: JobReport | JobFailure) -> str:
+def report_to_json(report: JobReport | JobFailure) -> str:
     """Write a report or a failure."""
-    if isinstance(answer, JobFailure):
-        return to_json({"failure": to_plain(answer)})
-    return to_json({"action": answer.action, "report": to_plain(answer)})
+    if isinstance(report, JobFailure):
+        return to_json({"failure": to_plain(report)})
+    return to_json({"action": report.action, "report": to_plain(report)})
 
 
-def answer_from_plain(plain: dict[str, Any]) -> JobReport | JobFailure:
-    """Read what :func:`answer_to_json` wrote.
+def report_from_plain(plain: dict[str, Any]) -> JobReport | JobFailure:
+    """Read what :func:`report_to_json` wrote.
 
     :raises InvalidSpecError: for an action or a field that this version does not know.
     """

@@ -102,7 +102,7 @@ class LakeCompactionOperator(LakeJobOperator):
             max_attempts=self.max_attempts,
         )
 
-    def answer_without_spark(self, spec: JobSpec) -> JobReport | None:
+    def report_without_spark(self, spec: JobSpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""
         if not isinstance(spec, CompactionSpec):
             return None

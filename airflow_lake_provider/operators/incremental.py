@@ -128,7 +128,7 @@ class LakeIncrementalOperator(LakeJobOperator):
             max_attempts=self.max_attempts,
         )
 
-    def answer_without_spark(self, spec: JobSpec) -> JobReport | None:
+    def report_without_spark(self, spec: JobSpec) -> JobReport | None:
         """Compare positions: where nothing is new there is nothing to start."""
         if not isinstance(spec, IncrementalSpec) or spec.full_refresh or spec.from_snapshot:
             return None

@@ -1,4 +1,4 @@
-"""One submission: what is laid out for the driver, and the answer it leaves."""
+"""One submission: what is laid out for the driver, and the report it leaves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import fsspec
 from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_from_plain
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_file import spec_to_json
 from airflow_lake_provider.operators.report_location import forget_report, shared_report
@@ -98,13 +98,13 @@ class JobAttempt:
             return "in cluster mode, report_location or [lake] report_location must name a path that all machines share"
         return f"looked for it at {self.report_path}"
 
-    def read_answer(self) -> JobReport | JobFailure | None:
+    def read_report(self) -> JobReport | JobFailure | None:
         """Read what the driver left; None when it left nothing."""
         if self.report_path is None:
             return None
         try:
             with fsspec.open(self.report_path, "rt", encoding="utf-8") as file:
-                return answer_from_plain(json.load(file))
+                return report_from_plain(json.load(file))
         except FileNotFoundError:
             return None
         # Each file system has errors of its own, and the table itself can still tell what happened.

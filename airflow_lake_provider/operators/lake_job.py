@@ -81,7 +81,7 @@ class LakeJobOperator(SparkSubmitOperator):
         """Translate the author's arguments, rendered, into a spec."""
         raise NotImplementedError
 
-    def answer_without_spark(self, spec: JobSpec) -> JobReport | None:  # noqa: ARG002  # for subclasses
+    def report_without_spark(self, spec: JobSpec) -> JobReport | None:  # noqa: ARG002  # for subclasses
         """Answer from metadata alone where that is enough; None to start Spark."""
         return None
 
@@ -93,7 +93,7 @@ class LakeJobOperator(SparkSubmitOperator):
         try:
             refuse_other_tables(self.table, self.allowed_tables)
             spec = self.build_spec(context)
-            report = self.answer_without_spark(spec) or self._run_in_spark(spec, context)
+            report = self.report_without_spark(spec) or self._run_in_spark(spec, context)
             self._tell(report)
             announce(self, report, context)
             self.check_report(report)
@@ -156,32 +156,32 @@ class LakeJobOperator(SparkSubmitOperator):
             report_location=self.report_location,
         )
         try:
-            answer = self._submit(self._attempt, context)
+            report = self._submit(self._attempt, context)
         finally:
             self._attempt.close()
-        if isinstance(answer, JobFailure):
-            self.log.error("Traceback of the Spark job:\n%s", answer.traceback)
-            raise answer.to_error()
-        if isinstance(answer, JobReport):
-            return answer
+        if isinstance(report, JobFailure):
+            self.log.error("Traceback of the Spark job:\n%s", report.traceback)
+            raise report.to_error()
+        if isinstance(report, JobReport):
+            return report
         # Reconnected to an application of an earlier try: what that one committed was there before this try.
-        return (lost_report if self._submitted else lost_report.of_any_try()).resolve(answer)
+        return (lost_report if self._submitted else lost_report.of_any_try()).resolve(report)
 
     def _submit(self, attempt: JobAttempt, context: Context) -> JobReport | JobFailure | JobFailedError:
-        """Submit and wait; return the driver's answer, or why there is none."""
+        """Submit and wait; return the driver's report, or why there is none."""
         lost = f"spark-submit ended well, but there is no report: {attempt.where_the_report_is}"
         try:
             super().execute(context)
         except LakeProviderError:
             # Of ours, before anything was submitted.
             raise
-        # Whatever a deployment raises, the driver's own answer says more.
+        # Whatever a deployment raises, the driver's own report says more.
         except Exception as error:
             if isinstance(error, ValueError) and not self._submitted:
                 # How the official operator refuses arguments that do not go together; a retry would hear it again.
                 raise InvalidSpecError(f"{self.table}: {error}") from error
             lost = f"the Spark application ended without a report: {error}"
-        return attempt.read_answer() or JobFailedError(f"{self.table}: {lost}")
+        return attempt.read_report() or JobFailedError(f"{self.table}: {lost}")
 
     def _get_hook(self) -> LakeSparkSubmitHook:
         submitted = self

@@ -81,7 +81,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
             )
         return age
 
-    def answer_without_spark(self, spec: JobSpec) -> JobReport | None:
+    def report_without_spark(self, spec: JobSpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""
         if not isinstance(spec, ExpirySpec):
             return None

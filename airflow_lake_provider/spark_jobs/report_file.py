@@ -1,4 +1,4 @@
-"""Leave the driver's answer where the worker looks for it."""
+"""Leave the driver's report where the worker looks for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 
-def write_answer(spark: SparkSession, path: str, text: str) -> None:
+def write_report(spark: SparkSession, path: str, text: str) -> None:
     """Write ``text`` to ``path``.
 
     :param path: a path of this machine, or a URL of a file system that Hadoop knows (``s3a://``, ``hdfs://``).
@@ -33,7 +33,7 @@ def _as_hadoop_says(path: str) -> str:
 
 
 def _write_local(path: str, text: str) -> None:
-    # The worker must never read half an answer.
+    # The worker must never read half a report.
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f"{target.name}.unfinished")

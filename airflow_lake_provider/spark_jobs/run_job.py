@@ -1,6 +1,6 @@
 """The application that spark-submit runs: ``run_job.py --spec spec.json [--report report.json]``.
 
-It needs no Airflow. The answer, a report or a failure, is written to ``--report`` (a path of this machine or of any
+It needs no Airflow. The report, which may be a failure, is written to ``--report`` (a path of this machine or of any
 file system that Hadoop knows) and the exit code says which it was.
 """
 
@@ -20,11 +20,11 @@ if __name__ == "__main__":
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_to_json
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_to_json
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.report_file import write_answer
+from airflow_lake_provider.spark_jobs.report_file import write_report
 from airflow_lake_provider.spark_jobs.run_action import run_action
 from airflow_lake_provider.spark_jobs.session import open_session
 
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="path of the spec, or its name when shipped with --files")
-    parser.add_argument("--report", help="where to leave the answer")
+    parser.add_argument("--report", help="where to leave the report")
     options = parser.parse_args(arguments)
     progress = Progress()
     with progress.phase("session"):
@@ -48,19 +48,19 @@ def main(arguments: list[str] | None = None) -> int:
     for sentence in overruled:
         progress.say(sentence)
     try:
-        answer = _answer(spark, options.spec, progress)
-        if isinstance(answer, JobReport):
-            answer = replace(answer, warnings=(*answer.warnings, *overruled))
+        report = _report(spark, options.spec, progress)
+        if isinstance(report, JobReport):
+            report = replace(report, warnings=(*report.warnings, *overruled))
         if options.report:
-            write_answer(spark, options.report, answer_to_json(answer))
+            write_report(spark, options.report, report_to_json(report))
     finally:
         # A session that a dead JVM took along cannot be stopped, and what it committed stays committed.
         with suppress(Exception):
             spark.stop()
-    return 1 if isinstance(answer, JobFailure) else 0
+    return 1 if isinstance(report, JobFailure) else 0
 
 
-def _answer(spark: SparkSession, spec_path: str, progress: Progress) -> JobReport | JobFailure:
+def _report(spark: SparkSession, spec_path: str, progress: Progress) -> JobReport | JobFailure:
     try:
         return run_action(spark, _read_spec(spec_path), progress)
     # The worker must learn of every failure in a form that it can read.

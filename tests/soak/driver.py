@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, answer_from_plain
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_file import spec_to_json
 from tests.soak.lake import Lake
@@ -73,7 +73,7 @@ class Driver:
 
         :raises DriverDiedError: there will be none.
         """
-        return answer_from_plain(self._line())
+        return report_from_plain(self._line())
 
     def run(self, spec: JobSpec) -> JobReport | JobFailure:
         """Send a spec and wait for its answer."""

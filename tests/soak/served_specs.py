@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_report import answer_to_json
+from airflow_lake_provider.contracts.job_report import report_to_json
 from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.session import open_session
@@ -30,7 +30,7 @@ def serve(progress: Callable[[], Progress] = Progress, before_report: Callable[[
         if "sql" in request:
             answer = _run_sql(spark, request["sql"])
         else:
-            answer = answer_to_json(run_job._answer(spark, request["spec"], progress()))
+            answer = report_to_json(run_job._report(spark, request["spec"], progress()))
             before_report()
         answers.write(answer + "\n")
 

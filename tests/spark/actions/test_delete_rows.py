@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
-from airflow_lake_provider.contracts.job_report import Outcome, answer_to_json
+from airflow_lake_provider.contracts.job_report import Outcome, report_to_json
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -128,7 +128,7 @@ def test_keys_of_a_file_are_deleted_and_no_value_of_them_is_left_in_words(
     # For a driver that is killed before its report.
     told = printed.out.index(f"digest {report.erased_digest}, salt {report.digest_salt}")
     assert told < printed.out.index("[lake] commit ...")
-    for text in (answer_to_json(report), str(written), str(table.outside().properties), printed.out, printed.err):
+    for text in (report_to_json(report), str(written), str(table.outside().properties), printed.out, printed.err):
         assert str(SECRET) not in text
     where = delete(table, "run 2", where="id = 8005")
     expected = hashlib.sha256(f"{where.digest_salt}\x1fid = 8005".encode()).hexdigest()

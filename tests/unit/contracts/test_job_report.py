@@ -22,8 +22,8 @@ from airflow_lake_provider.contracts.job_report import (
     TableState,
     UpdateRowsReport,
     UpsertReport,
-    answer_from_plain,
-    answer_to_json,
+    report_from_plain,
+    report_to_json,
 )
 
 COUNTS = st.integers(0, 2**63 - 1)
@@ -67,21 +67,21 @@ ANSWERS = st.one_of(
 @settings(deadline=None)
 @given(ANSWERS)
 def test_an_answer_is_the_same_after_the_border(answer: JobReport | JobFailure) -> None:
-    assert answer_from_plain(json.loads(answer_to_json(answer))) == answer
+    assert report_from_plain(json.loads(report_to_json(answer))) == answer
 
 
 @pytest.mark.parametrize("cls", REPORTS.values())
 def test_every_report_can_be_written_with_nothing_but_what_is_shared(cls: type[JobReport]) -> None:
     report = cls(table="shop.orders", outcome=Outcome.DONE, reason="because")
-    plain = json.loads(answer_to_json(report))
+    plain = json.loads(report_to_json(report))
     assert plain["action"] == cls.action
     assert plain["report"].keys() == {field.name for field in fields(cls)}
-    assert answer_from_plain(plain) == report
+    assert report_from_plain(plain) == report
 
 
 def test_snapshot_ids_are_text_that_no_json_reader_rounds() -> None:
     report = UpsertReport(table="a.b", outcome=Outcome.APPLIED, reason="", committed=("8245678901234567891",))
-    assert '"committed":["8245678901234567891"]' in answer_to_json(report)
+    assert '"committed":["8245678901234567891"]' in report_to_json(report)
 
 
 def test_a_failure_becomes_its_error_again() -> None:
@@ -94,6 +94,6 @@ def test_a_failure_becomes_its_error_again() -> None:
 @pytest.mark.parametrize("action", ["vacuum", None])
 def test_a_report_of_another_version_is_refused_in_words(action: str | None) -> None:
     with pytest.raises(InvalidSpecError, match=str(action)):
-        answer_from_plain({"action": action, "report": {}})
+        report_from_plain({"action": action, "report": {}})
     with pytest.raises(InvalidSpecError, match="colour"):
-        answer_from_plain({"action": "upsert", "report": {"colour": "red"}})
+        report_from_plain({"action": "upsert", "report": {"colour": "red"}})

@@ -12,7 +12,7 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome, answer_to_json
+from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome, report_to_json
 from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
@@ -119,20 +119,20 @@ REPORT = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="as 
 @pytest.mark.parametrize("answer", [REPORT, JobFailure(error="BadInputError", message="m", traceback="t")])
 def test_the_drivers_answer_is_read(context: Context, answer: JobReport | JobFailure) -> None:
     attempt = opened(operator(), context)
-    assert attempt.read_answer() is None
-    attempt.files.report.write_text(answer_to_json(answer), encoding="utf-8")
-    assert attempt.read_answer() == answer
+    assert attempt.read_report() is None
+    attempt.files.report.write_text(report_to_json(answer), encoding="utf-8")
+    assert attempt.read_report() == answer
 
 
 def test_an_earlier_attempts_report_is_not_taken_for_this_ones(context: Context, tmp_path: Path) -> None:
     job = operator(report_location=str(tmp_path))
     first = opened(job, context, CLUSTER)
-    Path(str(first.report_path)).write_text(answer_to_json(REPORT), encoding="utf-8")
+    Path(str(first.report_path)).write_text(report_to_json(REPORT), encoding="utf-8")
     first.close()
     second = opened(job, context, CLUSTER)
-    assert second.read_answer() == REPORT
+    assert second.read_report() == REPORT
     second.forget_old_report()
-    assert second.read_answer() is None
+    assert second.read_report() is None
     second.forget_old_report()
 
 

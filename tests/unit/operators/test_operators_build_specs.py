@@ -266,7 +266,7 @@ def test_a_dry_run_of_a_compaction_counts_the_files(fragmented: Table, context: 
 
 def test_a_compaction_with_work_is_for_spark(fragmented: Table, context: Context) -> None:
     job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run="False", **NO_SPARK)
-    assert job.answer_without_spark(job.build_spec(context)) is None
+    assert job.report_without_spark(job.build_spec(context)) is None
 
 
 def test_a_healthy_table_costs_no_spark(orders: Table, append: Callable[..., int], context: Context) -> None:
@@ -387,7 +387,7 @@ def test_an_incremental_run_reads_up_to_the_head_it_saw(
         to_snapshot=str(head),
         query="SELECT * FROM changes",
     )
-    assert job.answer_without_spark(spec) is None
+    assert job.report_without_spark(spec) is None
 
 
 def test_at_the_head_of_the_source_there_is_nothing_to_start_spark_for(
@@ -426,10 +426,10 @@ def test_an_unchanged_source_does_not_hide_that_the_transform_was_changed(
     spec = job.build_spec(context)
     with target.transaction() as changed:
         changed.set_properties({"lake.transform.revenue": spec.transform_digest})
-    assert job.answer_without_spark(spec) is not None
+    assert job.report_without_spark(spec) is not None
     with target.transaction() as changed:
         changed.set_properties({"lake.transform.revenue": "0" * 32})
-    assert (job.answer_without_spark(spec) is None) is starts_spark
+    assert (job.report_without_spark(spec) is None) is starts_spark
 
 
 @pytest.mark.parametrize("asked", [{"full_refresh": True}, {"from_snapshot": "1"}])
@@ -438,7 +438,7 @@ def test_what_an_author_asks_for_again_is_read_again(
 ) -> None:
     consumed(lake_catalog, orders, append(orders, 1))
     job = incremental(**asked)
-    assert job.answer_without_spark(job.build_spec(context)) is None
+    assert job.report_without_spark(job.build_spec(context)) is None
 
 
 def test_a_source_without_a_snapshot_is_missing_and_worth_a_retry(orders: Table, context: Context) -> None:
@@ -459,4 +459,4 @@ def test_the_module_of_a_transform_is_shipped_where_the_worker_has_it(
 
 @pytest.mark.parametrize("cls", [CompactionSpec, ExpirySpec])
 def test_a_spec_of_another_action_is_not_answered(lake_connection: str, context: Context, cls: type) -> None:
-    assert upsert().answer_without_spark(upsert().build_spec(context)) is None
+    assert upsert().report_without_spark(upsert().build_spec(context)) is None
