@@ -148,3 +148,82 @@ def assert_imports_without(missing: list[str], modules: list[str], airflow_home:
     environment = {**os.environ, "AIRFLOW_HOME": str(airflow_home), "PYTHONPATH": str(REPOSITORY)}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
+
+
+# The driver's side from the ground up: who is on a floor may import what is on the floors below, and nothing else but
+# its own folder.
+DRIVER_FLOORS = (
+    {"failures", "progress", "report_file", "session_settings"},
+    {"conflict_retries", "session", "sql"},
+    {"batch"},
+    {"formats"},
+    {"read_changes", "sources"},
+    {"actions"},
+    {"run_action"},
+    {"run_job"},
+)
+ICEBERG_FLOORS = (
+    {"jvm"},
+    {"table"},
+    {"rows"},
+    {"commits"},
+    {"deletes"},
+    {"incremental", "maintenance", "row_changes", "upserts"},
+)
+MOST_ROOMS = 26
+
+
+def imports_within(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the file, its place in the folder and the place it imports; a place is a folder or a file at the top."""
+    prefix = dotted(folder / "__init__.py").split(".")
+    for source in sorted(folder.rglob("*.py")):
+        place = source.relative_to(folder).with_suffix("").parts[0]
+        for name in imported_modules(ast.parse(source.read_text())):
+            parts = name.split(".")
+            if parts[: len(prefix)] == prefix and len(parts) > len(prefix):
+                yield str(source.relative_to(folder)), place, parts[len(prefix)]
+
+
+def runs_up(folder: Path, floors: tuple[set[str], ...]) -> list[str]:
+    """Return the imports of a folder that do not run down."""
+    floor_of = {place: number for number, floor in enumerate(floors) for place in floor}
+    return [
+        f"{source} imports {target}"
+        for source, place, target in imports_within(folder)
+        if place != target and floor_of[place] <= floor_of[target]
+    ]
+
+
+def places(folder: Path) -> set[str]:
+    """Return the folders and files of a folder by name."""
+    found = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    return found - {"__init__"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "floors"),
+    [(PACKAGE / SPARK_SIDE, DRIVER_FLOORS), (PACKAGE / SPARK_SIDE / "formats" / "iceberg", ICEBERG_FLOORS)],
+    ids=["driver", "iceberg"],
+)
+def test_no_import_runs_back_up(folder: Path, floors: tuple[set[str], ...]) -> None:
+    assert places(folder) == set().union(*floors)
+    assert runs_up(folder, floors) == []
+
+
+def test_a_format_knows_the_seam_and_not_who_chooses_it() -> None:
+    iceberg = PACKAGE / SPARK_SIDE / "formats" / "iceberg"
+    imported = {name for source in iceberg.rglob("*.py") for name in imported_modules(ast.parse(source.read_text()))}
+    assert f"{OURS}.{SPARK_SIDE}.formats.base" in imported
+    assert f"{OURS}.{SPARK_SIDE}.formats.choose" not in imported
+
+
+def test_the_tops_of_both_sides_can_be_seen_at_a_glance() -> None:
+    assert len(places(PACKAGE)) + len(places(PACKAGE / SPARK_SIDE)) <= MOST_ROOMS
+
+
+def test_an_import_that_runs_up_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
+    for name, code in {"low": "from top.high import x", "high": "import top.low"}.items():
+        (tmp_path / "top" / name).mkdir(parents=True)
+        (tmp_path / "top" / name / "a.py").write_text(code)
+    assert runs_up(tmp_path / "top", ({"low"}, {"high"})) == ["low/a.py imports high"]
