@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -19,9 +21,16 @@ def keys_of(table: str, folder: Path = SHOP) -> list[str]:
 def oracle(table: str, folder: Path = SHOP) -> dict[tuple[Any, ...], dict[str, Any]]:
     """The server's rows by key, decoded from the text encoding with nothing but Python."""
     types = {c["name"]: c["type"] for c in columns_and_keys(folder)[table]["columns"]}
-    with gzip.open(folder / "oracle" / f"{table}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        rows = [{name: _decode(value, types[name]) for name, value in json.loads(line).items()} for line in lines]
+    (file,) = (folder / "oracle").glob(f"{table}.jsonl.?z")
+    rows = [{name: _decode(value, types[name]) for name, value in line.items()} for line in read_lines(file)]
     return {tuple(row[key] for key in keys_of(table, folder)): row for row in rows}
+
+
+def read_lines(file: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a compressed file of JSON lines."""
+    opened = lzma.open if file.suffix == ".xz" else gzip.open
+    with opened(file, "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
 
 
 def columns_and_keys(folder: Path = SHOP) -> dict[str, Any]:

@@ -1,38 +1,13 @@
-"""Captured events of one table as a topic's partitions hold them, with what a connector sends again when it starts."""
+"""Events of one table as a topic's partitions hold them, with what a connector sends again when it starts."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
-
-
-@dataclass(frozen=True)
-class Captured:
-    """The events of one table, and where its server's rows are.
-
-    :param folder: with ``part-1.jsonl.gz`` and so on, and ``oracle/``.
-    :param defaults: columns that the source added with a default, which no event tells of rows that were there.
-    :param dropped: columns that the source dropped.
-    """
-
-    folder: Path
-    table: str
-    defaults: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-
-    def lines(self) -> list[dict[str, Any]]:
-        """All records of the table, tombstones included, as they were captured."""
-        found: list[dict[str, Any]] = []
-        for part in sorted(self.folder.glob("part-*.jsonl.gz")):
-            with gzip.open(part, "rt", encoding="utf-8") as text:
-                found += [record for record in map(json.loads, text) if record["topic"].endswith(f".{self.table}")]
-        return found
 
 
 @dataclass
