@@ -18,8 +18,6 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
 
-from pyspark.sql import SparkSession
-
 from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
@@ -34,8 +32,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from tests.soak.lake import Lake
-from tests.spark.conftest import lake_jars
+from tests.soak.tiny_batches import planned_for_tiny_batches
+from tests.spark.conftest import start_session
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 
 KEYS = 20
@@ -167,15 +165,6 @@ def soak(flow: Flow, runs: int, seed: int, clean_every: int = 100, rows_every: i
     )
 
 
-def _session(lake: Lake) -> SparkSession:
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", lake_jars())
-    for line in lake.properties.read_text().splitlines():
-        builder = builder.config(*line.split(" ", 1))
-    session = builder.config("spark.sql.defaultCatalog", "lake_default").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
 def main() -> None:
     """Run and print the line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -185,10 +174,11 @@ def main() -> None:
     parser.add_argument("--clean-every", type=int, default=100, help="runs between two cleanings")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        spark = _session(Lake.at(Path(folder) / "lake"))
+        spark = start_session(Path(folder))
         try:
             flow = Flow(spark, "soak.positions", Path(folder) / "inbox")
-            print(soak(flow, options.runs, options.seed, options.clean_every, options.rows_every))
+            with planned_for_tiny_batches(spark):
+                print(soak(flow, options.runs, options.seed, options.clean_every, options.rows_every))
         finally:
             spark.stop()
 

@@ -30,6 +30,7 @@ from tests.soak.driver import session_environment
 from tests.soak.event_log import EventLog
 from tests.soak.lake import Lake
 from tests.soak.shop_tables import TABLES, Captured
+from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.upsert_flow import Flow
 
 # Ways that are known to the soak: the order of a partition told by its records or by names of files, that of a stream,
@@ -186,19 +187,20 @@ def redeliver(
     counts: Counter[str] = Counter()
     rows, failed = 0, []
     shares = [(captured, way) for captured in tables for way in ways]
-    for number, (captured, way) in enumerate(shares):
-        if only not in (None, number):
-            continue
-        share = deliveries // len(shares) + (number < deliveries % len(shares))
-        flow = Flow(spark, f"redelivery.t{seed}_{number}", home / f"inbox-{number}")
-        try:
-            rows += _play(flow, captured, way, share, Random(f"{seed} {number}"), counts)
-        # Each share stands for itself.
-        except Exception:  # noqa: BLE001
-            failed.append(number)
-            print(traceback.format_exc(), flush=True)
-        told = f"{'FAILED' if number in failed else 'ok'} {number}: {captured.table} by {way}, {share} deliveries"
-        print(f"{told}, {time.monotonic() - started:.0f} s", flush=True)
+    with planned_for_tiny_batches(spark):
+        for number, (captured, way) in enumerate(shares):
+            if only not in (None, number):
+                continue
+            share = deliveries // len(shares) + (number < deliveries % len(shares))
+            flow = Flow(spark, f"redelivery.t{seed}_{number}", home / f"inbox-{number}")
+            try:
+                rows += _play(flow, captured, way, share, Random(f"{seed} {number}"), counts)
+            # Each share stands for itself.
+            except Exception:  # noqa: BLE001
+                failed.append(number)
+                print(traceback.format_exc(), flush=True)
+            told = f"{'FAILED' if number in failed else 'ok'} {number}: {captured.table} by {way}, {share} deliveries"
+            print(f"{told}, {time.monotonic() - started:.0f} s", flush=True)
     said = ", ".join(f"{value} {name}" for name, value in sorted(counts.items()))
     assert not failed, f"redelivery: seed {seed}, shares {failed} failed: {said}"
     took = time.monotonic() - started
