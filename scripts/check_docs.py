@@ -20,20 +20,14 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from scripts.markdown_pages import REPOSITORY, Page, documents
+
 INCLUDE = re.compile(
     r"^<!-- include: (?P<what>\S+) -->\n(?P<open>```\w*\n)(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 MARKER = re.compile(r"^<!-- include: (\S+) -->", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 TAG = re.compile(r"^ *# \[(?:START|END) \w+\]\n", re.MULTILINE)
-
-
-def documents() -> list[Path]:
-    """Return the Markdown files that are checked."""
-    return sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 
 
 def included_code(what: str) -> str:
@@ -71,24 +65,16 @@ def include_faults(text: str) -> Iterator[str]:
         yield "has an include marker without a fenced block right below it"
 
 
-def anchors(text: str) -> set[str]:
-    """Return the anchors of a document's headings, made the way that code hosts make them."""
-    titles = [title.lower() for title in HEADING.findall(FENCE.sub("", text))]
-    return {
-        re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)).replace(" ", "-") for title in titles
-    }
-
-
 def link_faults(document: Path, text: str) -> Iterator[str]:
     """Yield the links of a document that lead nowhere inside the repository."""
-    for link in LINK.findall(FENCE.sub("", text)):
+    for link in Page(text).links():
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")
         target = (document.parent / path).resolve() if path else document
         if not target.is_relative_to(REPOSITORY) or not target.exists():
             yield f"links to {link}, which is not there"
-        elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
+        elif anchor and target.suffix == ".md" and anchor not in Page(target.read_text()).anchors():
             yield f"links to {link}, but {target.name} has no such heading"
 
 

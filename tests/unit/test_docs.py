@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import check_docs
+from scripts.markdown_pages import documents
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def include(what: str, code: str) -> str:
 
 
 def test_the_documents_of_this_repository_have_no_fault() -> None:
-    assert [fault for document in check_docs.documents() for fault in check_docs.faults(document)] == []
+    assert [fault for document in documents() for fault in check_docs.faults(document)] == []
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,9 @@ def test_the_documents_of_this_repository_have_no_fault() -> None:
         ("[a](missing.md)", "is not there"),
         ("[a](../outside.md)", "is not there"),
         ("# One\n\n[a](#two)", "no such heading"),
+        ("# One\n\n# One\n\n[a](#one-2)", "no such heading"),
+        ("[a][b]\n\n[b]: missing.md", "is not there"),
+        ("![a](missing.svg)", "is not there"),
     ],
 )
 def test_a_fault_is_named(repository: Path, text: str, fault: str) -> None:
@@ -53,7 +57,9 @@ def test_a_fault_is_named(repository: Path, text: str, fault: str) -> None:
         include("dags/x.py", "a = 1\nb = 2\n"),
         include("dags/x.py#part", "b = 2\n"),
         "# What `x` is, and why\n\n[a](#what-x-is-and-why) [b](dags/x.py) [c](https://example.com)",
+        "# One\n\n# One\n\n[a](#one-1)",
         "```\n[a](missing.md)\n```\n",
+        "Write `[a](missing.md)`.",
     ],
 )
 def test_what_is_right_passes(repository: Path, text: str) -> None:
