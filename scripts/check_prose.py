@@ -1,0 +1,139 @@
+"""Measure the prose of the pages against limits: long sentences, long lines, and the words of a how-to.
+
+Headings, tables and blocks of code are no prose. A sentence ends with a full stop, a question or an exclamation mark
+before a space and the beginning of another one, or with its paragraph.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.markdown_pages import REPOSITORY, Page, documents
+
+WORDS_PER_SENTENCE = 25
+LONG_SENTENCES_PERCENT = 5
+CHARACTERS_PER_LINE = 110
+WORDS_PER_HOW_TO = 800
+
+# What may stand between the full stop and the space: a bracket or a quotation mark that closes.
+SENTENCE_END = re.compile(r"""[.?!]["')\]*_]*\s+(?=["'(\[*_]*[A-Z0-9]|code\b)""")
+ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|[A-Z])\.$", re.IGNORECASE)
+WORD = re.compile(r"\w")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What was counted on one page.
+
+    :param sentences: how many there are.
+    :param long: those with more words than a sentence may have.
+    :param longest_line: characters of the longest line of prose, and ``line`` its number.
+    :param words: what is read, with tables and headings.
+    :param is_how_to: the page has a limit of its own.
+    """
+
+    path: str
+    sentences: int
+    long: tuple[str, ...]
+    longest_line: int
+    line: int
+    words: int
+    is_how_to: bool
+
+    @property
+    def percent(self) -> float:
+        """Share of long sentences."""
+        return 100 * len(self.long) / self.sentences if self.sentences else 0.0
+
+    def faults(self) -> Iterator[str]:
+        """Yield which limits the page exceeds, and by how much."""
+        if self.percent > LONG_SENTENCES_PERCENT:
+            yield (
+                f"{self.path}: {len(self.long)} of {self.sentences} sentences ({self.percent:.1f} %) have more than "
+                f"{WORDS_PER_SENTENCE} words; at most {LONG_SENTENCES_PERCENT} % may"
+            )
+        if self.longest_line > CHARACTERS_PER_LINE:
+            yield (
+                f"{self.path}:{self.line}: the line has {self.longest_line} characters; outside tables, code and links "
+                f"at most {CHARACTERS_PER_LINE} are allowed"
+            )
+        if self.is_how_to and self.words > WORDS_PER_HOW_TO:
+            yield f"{self.path}: a how-to of {self.words} words; at most {WORDS_PER_HOW_TO} are allowed"
+
+
+def sentences(paragraph: str) -> Iterator[str]:
+    """Yield the sentences of a paragraph.
+
+    :param paragraph: plain text.
+    """
+    start = 0
+    for end in SENTENCE_END.finditer(paragraph):
+        sentence = paragraph[start : end.end()].strip()
+        if not ABBREVIATION.search(sentence):
+            yield sentence
+            start = end.end()
+    if paragraph[start:].strip():
+        yield paragraph[start:].strip()
+
+
+def word_count(sentence: str) -> int:
+    """Count words; a dash or an equals sign alone is none.
+
+    :param sentence: plain text.
+    """
+    return sum(1 for word in sentence.split() if WORD.search(word))
+
+
+def measure(document: Path) -> Measure:
+    """Count what a page has.
+
+    :param document: a file of Markdown in the repository.
+    """
+    page = Page(document.read_text(encoding="utf-8"))
+    said = [sentence for paragraph in page.prose() for sentence in sentences(paragraph)]
+    line, longest = max(page.prose_lines(), key=lambda each: len(each[1]), default=(0, ""))
+    path = document.relative_to(REPOSITORY)
+    return Measure(
+        path=str(path),
+        sentences=len(said),
+        long=tuple(sentence for sentence in said if word_count(sentence) > WORDS_PER_SENTENCE),
+        longest_line=len(longest),
+        line=line,
+        words=page.words(),
+        is_how_to=path.parts[:2] == ("docs", "how-to"),
+    )
+
+
+def table(measures: Iterable[Measure]) -> Iterator[str]:
+    """Yield a line for each page, and one for all of them.
+
+    :param measures: one for each page.
+    """
+    yield f"{'sentences':>9} {'> 25 words':>10} {'share':>7} {'longest line':>12} {'words':>6}  page"
+    found = list(measures)
+    count, long = sum(each.sentences for each in found), sum(len(each.long) for each in found)
+    for each in found:
+        counts = f"{each.sentences:9} {len(each.long):10} {each.percent:5.1f} %"
+        yield f"{counts} {each.longest_line:12} {each.words:6}  {each.path}"
+    share = 100 * long / count if count else 0.0
+    longest = max((each.longest_line for each in found), default=0)
+    yield f"{count:9} {long:10} {share:5.1f} % {longest:12} {sum(each.words for each in found):6}  all pages"
+
+
+def main() -> None:
+    """Print the measures of all pages and which of them exceed a limit; ``--sentences`` prints the long ones, too."""
+    measures = [measure(document) for document in documents()]
+    print("\n".join(table(measures)))
+    if "--sentences" in sys.argv[1:]:
+        print("\n".join(f"{each.path}: {word_count(long)} words: {long}" for each in measures for long in each.long))
+    found = [fault for each in measures for fault in each.faults()]
+    print("\n".join([*found, f"{len(found)} limits exceeded"]))
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
