@@ -28,7 +28,14 @@ class TableState:
     """A table's metadata at one moment.
 
     :param snapshot: head of main, as text; None for a table without snapshots.
+    :param rows: records of data files less the rows that position deletes and deletion vectors remove.
+    :param data_files: number of data files.
+    :param data_bytes: bytes of data and delete files, ``total-files-size`` of the head.
+    :param delete_files: number of delete files and deletion vectors.
+    :param deleted_rows: rows that position deletes and deletion vectors remove.
     :param equality_deletes: keys in equality delete files, a debt that readers pay until a compaction.
+    :param manifests: number of manifests of the head.
+    :param snapshots: number of snapshots in the metadata.
     """
 
     snapshot: str | None = None
@@ -46,11 +53,14 @@ class TableState:
 class JobReport:
     """What all actions report.
 
+    :param table: ``namespace.table``.
+    :param outcome: how the operation ended.
     :param reason: one sentence: why it acted, or why not.
     :param run_key: identity of the commit; None for actions that need none.
     :param before: table before; None when it did not exist.
     :param after: table after, read back; None where that failed after a commit, which a warning tells.
     :param committed: ids of the snapshots this action made on main or its branch, oldest first, as text.
+    :param warnings: sentences that a person should read.
     :param seconds: wall seconds by phase.
     """
 
@@ -70,11 +80,17 @@ class JobReport:
 class UpsertReport(JobReport):
     """What an upsert did.
 
+    :param batch_files: files read.
     :param batch_rows: rows or events read.
     :param batch_keys: different keys among them.
-    :param rows_inserted: as found when the batch was applied; likewise updated and deleted. None where the strategy
-        looks for no row.
-    :param strategy: how it was applied, and in ``strategy_reason`` why so.
+    :param rows_inserted: as found when the batch was applied. None where the strategy looks for no row.
+    :param rows_updated: likewise.
+    :param rows_deleted: likewise.
+    :param strategy: how it was applied.
+    :param strategy_reason: why so, and how reading the table was pruned.
+    :param schema_changes: sentences: columns added or widened, or the table created.
+    :param source_position: ``<source name>=<generation>`` after this commit.
+    :param attempts: commits tried; 1 without a conflict.
     :param audits_passed: names of the assertions that held for what main has now.
     :param audit_runs: how often they were run: once, and again for each other commit that came in between.
     :param equality_delete_files: of the table after the commit; None where the commit wrote none and nobody counted, or
@@ -110,7 +126,14 @@ class CompactionReport(JobReport):
     """What a compaction did, or in a dry run would do.
 
     :param level: the level that was carried out.
+    :param files_rewritten: data files that were replaced.
+    :param files_added: data files that replaced them.
+    :param bytes_rewritten: size of the replaced files in bytes.
+    :param delete_files_removed: delete files that were removed, less those that were added.
+    :param groups_rewritten: file groups that were rewritten.
     :param failed_groups: file groups that were planned and not rewritten.
+    :param failures: sentences: why they were not.
+    :param attempts: tries; 1 without a conflict.
     """
 
     action: ClassVar[str] = "compaction"
@@ -131,6 +154,12 @@ class ExpiryReport(JobReport):
 
     :param snapshots_expired: ids, as text.
     :param kept_by_refs: snapshot ids past the age that a branch or tag keeps, with the ref's name.
+    :param data_files_deleted: data files deleted from storage.
+    :param delete_files_deleted: delete files deleted from storage.
+    :param manifests_deleted: manifests deleted from storage.
+    :param manifest_lists_deleted: manifest lists deleted from storage.
+    :param statistics_deleted: statistics files deleted from storage.
+    :param stage_branches_removed: names of left-over stage branches that were removed.
     """
 
     action: ClassVar[str] = "snapshot-expiry"
@@ -148,9 +177,15 @@ class ExpiryReport(JobReport):
 class IncrementalReport(JobReport):
     """What an incremental run read and wrote.
 
+    :param source: ``namespace.table`` that was read.
     :param from_snapshot: exclusive start of the range; None for a full read.
     :param to_snapshot: inclusive end.
-    :param upserts_read: rows new or changed in the source in the range; likewise deletes.
+    :param upserts_read: rows new or changed in the source in the range.
+    :param deletes_read: deletes of the source in the range.
+    :param rows_inserted: rows of the target that were inserted.
+    :param rows_updated: rows of the target that were updated.
+    :param rows_deleted: rows of the target that were deleted.
+    :param attempts: commits tried; 1 without a conflict.
     """
 
     action: ClassVar[str] = "incremental"
@@ -169,6 +204,7 @@ class IncrementalReport(JobReport):
 class DeleteRowsReport(JobReport):
     """What a deletion did, and who still holds the rows; no value of an erased row is in it.
 
+    :param rows_deleted: rows that were deleted.
     :param erased_digest: SHA-256 of the salt and of what named the rows; also in the snapshot's summary.
     :param digest_salt: of that digest; nowhere on the table.
     :param retained_by: ``branch main``, ``tag x``, ``consumer tag lake.consumer.x`` or ``history``, to the ids of the
@@ -177,6 +213,7 @@ class DeleteRowsReport(JobReport):
         held, or may have held, the rows.
     :param still_to_do: sentences: what removes the rows from there.
     :param source_location: path of the keys with scheme and authority, as the driver resolved it; None without one.
+    :param attempts: commits tried; 1 without a conflict.
     """
 
     action: ClassVar[str] = "delete-rows"
@@ -192,7 +229,11 @@ class DeleteRowsReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRowsReport(JobReport):
-    """What an update did."""
+    """What an update did.
+
+    :param rows_updated: rows that were updated.
+    :param attempts: commits tried; 1 without a conflict.
+    """
 
     action: ClassVar[str] = "update-rows"
     rows_updated: int = 0

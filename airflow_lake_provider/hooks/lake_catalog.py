@@ -41,6 +41,8 @@ class LakeCatalogHook(BaseHook):
     Spark side, the package's own errors.
 
     :param lake_conn_id: id of the connection.
+    :raises InvalidConnectionError: it is missing, of another type, or cannot describe a catalog; raised on first use.
+    :raises CatalogUnavailableError: the catalog does not answer; raised on first use.
     """
 
     conn_name_attr = "lake_conn_id"

@@ -25,7 +25,8 @@ class LakeCompactionOperator(LakeJobOperator):
     outcome ``conflict``; the data is untouched.
 
     :param table: ``namespace.table`` (templated).
-    :param level: ``"auto"``, ``"minor"``, ``"major"`` or ``"full"`` (templated), see :class:`CompactionSpec`.
+    :param level: ``"minor"`` merges small files and files with many deletes, ``"major"`` every file with deletes too,
+        ``"full"`` everything, ``"auto"`` what the metadata says is due (templated).
     :param strategy: ``"binpack"``, ``"sort"`` or ``"zorder"`` (templated).
     :param sort_by: Spark sort order for ``sort``, columns for ``zorder``.
     :param where: predicate on columns that limits the files (templated).
@@ -39,7 +40,8 @@ class LakeCompactionOperator(LakeJobOperator):
     :param max_attempts: tries when a writer gets in between.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
     :param fail_on_conflict: fail the task on the outcome ``conflict`` instead of reporting it.
-    :param job: arguments of :class:`LakeJobOperator`.
+    :param job: arguments of :class:`.LakeJobOperator`.
+    :raises CommitConflictError: other writers won every attempt, and ``fail_on_conflict`` is set.
     """
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "level", "strategy", "where", "only_plan")

@@ -34,7 +34,8 @@ class LakeDeleteRowsOperator(LakeJobOperator):
         interpolate user input.
     :param proof: look through all files that the table still reaches for the rows.
     :param max_attempts: commits tried before a conflict fails the task.
-    :param job: arguments of :class:`LakeJobOperator`.
+    :param job: arguments of :class:`.LakeJobOperator`.
+    :raises BadInputError: the keys cannot be read, are NULL, or do not fit the table's columns.
     """
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "keys_from", "keys_from_table")

@@ -43,10 +43,13 @@ class LakeIncrementalOperator(LakeJobOperator):
     :param on_transform_change: ``"fail"``, ``"full"`` or ``"continue"`` when another transform filled the target.
     :param protect_source: tag the source so that expiry keeps what this consumer needs; False for read-only consumers.
     :param allow_sql: take a ``query`` that runs shell commands. It is code in any case: never interpolate user input.
-    :param create: layout of a missing target, as of :class:`LakeUpsertOperator`.
+    :param create: layout of a missing target, as of :class:`.LakeUpsertOperator`.
     :param schema_evolution: ``"evolve"`` or ``"freeze"``.
     :param max_attempts: commits tried before a conflict fails the task.
-    :param job: arguments of :class:`LakeJobOperator`.
+    :param job: arguments of :class:`.LakeJobOperator`.
+    :raises RangeUnavailableError: the start of the range was expired, and ``on_gap`` is ``"fail"``.
+    :raises BadInputError: another transform filled the target, or the rows of this one cannot be applied.
+    :raises RolledBackError: the target was rolled back behind its position of the source.
     """
 
     template_fields: Sequence[str] = (

@@ -32,7 +32,7 @@ _OURS = ("application", "application_args", "conn_id")
 class LakeJobOperator(SparkSubmitOperator):
     """Submit one action on one lake table and return its report.
 
-    Subclasses say what they want in :meth:`build_spec`; everything else is here.
+    Subclasses say what they want in ``build_spec``; everything else is here.
 
     :param table: ``namespace.table`` (templated).
     :param allowed_tables: patterns such as ``shop.*``, one of which ``table`` has to match as it was rendered; None for
@@ -42,7 +42,15 @@ class LakeJobOperator(SparkSubmitOperator):
     :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
     :param spark_arguments: arguments of SparkSubmitOperator; ``conf``, ``py_files``, ``packages``, ``jars``, ``files``,
         ``env_vars`` and ``properties_file`` are merged with ours.
-    :raises InvalidSpecError: ``application`` or ``application_args`` is given: they are ours.
+    :raises InvalidSpecError: an argument is malformed or contradicts another one; ``application`` and
+        ``application_args`` are refused, they are ours.
+    :raises InvalidConnectionError: a connection is missing, incomplete or contradictory.
+    :raises MissingTableError: the table is not in the catalog and may not be created.
+    :raises UnsupportedError: the table or the engine cannot do what was asked.
+    :raises CommitConflictError: other writers won every attempt; nothing changed.
+    :raises UnknownOutcomeError: a commit was sent and its answer was lost; the retry finds out.
+    :raises CatalogUnavailableError: the catalog did not answer.
+    :raises JobFailedError: the Spark job ended in a way that nothing above describes.
     """
 
     template_fields: Sequence[str] = (

@@ -29,7 +29,8 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
         it must be longer than any upsert takes.
     :param minimum_age: least value of both ages above; a timedelta, not a template, so that no form can go below it.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
-    :param job: arguments of :class:`LakeJobOperator`.
+    :param job: arguments of :class:`.LakeJobOperator`.
+    :raises InvalidSpecError: an age is below ``minimum_age``.
     """
 
     template_fields: Sequence[str] = (

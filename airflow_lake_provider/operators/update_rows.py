@@ -23,7 +23,9 @@ class LakeUpdateRowsOperator(LakeJobOperator):
     :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: never
         interpolate user input.
     :param max_attempts: commits tried before a conflict fails the task.
-    :param job: arguments of :class:`LakeJobOperator`.
+    :param job: arguments of :class:`.LakeJobOperator`.
+    :raises BadInputError: a required column would become NULL.
+    :raises ForgottenRunError: the run is older than the run keys that the table remembers.
     """
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "where")

@@ -69,9 +69,9 @@ class LakeUpsertOperator(LakeJobOperator):
     :param order_by: columns that order the changes of a key, the last wins; files break ties by arrival.
     :param delete_when: SQL predicate over a row of the batch: where true, its key is deleted.
     :param exclude_columns: columns of the batch that are not stored.
-    :param create: layout of a missing table as a mapping of :class:`TableLayout` fields (``partition_by``, ``sort_by``,
-        ``file_format``, ``target_file_bytes``, ``bloom_filter_columns``, ``properties``); sizes take ``"128MB"`` too,
-        properties numbers and booleans. False refuses a missing table.
+    :param create: layout of a missing table as a mapping of :class:`.TableLayout` fields (``partition_by``,
+        ``sort_by``, ``file_format``, ``target_file_bytes``, ``bloom_filter_columns``, ``properties``); sizes take
+        ``"128MB"`` too, properties numbers and booleans. False refuses a missing table.
     :param schema_evolution: ``"evolve"`` or ``"freeze"``.
     :param missing_columns: what a column that the batch lacks becomes in its rows: ``"fail"``, ``"null"``, ``"keep"``;
         default ``"fail"``; for an envelope ``"null"``, because its events carry whole rows; ``"keep"`` for
@@ -83,10 +83,9 @@ class LakeUpsertOperator(LakeJobOperator):
     :param strategy: ``"auto"``, ``"positions"``, ``"copy-on-write"``, ``"merge"`` or ``"equality"`` (templated): how
         the rows to replace are reached. The last leaves equality deletes, a debt that readers pay until a compaction,
         and some cannot read.
-    :param merge_engine: what becomes of the rows of a key: ``"deduplicate"``, ``"first-row"``, ``"partial-update"``,
-        ``"aggregation"``.
+    :param merge_engine: what becomes of the rows of a key: ``"deduplicate"``, ``"first-row"``, ``"partial-update"``, ``"aggregation"``.
     :param sequence_groups: with ``"partial-update"``: order column -> columns that change only together with it.
-    :param aggregates: with ``"aggregation"``: column -> function, see :class:`MergeRules`.
+    :param aggregates: with ``"aggregation"``: column -> function, see :class:`.MergeRules`.
     :param ignore_stale: a row older by ``order_by`` than the table's row of its key changes nothing.
     :param deletes: ``"hard"``, ``"soft"`` (sets ``deleted_column``) or ``"ignore"``.
     :param deleted_column: boolean column of the table for soft deletes.
@@ -96,7 +95,11 @@ class LakeUpsertOperator(LakeJobOperator):
     :param allow_sql: take ``source_query``, ``delete_when`` and ``audits`` that run shell commands. They are code in
         any case: never interpolate user input.
     :param max_attempts: commits tried before a conflict fails the task.
-    :param job: arguments of :class:`LakeJobOperator`.
+    :param job: arguments of :class:`.LakeJobOperator`.
+    :raises BadInputError: the batch cannot be applied as it is; nothing of it was.
+    :raises AuditFailedError: an assertion of ``audits`` found rows; main is as it was.
+    :raises RolledBackError: the table was rolled back behind its position of the source.
+    :raises ForgottenRunError: the run is older than the run keys that the table remembers.
     """
 
     template_fields: Sequence[str] = (

@@ -38,6 +38,10 @@ class LakeSnapshotSensor(BaseSensorOperator):
     :param min_added_rows: wait until the commits added this many rows together.
     :param poke_interval: between looks; None means ``[lake] snapshot_poll_interval`` seconds.
     :param deferrable: wait in the triggerer; default ``[operators] default_deferrable``.
+    :param kwargs: arguments of Airflow's ``BaseSensorOperator``.
+    :raises InvalidSpecError: an argument is malformed, or there is nothing to wait from.
+    :raises InvalidConnectionError: the connection is missing, incomplete or contradictory.
+    :raises UnsupportedError: the table is of another format.
     """
 
     template_fields: Sequence[str] = ("table", "since", "consumer", "lake_conn_id", "branch")
