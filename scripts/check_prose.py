@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,53 @@ LONG_SENTENCES_PERCENT = 5
 CHARACTERS_PER_LINE = 110
 WORDS_PER_HOW_TO = 800
 
+# Pages from before the limits. Their faults are counted and do not fail until the page is written anew.
+WAITING = frozenset(
+    {
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "README.md",
+        "docs/architecture.md",
+        "docs/benchmarks.md",
+        "docs/decisions/0001-record-decisions.md",
+        "docs/decisions/0002-stage-branch-and-compare-and-swap.md",
+        "docs/decisions/0003-run-key-in-two-halves.md",
+        "docs/decisions/0004-position-of-files.md",
+        "docs/decisions/0005-settings-file-not-command-line.md",
+        "docs/decisions/0006-missing-columns-fail-by-default.md",
+        "docs/decisions/0007-operators-answer-from-metadata.md",
+        "docs/decisions/0008-consumer-tag-and-reading-tag.md",
+        "docs/decisions/0009-checkpoints-not-caches-in-the-envelope-reader.md",
+        "docs/decisions/0010-an-archive-of-sparks-classes.md",
+        "docs/decisions/0011-upsert-by-position.md",
+        "docs/decisions/0012-merging-rows-of-a-key.md",
+        "docs/decisions/0013-copy-on-write.md",
+        "docs/decisions/0014-equality-deletes-on-request.md",
+        "docs/decisions/0015-write-audit-publish.md",
+        "docs/decisions/0016-redelivered-change-events.md",
+        "docs/decisions/0017-key-changes-across-runs.md",
+        "docs/decisions/0018-events-ordered-by-key.md",
+        "docs/decisions/0019-what-is-not-pushed-down.md",
+        "docs/decisions/0020-texts-from-people.md",
+        "docs/getting-started.md",
+        "docs/how-to/cluster.md",
+        "docs/how-to/compaction.md",
+        "docs/how-to/connection.md",
+        "docs/how-to/docker.md",
+        "docs/how-to/incremental.md",
+        "docs/how-to/maintenance-dags.md",
+        "docs/how-to/row-changes.md",
+        "docs/how-to/snapshot-expiry.md",
+        "docs/how-to/snapshots.md",
+        "docs/how-to/upsert.md",
+        "docs/how-to/write-audit-publish.md",
+        "docs/reference/errors.md",
+        "docs/reference/reports.md",
+        "docs/reference/settings.md",
+        "docs/reference/sql-texts.md",
+    }
+)
+
 # What may stand between the full stop and the space: a bracket or a quotation mark that closes.
 SENTENCE_END = re.compile(r"""[.?!]["')\]*_]*\s+(?=["'(\[*_]*[A-Z0-9]|code\b)""")
 ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|[A-Z])\.$", re.IGNORECASE)
@@ -27,7 +74,7 @@ WORD = re.compile(r"\w")
 
 @dataclass(frozen=True)
 class Measure:
-    """What was counted on one page.
+    """Counts of one page.
 
     :param sentences: how many there are.
     :param long: those with more words than a sentence may have.
@@ -124,14 +171,26 @@ def table(measures: Iterable[Measure]) -> Iterator[str]:
     yield f"{count:9} {long:10} {share:5.1f} % {longest:12} {sum(each.words for each in found):6}  all pages"
 
 
+def faults(measures: Iterable[Measure], waiting: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return what fails, and what pages that wait to be written anew have.
+
+    :param waiting: paths of these pages; one that keeps every limit has to leave the list, which fails, too.
+    """
+    found = list(measures)
+    left = [fault for each in found if each.path in waiting for fault in each.faults()]
+    mended = [each.path for each in found if each.path in waiting and not any(each.faults())]
+    fails = [fault for each in found if each.path not in waiting for fault in each.faults()]
+    return [*fails, *(f"{path}: keeps every limit; take it from WAITING" for path in mended)], left
+
+
 def main() -> None:
     """Print the measures of all pages and which of them exceed a limit; ``--sentences`` prints the long ones, too."""
     measures = [measure(document) for document in documents()]
     print("\n".join(table(measures)))
     if "--sentences" in sys.argv[1:]:
         print("\n".join(f"{each.path}: {word_count(long)} words: {long}" for each in measures for long in each.long))
-    found = [fault for each in measures for fault in each.faults()]
-    print("\n".join([*found, f"{len(found)} limits exceeded"]))
+    found, left = faults(measures, WAITING)
+    print("\n".join([*found, f"{len(found)} limits exceeded, and {len(left)} on pages that wait to be written anew"]))
     sys.exit(bool(found))
 
 

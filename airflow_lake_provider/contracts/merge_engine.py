@@ -48,8 +48,8 @@ class MergeRules:
     """How rows of one key are merged; the default keeps the last row.
 
     :param engine: what becomes of the rows of a key.
-    :param sequence_groups: with ``partial-update``: order column -> columns that change only together with it and only when
-        it is not older than the table's; a NULL in it leaves the group as it is.
+    :param sequence_groups: with ``partial-update``: order column -> columns that change only together with it and only
+        when it is not older than the table's; a NULL in it leaves the group as it is.
     :param aggregates: with ``aggregation``: column -> function, one of ``sum``, ``max``, ``min``, ``last``,
         ``last_non_null``, ``count``, ``bool_and``, ``bool_or``, ``listagg`` and ``collect``; other columns keep their
         last value that is not NULL.

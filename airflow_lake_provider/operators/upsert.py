@@ -83,7 +83,8 @@ class LakeUpsertOperator(LakeJobOperator):
     :param strategy: ``"auto"``, ``"positions"``, ``"copy-on-write"``, ``"merge"`` or ``"equality"`` (templated): how
         the rows to replace are reached. The last leaves equality deletes, a debt that readers pay until a compaction,
         and some cannot read.
-    :param merge_engine: what becomes of the rows of a key: ``"deduplicate"``, ``"first-row"``, ``"partial-update"``, ``"aggregation"``.
+    :param merge_engine: what becomes of the rows of a key: ``"deduplicate"``, ``"first-row"``, ``"partial-update"``,
+        ``"aggregation"``.
     :param sequence_groups: with ``"partial-update"``: order column -> columns that change only together with it.
     :param aggregates: with ``"aggregation"``: column -> function, see :class:`.MergeRules`.
     :param ignore_stale: a row older by ``order_by`` than the table's row of its key changes nothing.

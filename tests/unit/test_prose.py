@@ -102,3 +102,15 @@ def test_the_table_ends_with_the_sum_of_all_pages(pages: Path) -> None:
     (pages / "b.md").write_text(LONG)
     *_, last = check_prose.table([measure(pages / "a.md"), measure(pages / "b.md")])
     assert last.split() == ["2", "1", "50.0", "%", "104", "33", "all", "pages"]
+
+
+def test_a_page_that_waits_to_be_written_anew_does_not_fail_until_it_keeps_every_limit(pages: Path) -> None:
+    page = pages / "page.md"
+    page.write_text(f"{LONG}\n")
+    fails, left = check_prose.faults([measure(page)], {"page.md"})
+    assert (fails, len(left)) == ([], 1)
+    assert check_prose.faults([measure(page)], set())[0]
+    page.write_text(f"{SHORT}\n")
+    fails, left = check_prose.faults([measure(page)], {"page.md"})
+    assert fails == ["page.md: keeps every limit; take it from WAITING"]
+    assert left == []
