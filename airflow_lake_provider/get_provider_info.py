@@ -1,4 +1,4 @@
-"""What Airflow registers when the package is installed: operators, sensors, triggers, hooks and ``[lake]`` settings."""
+"""Provider info for Airflow: operators, sensors, triggers, hooks and ``[lake]`` settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a connection's mistakes are said: the connection, what it holds, what to write instead; never a secret."""
+"""Word the errors of a connection: its id, what it holds, what to write instead; never a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which properties hide a secret, for Airflow's logs and for Spark's pages."""
+"""Recognise properties that hide a secret, for Airflow's logs and for Spark's pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a catalog keeps its tables, and which file access Iceberg-Java needs there."""
+"""Warehouse of a catalog, and the file access that Iceberg-Java needs there."""
 
 from __future__ import annotations
 

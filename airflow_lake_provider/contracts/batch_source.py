@@ -1,4 +1,4 @@
-"""Where a batch comes from."""
+"""Source of a batch: files, a lake table, or a query over either."""
 
 from __future__ import annotations
 

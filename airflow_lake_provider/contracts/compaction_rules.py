@@ -1,4 +1,4 @@
-"""What is due for compaction: one set of rules for the worker's dry run and for the driver. Standard library only."""
+"""Rules of what is due for compaction, alike for the worker's dry run and for the driver. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker asks of a driver that compacts a table; nonsense is refused here."""
+"""Spec of a compaction, as a worker sends it to a driver; it refuses wrong combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table has applied of a change stream: how far each part of it that is in order has come.
+"""Progress of a table in a change stream, for each part of the stream that is in order.
 
 A mark is a position of the source, not of Kafka: a connector that starts again sends old events at new offsets. The
 position is ``source.sequence`` as two integers, the end of the last commit before and the place of the row in the log;

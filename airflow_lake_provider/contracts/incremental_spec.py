@@ -1,4 +1,4 @@
-"""What a worker asks of a driver that applies what changed in one table to another; nonsense is refused here."""
+"""Spec of an incremental run, as a worker sends it to a driver; it refuses wrong combinations."""
 
 from __future__ import annotations
 

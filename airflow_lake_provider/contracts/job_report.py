@@ -1,4 +1,4 @@
-"""What a driver reports: what really happened, read back from the table, or which failure it was."""
+"""Report of a driver: what really happened, read back from the table, or which failure it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker asks of a driver: the part that all actions share."""
+"""Spec of a job, as a worker sends it to a driver: the part that all actions share."""
 
 from __future__ import annotations
 

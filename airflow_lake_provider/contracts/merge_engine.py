@@ -1,4 +1,4 @@
-"""What a batch's rows and the table's row of one key become together."""
+"""Merge engines: combine the rows of one key in a batch with the table's row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshots an expiry keeps and why: Iceberg's own rule, worked out on plain facts. Standard library only.
+"""Decide which snapshots an expiry keeps and why, by Iceberg's own rule on plain facts. Standard library only.
 
 The rule is ``org.apache.iceberg.RemoveSnapshots`` of Iceberg 1.12: the worker's dry run, the driver's decision whether
 anything is due, and the names of the refs in the report come from here; the expiry itself is Iceberg's.

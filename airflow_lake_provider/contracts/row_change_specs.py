@@ -1,4 +1,4 @@
-"""What a worker asks of a driver that deletes or updates the rows that match; nonsense is refused here."""
+"""Specs of deleting and updating rows, as a worker sends them to a driver; they refuse wrong combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a table has consumed a source: files by identity, tables by snapshot.
+"""Position of a table in a source: files by identity, tables by snapshot.
 
 A position is one JSON text in the table property ``lake.position.<source name>``, set in the same transaction as the
 rows. Its generation counts the commits that moved it; the snapshot summary carries ``<source name>=<generation>``, so a

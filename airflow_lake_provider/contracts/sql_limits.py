@@ -1,4 +1,4 @@
-"""What no text that reaches Spark's parser may have, told without a parser.
+"""Refuse SQL texts that may not reach Spark's parser, without a parser.
 
 The answers quote nothing of the text: it may name what is to be erased.
 """

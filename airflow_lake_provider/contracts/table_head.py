@@ -1,4 +1,4 @@
-"""What a table's metadata says about the head of one branch, and the walk along its ancestry."""
+"""Head of one branch in a table's metadata, and the walk along its ancestry."""
 
 from __future__ import annotations
 

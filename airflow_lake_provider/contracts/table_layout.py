@@ -1,4 +1,4 @@
-"""What a table is created with, and how far a batch may change its columns."""
+"""Layout of a table that is created, and the limits on schema evolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker asks of a driver that upserts a batch; nonsense is refused here."""
+"""Spec of an upsert, as a worker sends it to a driver; it refuses wrong combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an upsert reaches the rows it replaces."""
+"""Strategies by which an upsert reaches the rows that it replaces."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a worker opens: the catalog of a connection, and Spark applications."""
+"""Hooks of a worker: the catalog of a connection, and Spark applications."""

@@ -1,4 +1,4 @@
-"""What the table itself says of a commit whose report was lost."""
+"""Resolve a lost report: ask the table itself whether the commit was made."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What maintenance would do, told from metadata in the worker: PyIceberg, no Spark and no Airflow."""
+"""Plans of maintenance, made from metadata in the worker: PyIceberg, no Spark and no Airflow."""

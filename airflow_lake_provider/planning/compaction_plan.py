@@ -1,4 +1,4 @@
-"""What a compaction would do, from metadata alone."""
+"""Plan a compaction from metadata alone."""
 
 from __future__ import annotations
 

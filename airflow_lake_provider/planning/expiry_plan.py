@@ -1,4 +1,4 @@
-"""What a snapshot expiry would do, from metadata alone."""
+"""Plan a snapshot expiry from metadata alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files would be rewritten together: Iceberg's bin-packing planner on plain records.
+"""Group the files that are rewritten together, as Iceberg's bin-packing planner does, on plain records.
 
 The rule is ``BinPackRewriteFilePlanner`` of Iceberg 1.12, which is what a compaction runs.
 """

@@ -1,4 +1,4 @@
-"""Which range of a source a consumer has to read next, and whether that needs Spark at all."""
+"""Find the range of a source that a consumer reads next, and whether that needs Spark at all."""
 
 from __future__ import annotations
 

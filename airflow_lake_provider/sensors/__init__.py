@@ -1,1 +1,1 @@
-"""What waits in a task for snapshots."""
+"""Sensors that wait in a task for new snapshots."""

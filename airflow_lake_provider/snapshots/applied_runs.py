@@ -1,4 +1,4 @@
-"""Which runs of one task a table has applied, read from its metadata without Spark."""
+"""Read from a table's metadata, without Spark, which runs of one task it has applied."""
 
 from __future__ import annotations
 

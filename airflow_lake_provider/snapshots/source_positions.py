@@ -1,4 +1,4 @@
-"""What the snapshots of a table say about the sources that it has consumed."""
+"""Read from a table's snapshots how far it has consumed its sources."""
 
 from __future__ import annotations
 

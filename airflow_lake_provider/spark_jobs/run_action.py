@@ -1,4 +1,4 @@
-"""Which function carries out which spec."""
+"""Run the action that a spec asks for."""
 
 from __future__ import annotations
 

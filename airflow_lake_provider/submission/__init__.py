@@ -1,1 +1,1 @@
-"""What a submission needs and no Airflow does: the shipped archive, the files of an attempt, the installed Spark."""
+"""Parts of a submission that need no Airflow: the shipped archive, the files of an attempt, the installed Spark."""

@@ -1,4 +1,4 @@
-"""Which Spark this worker submits with."""
+"""Find the Spark that this worker submits with."""
 
 from __future__ import annotations
 

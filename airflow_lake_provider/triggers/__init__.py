@@ -1,1 +1,1 @@
-"""What waits in the triggerer for snapshots."""
+"""Triggers that wait in the triggerer for new snapshots."""

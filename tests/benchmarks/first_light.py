@@ -1,4 +1,4 @@
-"""What our job costs over a bare spark-submit of the same SQL, and how soon a commit starts a downstream run.
+"""Measure the cost of our job over a bare spark-submit of the same SQL, and the time from a commit to a downstream run.
 
 Both sides of the first start from the same Parquet batch and the same table, dedupe included, in alternating rounds;
 their tables are compared after each. ``--rows`` and ``--batch`` size it. The second is in ``event_lag.py``.

@@ -1,4 +1,4 @@
-"""What a piece of work in a Spark session used: time, CPU of the driver's processes, bytes of its stages."""
+"""Meter a piece of work in a Spark session: time, CPU of the driver's processes, bytes of its stages."""
 
 from __future__ import annotations
 

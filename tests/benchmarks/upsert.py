@@ -1,4 +1,4 @@
-"""What an upsert by position costs against Spark's MERGE, merge-on-read and copy-on-write, and against Delta's.
+"""Compare an upsert by position with Spark's MERGE, merge-on-read and copy-on-write, and with Delta's.
 
 One session; every side has its own table with the same rows and starts from the same Parquet batch, dedupe included.
 Sides take turns, and their contents are compared after each round. To warm the JVM, ``--warm-up`` rounds are played on

@@ -1,4 +1,4 @@
-"""What end-to-end tests share: a lake in a temporary folder, and an Airflow home with its connections."""
+"""Fixtures of end-to-end tests: a lake in a temporary folder, and an Airflow home with its connections."""
 
 from __future__ import annotations
 

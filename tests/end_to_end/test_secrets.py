@@ -1,4 +1,4 @@
-"""Where a secret of the connection must not be: command lines, logs, XCom, templates, Spark's environment, events."""
+"""Secrets of the connection stay out of command lines, logs, XCom, templates, Spark's environment and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the drivers of one round are asked, drawn at random."""
+"""Draw the specs of one round's drivers at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in the driver: one session, and the package's own actions for each line of the standard input."""
+"""Serve specs in a driver: one session, and the package's own actions for each line of the standard input."""
 
 from __future__ import annotations
 

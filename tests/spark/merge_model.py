@@ -1,4 +1,4 @@
-"""What upserts of each merge engine leave, as a plain loop over the rows in their order, and rows to try it with."""
+"""Model of the rows that each merge engine leaves: a plain loop over the rows in their order, and rows to try it with."""
 
 from __future__ import annotations
 

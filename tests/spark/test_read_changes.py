@@ -1,4 +1,4 @@
-"""What changed between two snapshots of v3 merge-on-read tables, against changes written down by hand."""
+"""Changes between two snapshots of v3 merge-on-read tables equal changes written down by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver's session is, whatever the cluster's defaults say."""
+"""The driver's session has its settings, whatever the cluster's defaults say."""
 
 from __future__ import annotations
 

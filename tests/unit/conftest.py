@@ -1,4 +1,4 @@
-"""What unit tests share: an Airflow home of their own, and a catalog on SQLite behind the default connection."""
+"""Fixtures of unit tests: an Airflow home of their own, and a catalog on SQLite behind the default connection."""
 
 from __future__ import annotations
 

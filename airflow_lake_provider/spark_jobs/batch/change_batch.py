@@ -1,4 +1,4 @@
-"""What a reduced batch is: one row per key, and the counts of what it was made from."""
+"""Reduced batch: one row per key, and the counts of the rows that it was made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a batch has no keys between its least and its greatest.
+"""Find gaps between the least and the greatest key of a batch.
 
 A batch of new rows with a few late ones among them spans most of a table, and touches little of it. The pass that
 counts a batch also takes mean and standard deviation of its keys. Only where these are not those of keys spread evenly

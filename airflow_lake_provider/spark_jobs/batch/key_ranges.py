@@ -1,4 +1,4 @@
-"""How many keys a batch has and from where to where they go, asked of whichever job reads the batch anyway."""
+"""Count the keys of a batch and find their ranges, in whichever job reads the batch anyway."""
 
 from __future__ import annotations
 

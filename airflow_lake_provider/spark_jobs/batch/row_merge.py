@@ -1,4 +1,4 @@
-"""What a row of the table and a row of the batch with its key become together, as SQL that any engine can run."""
+"""Merge a row of the table with the batch's row of its key, as SQL that any engine can run."""
 
 from __future__ import annotations
 

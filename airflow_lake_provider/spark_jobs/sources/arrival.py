@@ -1,4 +1,4 @@
-"""Where in the input a row stands: its file by path order, then its place in the file."""
+"""Arrival order of a row in the input: its file by path order, then its place in the file."""
 
 from __future__ import annotations
 

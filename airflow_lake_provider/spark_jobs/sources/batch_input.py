@@ -1,4 +1,4 @@
-"""What a batch consists of before it is read: a listing of files, or a snapshot of a table."""
+"""Input of a batch before it is read: a listing of files, or a snapshot of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query reads, from its analysed plan: names in its text may be columns, aliases or words of a comment."""
+"""Find the tables and files that a query reads, from its analysed plan; names in its text may be columns or aliases."""
 
 from __future__ import annotations
 

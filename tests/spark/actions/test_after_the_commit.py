@@ -1,4 +1,4 @@
-"""What fails once a commit was made: the job says what it did, and what it could not look at any more."""
+"""Failures after a commit: the job says what it did, and what it could not look at any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table remembers of its sources: how a source is read may change, and others may clean the table."""
+"""A table remembers its sources, though a source is read in another way and others clean the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is dropped of random deliveries of a topic: never an event that was not applied, never older over newer."""
+"""Random deliveries of a topic never lose an event that was not applied, and never put older over newer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table remembers of key changes of which only the delete was applied."""
+"""A table remembers key changes of which only the delete was applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of operators share: connections, and the part of a task's context that operators read."""
+"""Fixtures of operator tests: connections, and the part of a task's context that operators read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which errors end a task for good."""
+"""Errors that a retry cannot mend end a task for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each operator asks for, and what it answers itself from the metadata of real tables, without Spark."""
+"""Operators build the specs that they should, and answer from the metadata of real tables without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a driver in the cluster leaves its report: what cannot be is refused before anything is submitted."""
+"""A report location that a driver in the cluster cannot use is refused before anything is submitted."""
 
 from __future__ import annotations
 

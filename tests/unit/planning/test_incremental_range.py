@@ -1,4 +1,4 @@
-"""What a consumer has to read next, told from the metadata of real tables."""
+"""The range that a consumer reads next follows from the metadata of real tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs a real table says it has applied."""
+"""A real table names the runs that it has applied."""
 
 from __future__ import annotations
 

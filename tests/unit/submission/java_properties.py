@@ -1,4 +1,4 @@
-"""What ``java.util.Properties.load(Reader)`` reads, from its documentation: the oracle for files that Spark reads."""
+"""Read properties as ``java.util.Properties.load(Reader)`` documents it: the oracle for files that Spark reads."""
 
 from __future__ import annotations
 

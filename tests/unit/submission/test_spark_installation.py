@@ -1,4 +1,4 @@
-"""Which Spark a worker submits with, and the mixture of two that it refuses."""
+"""A worker finds the Spark that it submits with, and refuses a mixture of two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the events of a batch stand in their source and in Kafka, found in the one pass over them."""
+"""Find the positions of events in their source and in Kafka, in the one pass over them."""
 
 from __future__ import annotations
 

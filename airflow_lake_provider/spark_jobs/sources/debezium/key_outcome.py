@@ -1,4 +1,4 @@
-"""What each key becomes by its line of events: with ``ordering="key"``, where events may come late and in any order.
+"""Reduce the events of each key with ``ordering="key"``, where events may come late and in any order.
 
 The last event of a line says what becomes of the key. A value that it leaves out is the newest that the line knows of
 the same life of the row, and each value has a position: a late event brings those that are older than its own.

@@ -1,4 +1,4 @@
-"""Which type a column of change events has: declared, the table's, the connect schema's, or told from the values."""
+"""Types of columns of change events: declared, the table's, the connect schema's, or inferred from the values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an input is applied, by what the table remembers: without Spark, with dates of years."""
+"""The part of an input that is applied follows from the table's memory: without Spark, with dates of years."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a data commit ours: its base, its summary and the properties that appear with it."""
+"""Properties of a data commit: its base, its summary, and the table properties that are set with it."""
 
 from __future__ import annotations
 

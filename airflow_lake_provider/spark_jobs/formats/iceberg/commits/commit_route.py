@@ -1,4 +1,4 @@
-"""How a row delta becomes part of its branch, and which of its files may be deleted when it does not."""
+"""Commit a row delta to its branch, and delete its files when it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two snapshots of a v3 table: a content diff by row lineage.
+"""Compute the changes between two snapshots of a v3 table, a content diff by row lineage.
 
 A row is unchanged when it has the same ``_row_id`` and ``_last_updated_sequence_number`` at both ends. Compaction keeps
 both, so it is invisible; rows born and deleted inside the range are live at neither end. The snapshots between are not

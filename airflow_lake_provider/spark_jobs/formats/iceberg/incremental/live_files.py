@@ -1,4 +1,4 @@
-"""Which data files, with which deletes, are live in a snapshot, read from manifests without Spark."""
+"""List the live data files of a snapshot with their deletes, read from manifests without Spark."""
 
 from __future__ import annotations
 

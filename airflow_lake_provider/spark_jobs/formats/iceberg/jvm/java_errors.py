@@ -1,4 +1,4 @@
-"""What an error means for a commit that raised it: refused, of unknown fate, or neither, with the words of Iceberg."""
+"""Classify an error of a commit in Iceberg's terms: refused, of unknown outcome, or neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a compaction: delete files that delete nothing any more, many small delete files, many manifests."""
+"""Clean up after a compaction: dangling deletes, many small delete files, many manifests."""
 
 from __future__ import annotations
 

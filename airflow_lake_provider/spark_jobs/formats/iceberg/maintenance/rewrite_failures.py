@@ -1,4 +1,4 @@
-"""Why Spark jobs failed, from Spark's own status store: Iceberg's results keep counts but no messages."""
+"""Read from Spark's own status store why jobs failed: Iceberg's results keep counts but no messages."""
 
 from __future__ import annotations
 

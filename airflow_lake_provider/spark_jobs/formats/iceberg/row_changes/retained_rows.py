@@ -1,4 +1,4 @@
-"""Which snapshots still reach a data file in which rows are that match, whether a delete hides them or not.
+"""Find the snapshots that still reach a data file with matching rows, whether a delete hides them or not.
 
 A deleted row is in more files than the one it was deleted from: every update before has left a copy under a delete. So
 every file that any snapshot reaches is a candidate, those that the bounds in the manifests rule out excepted, and all

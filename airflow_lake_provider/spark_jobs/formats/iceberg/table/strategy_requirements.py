@@ -1,4 +1,4 @@
-"""What a strategy needs of a table, told alike of one that exists and of one that is about to be made."""
+"""Requirements of a strategy on a table, for one that exists and for one that is about to be created."""
 
 from __future__ import annotations
 

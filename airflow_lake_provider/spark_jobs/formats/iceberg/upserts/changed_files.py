@@ -1,4 +1,4 @@
-"""Which data files may hold other rows than at an earlier snapshot, told by the commits since then."""
+"""Find the data files whose rows may have changed since a snapshot, by the commits since then."""
 
 from __future__ import annotations
 

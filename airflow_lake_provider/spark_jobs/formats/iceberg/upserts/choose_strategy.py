@@ -1,4 +1,4 @@
-"""Which strategy applies a batch, by rule from metadata, and why."""
+"""Choose the strategy that applies a batch, by rules on metadata, and say why."""
 
 from __future__ import annotations
 

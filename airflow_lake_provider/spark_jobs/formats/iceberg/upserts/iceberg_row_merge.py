@@ -1,4 +1,4 @@
-"""How the rows of an Iceberg table and of a batch are merged where both are columns of one DataFrame."""
+"""Merge rows of an Iceberg table with rows of a batch where both are columns of one DataFrame."""
 
 from __future__ import annotations
 

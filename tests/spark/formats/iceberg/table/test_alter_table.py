@@ -1,4 +1,4 @@
-"""What becomes of a batch whose table another driver alters at the same time."""
+"""A batch survives, or is refused, when another driver alters its table at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an upsert by position reads and writes again when another commit was made before its own."""
+"""Reads and writes that an upsert by position repeats when another commit was made before its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an equality delete can be written for: which key columns, which tables, which partitions."""
+"""Limits of equality deletes: the key columns, tables and partitions that they can be written for."""
 
 from __future__ import annotations
 
