@@ -1,4 +1,4 @@
-"""Model of the rows that each merge engine leaves: a plain loop over the rows in their order, and rows to try it with."""
+"""Model of the rows that each merge engine leaves: a plain loop over the rows in order, and rows to try it with."""
 
 from __future__ import annotations
 
