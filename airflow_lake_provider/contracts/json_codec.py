@@ -6,29 +6,34 @@ import dataclasses
 import json
 import types
 import typing
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
+from airflow_lake_provider.contracts.author_object import AuthorObject
+from airflow_lake_provider.contracts.durations import from_iso, to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """Turn dataclasses, enums, times and tuples into what ``json`` can write.
+    """Turn dataclasses, enums, times, durations and tuples into what ``json`` can write.
 
     :raises InvalidSpecError: for a time without a zone.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        kind = {"type": value.kind} if isinstance(value, AuthorObject) and value.kind else {}
+        return {**kind, **{field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidSpecError(f"times must carry a time zone, got {value!r}")
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return to_iso(value)
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -69,11 +74,15 @@ def from_plain(hint: Any, value: Any) -> Any:
         return _dataclass_from_plain(typing.cast("type", hint), value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _member(hint, value)
+    if hint is timedelta:
+        return from_iso(value)
     return datetime.fromisoformat(value) if hint is datetime else value
 
 
-def _dataclass_from_plain(cls: type, value: dict[str, Any]) -> Any:
-    hints = _hints(cls)
+def _dataclass_from_plain(cls: type[Any], value: dict[str, Any]) -> Any:
+    if issubclass(cls, AuthorObject) and cls.kinds():
+        value = dict(value)
+        cls = _of_kind(cls, value.pop("type", None))
     fields = dataclasses.fields(cls)
     unknown = value.keys() - {field.name for field in fields}
     if unknown:
@@ -83,7 +92,18 @@ def _dataclass_from_plain(cls: type, value: dict[str, Any]) -> Any:
     if not needed <= value.keys():
         missing = sorted(needed - value.keys())
         raise InvalidSpecError(f"{cls.__name__} needs {missing}; driver and worker differ in version")
+    if issubclass(cls, AuthorObject):
+        # Its readers take what JSON has.
+        return cls(**value)
+    hints = _hints(cls)  # type: ignore[arg-type]  # a class can be hashed
     return cls(**{name: from_plain(hints[name], item) for name, item in value.items()})
+
+
+def _of_kind(cls: type[AuthorObject], kind: Any) -> type:
+    kinds = cls.kinds()
+    if kind not in kinds:
+        raise InvalidSpecError(f"{cls.__name__} has no type {kind!r}; driver and worker differ in version")
+    return kinds[kind]
 
 
 def _member(cls: type[Enum], value: Any) -> Enum:

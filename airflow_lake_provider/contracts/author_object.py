@@ -1,0 +1,174 @@
+"""Small frozen objects that an author writes in a DAG and the driver reads: each is checked when it is made.
+
+``Files("s3a://in/{{ ds }}/*.parquet")`` is made before its template is rendered. A field that is still open is checked
+later, by :meth:`AuthorObject.checked`; everything else is refused while the DAG is parsed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from datetime import timedelta
+from enum import Enum
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+from airflow_lake_provider.contracts.durations import to_iso
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.readers import Reader
+
+_TEMPLATE_MARKS = ("{{", "{%", "{#")
+
+
+def is_open(value: object) -> bool:
+    """Whether a value has a template or a reference to XCom in it, so that it is not known yet."""
+    if isinstance(value, str):
+        return any(mark in value for mark in _TEMPLATE_MARKS)
+    if isinstance(value, AuthorObject):
+        return any(is_open(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, Mapping):
+        return any(is_open(item) for item in value.values())
+    if isinstance(value, (list, tuple, set)):
+        return any(is_open(item) for item in value)
+    # As Airflow tells what it resolves: an XComArg has this method, and a path has another of its name.
+    return not isinstance(value, PathLike) and callable(getattr(value, "resolve", None))
+
+
+def reads(reader: Reader, stand_in: Any = None) -> Mapping[str, Any]:
+    """Return the metadata of a field.
+
+    :param reader: reads what an author gives.
+    :param stand_in: stands for an open value of a field without a default while the other fields are checked.
+    """
+    return {"reader": reader, "stand_in": stand_in}
+
+
+@dataclass(frozen=True)
+class AuthorObject:
+    """Base of the objects: fields with a reader each, which normalises a value or refuses it."""
+
+    # Value of ``type`` in a mapping, where one argument takes several classes.
+    kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if any(is_open(getattr(self, field.name)) for field in fields(self)):
+            self._read(fields_of=[field for field in fields(self) if not is_open(getattr(self, field.name))])
+            # What is known must go together, whatever the rest becomes.
+            self.with_stand_ins()
+        else:
+            self._read(fields_of=list(fields(self)))
+            self.complete()
+
+    def complete(self) -> None:
+        """Derive what follows from other fields, and refuse what does not go together; all are known.
+
+        :raises InvalidSpecError: it says which.
+        """
+
+    def checked(self) -> Self:
+        """Return the object with all fields checked; nothing is a template any more.
+
+        :raises InvalidSpecError: a field cannot be what it was rendered to.
+        """
+        found = copy.copy(self)
+        found._read(fields_of=list(fields(found)), is_rendered=True)
+        found.complete()
+        return found
+
+    def rendered(self, render: Callable[[Any], Any]) -> Self:
+        """Return a copy whose open fields are what ``render`` makes of them, not checked yet."""
+        found = copy.copy(self)
+        for field in fields(found):
+            value = getattr(found, field.name)
+            # Jinja would turn an enumeration's member into its Python name.
+            if is_open(value):
+                object.__setattr__(found, field.name, render(value))
+        return found
+
+    def with_stand_ins(self) -> Self:
+        """Return a copy without open values: each is what the field is without it."""
+        return type(self)(**{field.name: _known(getattr(self, field.name), field) for field in fields(self)})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the mapping that :meth:`from_mapping` takes; fields with their default are left out."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        told = {field.name: _plain(given[field.name]) for field in fields(self) if given[field.name] != _default(field)}
+        return {"type": self.kind, **told} if self.kind else told
+
+    def serialize(self) -> dict[str, Any]:
+        """Return what Airflow shows of a rendered field; it masks values under names such as ``password``."""
+        return self.to_mapping()
+
+    @classmethod
+    def from_mapping(cls, value: Mapping[str, Any], name: str = "") -> Self:
+        """Read a mapping of fields; where an argument takes several classes, with ``type``.
+
+        :param name: argument that the mapping is of, for messages.
+        :raises InvalidSpecError: the type or a field is not known, or a field is missing or cannot be what it is.
+        """
+        given = dict(value)
+        chosen = cls._of_type(given, name or cls.__name__)
+        known = {field.name: field for field in fields(chosen)}
+        unknown = sorted(map(str, given.keys() - known.keys()))
+        if unknown:
+            raise InvalidSpecError(f"{name or chosen.__name__} has no {unknown}; it takes {', '.join(known)}")
+        missing = [field.name for field in known.values() if _default(field) is MISSING and field.name not in given]
+        if missing:
+            raise InvalidSpecError(f"{name or chosen.__name__} needs {', '.join(missing)}, got {dict(value)!r}")
+        try:
+            return chosen(**given)
+        except InvalidSpecError as error:
+            raise InvalidSpecError(f"{name}: {error}" if name else str(error)) from None
+
+    @classmethod
+    def _of_type(cls, given: dict[str, Any], name: str) -> type[Self]:
+        kinds = cls.kinds()
+        if not kinds:
+            return cls
+        asked = given.pop("type", cls.kind or None)
+        if asked not in kinds:
+            raise InvalidSpecError(f"{name} needs a type, one of {', '.join(map(repr, kinds))}, got {asked!r}")
+        return kinds[asked]
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Self]]:
+        """Return the classes that this one stands for, by ``type``; none where it stands for itself."""
+        return {found.kind: found for found in (cls, *cls.__subclasses__()) if found.kind}
+
+    def _read(self, *, fields_of: list[Field[Any]], is_rendered: bool = False) -> None:
+        for field in fields_of:
+            value = field.metadata["reader"](getattr(self, field.name), f"{type(self).__name__}.{field.name}")
+            if is_rendered and isinstance(value, AuthorObject):
+                value = value.checked()
+            object.__setattr__(self, field.name, value)
+
+
+def known(value: Any, stand_in: Any) -> Any:
+    """Return a value without what is open in it, to check the rest while a DAG is parsed."""
+    if isinstance(value, AuthorObject):
+        return value.with_stand_ins()
+    return stand_in if is_open(value) else value
+
+
+def _known(value: Any, field: Field[Any]) -> Any:
+    default = _default(field)
+    return known(value, field.metadata["stand_in"] if default is MISSING else default)
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, AuthorObject):
+        return value.to_mapping()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, timedelta):
+        return to_iso(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

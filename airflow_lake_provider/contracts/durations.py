@@ -1,0 +1,53 @@
+"""Durations: a timedelta, or ISO-8601 text such as ``P5D`` or ``PT1H30M``."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+
+# A year counts 365 days and a month 30, as pendulum counts them.
+_DAYS = {"years": 365, "months": 30, "weeks": 7, "days": 1}
+_ISO = re.compile(
+    r"P(?=[\dT])(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    re.ASCII,
+)
+
+
+def duration(value: object, name: str) -> timedelta:
+    """Return a duration above zero.
+
+    :param value: timedelta, of pendulum's class too, or ISO-8601 text (forms send text).
+    :raises InvalidSpecError: for other text, a point in time, or a duration of zero or less.
+    """
+    try:
+        found = from_iso(value) if isinstance(value, str) else value
+        # pendulum's Duration is a timedelta with fields of its own.
+        plain = timedelta(seconds=found.total_seconds()) if isinstance(found, timedelta) else timedelta(0)
+    except (OverflowError, ValueError):
+        plain = timedelta(0)
+    if plain <= timedelta(0):
+        raise InvalidSpecError(f"{name} must be a positive timedelta or ISO-8601 duration such as 'P5D', got {value!r}")
+    return plain
+
+
+def from_iso(text: str) -> timedelta:
+    """Read ISO-8601 text of a duration.
+
+    :raises ValueError: for anything else.
+    """
+    found = _ISO.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no ISO-8601 duration")
+    given = {unit: float(number) for unit, number in found.groupdict(default="0").items()}
+    days = sum(given.pop(unit) * factor for unit, factor in _DAYS.items())
+    return timedelta(days=days, **given)
+
+
+def to_iso(value: timedelta) -> str:
+    """Return the ISO-8601 text that :func:`from_iso` reads as the same duration."""
+    seconds, rest = divmod(value - timedelta(days=value.days), timedelta(seconds=1))
+    time = f"T{seconds}{f'.{rest.microseconds:06d}' if rest else ''}S" if seconds or rest else ""
+    return f"P{value.days}D{time}"

@@ -1,0 +1,181 @@
+"""Merge engines: what the rows of one key become together, named as Paimon's users know them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import ClassVar, cast
+
+from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.readers import choice_of, flag, groups, text, texts
+
+AGGREGATES = (
+    "sum",
+    "max",
+    "min",
+    "last",
+    "last_non_null",
+    "count",
+    "bool_and",
+    "bool_or",
+    "listagg",
+    "collect",
+)
+_ORDERED = {"last", "last_non_null", "listagg", "collect"}
+
+
+class Deletes(str, Enum):
+    """``hard`` removes the row, ``soft`` sets a flag column, ``ignore`` drops deletes as if they had not come."""
+
+    HARD = "hard"
+    SOFT = "soft"
+    IGNORE = "ignore"
+
+
+def _aggregates(value: object, name: str) -> dict[str, str]:
+    found = texts(value, name, "a column to its function")
+    unknown = sorted(set(found.values()) - set(AGGREGATES))
+    if unknown:
+        raise InvalidSpecError(f"{name} has no {unknown}; it takes {', '.join(AGGREGATES)}")
+    if not found:
+        raise InvalidSpecError(f"{name} must name one or more columns, got none")
+    return found
+
+
+@dataclass(frozen=True)
+class MergeEngine(AuthorObject):
+    """Base of all merge engines.
+
+    :param deletes: ``"hard"`` removes the row, ``"soft"`` sets ``deleted_column``, ``"ignore"`` drops deletes.
+    :param deleted_column: boolean column of the table that soft deletes set.
+    """
+
+    deletes: Deletes | str = field(default=Deletes.HARD, kw_only=True, metadata=reads(choice_of(Deletes)))
+    deleted_column: str = field(default="is_deleted", kw_only=True, metadata=reads(text))
+
+    # Of an engine that has no such field.
+    ignore_stale = False
+    aggregates = cast("Mapping[str, str]", MappingProxyType({}))
+    sequence_groups = cast("Mapping[str, Sequence[str]]", MappingProxyType({}))
+
+    @property
+    def combines_rows(self) -> bool:
+        """Whether more than the last row of a key counts."""
+        return not isinstance(self, Deduplicate)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the table's row has no say: it is replaced or deleted as it stands."""
+        return not self.combines_rows and not self.ignore_stale and self.deletes is not Deletes.SOFT
+
+    def depends_on_order(self, column: str) -> bool:
+        """Whether the order of a key's rows, none of which deletes, decides what a column that is no key becomes."""
+        return not isinstance(self, Aggregation) or self.function_of(column) in _ORDERED
+
+    def function_of(self, column: str) -> str:
+        """Return the function of :data:`AGGREGATES` by which a column's values are merged, where no group has it."""
+        chosen = {name.lower(): function for name, function in self.aggregates.items()}
+        return chosen.get(column.lower(), "last_non_null")
+
+    @property
+    def named_columns(self) -> list[str]:
+        """Columns that the engine names, but for the one that flags deletes; as the author spells them."""
+        return [*self.aggregates, *(name for order, group in self.sequence_groups.items() for name in (order, *group))]
+
+    def refuse_columns(self, table: str, keys: tuple[str, ...]) -> None:
+        """Refuse key columns where values are merged.
+
+        :raises InvalidSpecError: naming them.
+        """
+        merged = set(self.named_columns)
+        if self.deletes is Deletes.SOFT:
+            merged.add(self.deleted_column)
+        wrong = sorted({name.lower() for name in merged} & {key.lower() for key in keys})
+        if wrong:
+            raise InvalidSpecError(f"{table}: key columns {wrong} identify a row and cannot be merged or flag a delete")
+
+    def refuse_order(self, table: str, order_by: tuple[str, ...]) -> None:
+        """Refuse order columns with a merge of their own: they are those of the row that is the last.
+
+        :raises InvalidSpecError: naming them.
+        """
+        ordering = [name.lower() for name in order_by]
+        # The greatest of the first order column is that of the last row, and so is the newest of a group's order.
+        fitting = {name.lower() for name, function in self.aggregates.items() if function == "max"}
+        fitting |= {name.lower() for name in self.sequence_groups}
+        always = {name.lower() for name, function in self.aggregates.items() if function == "last"}
+        merged = {name.lower() for name in self.named_columns}
+        wrong = sorted((merged & set(ordering)) - (fitting & set(ordering[:1])) - always)
+        if wrong:
+            raise InvalidSpecError(
+                f"{table}: order_by columns {wrong} are those of the last row of a key, and merge_engine merges them "
+                "otherwise. The first of order_by may be aggregated by 'max' or be the order of a sequence group; "
+                "for anything else order by another column"
+            )
+
+
+@dataclass(frozen=True)
+class Deduplicate(MergeEngine):
+    """Keep the last row of a key.
+
+    :param ignore_stale: a row whose ``order_by`` is older than that of the table's row changes nothing.
+    """
+
+    kind: ClassVar[str] = "deduplicate"
+    ignore_stale: bool = field(default=False, metadata=reads(flag))
+
+
+@dataclass(frozen=True)
+class FirstRow(MergeEngine):
+    """Keep the first row of a key, until the key is deleted."""
+
+    kind: ClassVar[str] = "first-row"
+
+
+@dataclass(frozen=True)
+class PartialUpdate(MergeEngine):
+    """Keep the last value of each column that is not NULL.
+
+    :param sequence_groups: order column -> columns that change only together with it and only when it is not older than
+        the table's; a NULL in it leaves the group as it is.
+    """
+
+    kind: ClassVar[str] = "partial-update"
+    sequence_groups: Mapping[str, Sequence[str]] = field(default_factory=dict, metadata=reads(groups))
+
+    def complete(self) -> None:
+        """Refuse a column in two places."""
+        grouped = [name.lower() for name in self.named_columns]
+        twice = sorted({name for name in grouped if grouped.count(name) > 1})
+        if twice:
+            raise InvalidSpecError(f"columns {twice} are in more than one place of sequence_groups")
+
+
+@dataclass(frozen=True)
+class Aggregation(MergeEngine):
+    """Apply a function to all values of a column.
+
+    :param aggregates: column -> function of :data:`AGGREGATES`; other columns keep their last value that is not NULL.
+    """
+
+    kind: ClassVar[str] = "aggregation"
+    aggregates: Mapping[str, str] = field(metadata=reads(_aggregates, {"a_column": "sum"}))
+
+
+def merge_engine(value: object, name: str = "merge_engine") -> MergeEngine:
+    """Return a merge engine of what an author gives for one.
+
+    :param value: an engine, a mapping of its fields with ``type``, or that type alone, such as ``"first-row"``.
+    :raises InvalidSpecError: it is none of these.
+    """
+    if isinstance(value, MergeEngine):
+        return value
+    if isinstance(value, Mapping):
+        return MergeEngine.from_mapping(value, name)
+    if isinstance(value, str):
+        return MergeEngine.from_mapping({"type": value}, name)
+    known = ", ".join(found.__name__ for found in MergeEngine.kinds().values())
+    raise InvalidSpecError(f"{name} must be a type, a mapping with type, or one of {known}, got {value!r}")

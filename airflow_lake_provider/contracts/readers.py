@@ -1,0 +1,146 @@
+"""Values as authors, forms and XCom give them, read as specs want them, or refused with a sentence.
+
+Each reader takes a value and the name of its argument, which the sentence begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, TypeVar
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+
+E = TypeVar("E", bound=Enum)
+T = TypeVar("T")
+Reader = Callable[[Any, str], Any]
+
+
+def choice(cls: type[E], value: str | E, name: str) -> E:
+    """Return the member of an enumeration.
+
+    :raises InvalidSpecError: naming the known values.
+    """
+    try:
+        return cls(value)
+    except ValueError:
+        known = ", ".join(repr(member.value) for member in cls)
+        raise InvalidSpecError(f"{name} must be one of {known}, got {value!r}") from None
+
+
+def choice_of(cls: type[E]) -> Reader:
+    """Return a reader of the members of an enumeration."""
+    return lambda value, name: choice(cls, value, name)
+
+
+def text(value: object, name: str) -> str:
+    """Return a text that says something.
+
+    :raises InvalidSpecError: for anything else, and an empty text.
+    """
+    if not isinstance(value, str):
+        raise InvalidSpecError(f"{name} must be a text, got {value!r}")
+    if not value.strip():
+        raise InvalidSpecError(f"{name} must not be empty, got {value!r}")
+    return value
+
+
+def optional(read: Callable[[Any, str], T]) -> Callable[[Any, str], T | None]:
+    """Return a reader that takes None too, and an empty text, which a template renders to, for None."""
+    return lambda value, name: None if value is None or value == "" else read(value, name)
+
+
+def names(value: object, name: str, what: str = "column names") -> tuple[str, ...]:
+    """Return column names, or other texts, as a tuple.
+
+    :param what: the texts are, for the message.
+    :raises InvalidSpecError: for a bare text, which would be read as one name per letter, and what is no list of texts.
+    """
+    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    if not is_list or not all(isinstance(item, str) and item.strip() for item in value):  # type: ignore[attr-defined]  # a list here
+        raise InvalidSpecError(f"{name} must be a list of {what}, got {value!r}")
+    return tuple(value)  # type: ignore[arg-type]  # a list here
+
+
+def texts(value: object, name: str, what: str = "a name to each text") -> dict[str, str]:
+    """Return texts by name, such as SQL by column.
+
+    :param what: of each entry, for the message: ``"a column to its function"``.
+    :raises InvalidSpecError: for what is no mapping of names to texts.
+    """
+    return {key: text(entry, f"{name}[{key!r}]") for key, entry in mapping(value, name, what).items()}
+
+
+def options(value: object, name: str) -> dict[str, str]:
+    """Return options as Spark and Iceberg take them: ``{"header": True, "maxColumns": 5}`` as ``"true"`` and ``"5"``.
+
+    :raises InvalidSpecError: for what is no mapping of names to texts, numbers and booleans.
+    """
+    if value is None:
+        return {}
+    found = mapping(value, name, "the name of an option to its value")
+    return {key: _option(entry, f"{name}[{key!r}]") for key, entry in found.items()}
+
+
+def _option(value: object, name: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return str(value)
+    if not isinstance(value, str):
+        raise InvalidSpecError(f"{name} must be a text, a number or a boolean, got {value!r}")
+    # Empty values mean something: a null value, a comment sign that is off.
+    return value
+
+
+def groups(value: object, name: str) -> dict[str, tuple[str, ...]]:
+    """Return lists of columns by column.
+
+    :raises InvalidSpecError: for what is no mapping of column names to lists of them.
+    """
+    if value is None:
+        return {}
+    found = mapping(value, name, "a column to a list of columns")
+    return {key: names(group, f"{name}[{key!r}]") for key, group in found.items()}
+
+
+def mapping(value: object, name: str, what: str) -> dict[str, object]:
+    """Return a mapping whose names say something.
+
+    :param what: it maps to what, for the message.
+    :raises InvalidSpecError: for anything else.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidSpecError(f"{name} must map {what}, got {value!r}")
+    wrong = [key for key in value if not isinstance(key, str) or not key.strip()]
+    if wrong:
+        raise InvalidSpecError(f"{name} must map {what}, got the name {wrong[0]!r}")
+    templates = [key for key in value if "{{" in key or "{%" in key]
+    if templates:
+        raise InvalidSpecError(f"{name}: names are not templated, only what they map to, got the name {templates[0]!r}")
+    return dict(value)
+
+
+def flag(value: object, name: str) -> bool:
+    """Return a switch; templates render it to text.
+
+    :raises InvalidSpecError: for a text that is neither true nor false.
+    """
+    known = {"true": True, "false": False}
+    if isinstance(value, str) and value.strip().lower() in known:
+        return known[value.strip().lower()]
+    if not isinstance(value, bool):
+        raise InvalidSpecError(f"{name} must be true or false, got {value!r}")
+    return value
+
+
+def number(value: object, name: str) -> int:
+    """Return a whole number; templates render it to text.
+
+    :raises InvalidSpecError: for anything else.
+    """
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidSpecError(f"{name} must be a whole number, got {value!r}")
+    return value

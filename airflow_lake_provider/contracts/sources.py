@@ -1,0 +1,295 @@
+"""Sources of a batch: files, a lake table, a query over either, or Debezium's change events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import Any, ClassVar, Self
+
+from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.column_list import check_column_list
+from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
+from airflow_lake_provider.contracts.readers import choice_of, optional, options, text
+from airflow_lake_provider.contracts.row_position import THIRTY_DAYS
+from airflow_lake_provider.contracts.source_name import source_name
+from airflow_lake_provider.contracts.sql_limits import check_query_start
+from airflow_lake_provider.contracts.table_name import TableName
+
+FORMATS = ("parquet", "orc", "json", "csv", "avro")
+_FORMAT_OF_SUFFIX = {
+    ".parquet": "parquet",
+    ".orc": "orc",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".avro": "avro",
+}
+_LONGEST_MEMORY_DAYS = 36_500
+ONE_YEAR = timedelta(days=365)
+
+
+class OnSourceChange(str, Enum):
+    """What to do when what shapes the rows of a source has changed since its last commit.
+
+    ``continue`` reads new files with the change, ``replay`` applies all files again once, ``fail`` refuses the run.
+    """
+
+    CONTINUE = "continue"
+    REPLAY = "replay"
+    FAIL = "fail"
+
+
+def _named(value: object, name: str) -> str:
+    return source_name(text(value, name))
+
+
+def _table(value: object, name: str) -> str:
+    return str(TableName.parse(text(value, name)))
+
+
+def _format(value: object, name: str) -> str:
+    if value not in FORMATS:
+        raise InvalidSpecError(f"{name} must be one of {', '.join(FORMATS)}, got {value!r}")
+    return str(value)
+
+
+def _columns(value: object, name: str) -> str:
+    found = value if isinstance(value, str) else text(value, name)
+    check_column_list(found, name)
+    return found
+
+
+def _file_age(value: object, name: str) -> timedelta:
+    # A position keeps whole days.
+    found = timedelta(days=math.ceil(duration(value, name) / timedelta(days=1)))
+    if found.days > _LONGEST_MEMORY_DAYS:
+        raise InvalidSpecError(
+            f"{name} must be at most {_LONGEST_MEMORY_DAYS:,} days, got {found.days:,}; an Aggregation forgets no file"
+        )
+    return found
+
+
+def _query(value: object, name: str) -> str:
+    found = value if isinstance(value, str) else text(value, name)
+    check_query_start(found, name)
+    return found
+
+
+def _ordering(value: object, name: str) -> EventOrdering:
+    asked = EventOrdering.asked()
+    if value not in asked:
+        known = ", ".join(repr(ordering.value) for ordering in asked)
+        raise InvalidSpecError(f"{name} must be one of {known}, or left out, got {value!r}")
+    return EventOrdering(value)
+
+
+def _below(value: object, name: str) -> Source:
+    found = source(value, name)
+    if not isinstance(found, (Files, LakeTable)):
+        raise InvalidSpecError(f"{name} must be Files or a LakeTable, got {found!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class Source(AuthorObject):
+    """Base of all sources.
+
+    :param name: identity of the source, at most 64 letters, digits, ``_``, ``-`` and ``.``; longer ones become a prefix
+        and a digest. The table keeps under it what it has consumed, wherever the source points. Default
+        ``<dag id>.<task id>``, with a digest where an id has a dot; mapped tasks have to give it.
+    :param on_source_change: ``"continue"``, ``"replay"`` or ``"fail"`` when format, options, schema or query are not
+        those of the last commit: read new files with the change, apply all files again once, or refuse the run.
+    """
+
+    name: str | None = field(default=None, kw_only=True, metadata=reads(optional(_named)))
+    on_source_change: OnSourceChange | str = field(
+        default=OnSourceChange.CONTINUE, kw_only=True, metadata=reads(choice_of(OnSourceChange))
+    )
+
+    @property
+    def files(self) -> Files | Debezium | None:
+        """The files that are read; None for a table."""
+        return None
+
+    @property
+    def lake_table(self) -> str | None:
+        """Name of the table that is read; None for files."""
+        return None
+
+    @property
+    def query(self) -> str | None:
+        """SQL over the view ``source``; None to take the rows as they are."""
+        return None
+
+    def without_policy(self) -> Source:
+        """Return what is read, without what may be done about it when it has changed."""
+        return replace(self, on_source_change=OnSourceChange.CONTINUE)
+
+
+@dataclass(frozen=True)
+class Files(Source):
+    """Files of rows.
+
+    :param path: path or glob.
+    :param format: ``parquet | orc | json | csv | avro``; default by the path's ending. JSON means JSON lines.
+    :param schema: DDL of the columns, ``"id BIGINT, total DECIMAL(12,2)"``, without defaults.
+    :param options: options of Spark's reader; texts, numbers and booleans.
+    :param max_file_age: timedelta or ISO-8601 text: how long a consumed file is remembered that is not in the source
+        any more; for ever with ``Aggregation``.
+    """
+
+    kind: ClassVar[str] = "files"
+    path: str = field(metadata=reads(text, "file.parquet"))
+    format: str | None = field(default=None, metadata=reads(optional(_format)))
+    schema: str | None = field(default=None, metadata=reads(optional(_columns)))
+    options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
+    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(_file_age))
+
+    @property
+    def files(self) -> Files:
+        """These."""
+        return self
+
+    def complete(self) -> None:
+        """Take the format from the path where it is not given."""
+        if self.format is None:
+            object.__setattr__(self, "format", _format_of_path(self.path))
+
+    def without_policy(self) -> Self:
+        """Return the files, without how long they are remembered."""
+        return replace(self, on_source_change=OnSourceChange.CONTINUE, max_file_age=ONE_YEAR)
+
+
+@dataclass(frozen=True)
+class LakeTable(Source):
+    """A lake table, read at its head.
+
+    :param table: ``namespace.table``.
+    """
+
+    kind: ClassVar[str] = "lake-table"
+    table: str = field(metadata=reads(_table, "namespace.table"))
+
+    @property
+    def lake_table(self) -> str:
+        """The table's name."""
+        return self.table
+
+
+@dataclass(frozen=True)
+class Query(Source):
+    """A query over files or a lake table. It is code: never interpolate user input.
+
+    :param sql: SQL over the view ``source``.
+    :param over: ``Files``, ``LakeTable``, or a path; ``name`` and ``on_source_change`` are those of the query.
+    """
+
+    kind: ClassVar[str] = "query"
+    sql: str = field(metadata=reads(_query, "SELECT * FROM source"))
+    over: Source | Mapping[str, Any] | str = field(metadata=reads(_below, "file.parquet"))
+
+    def complete(self) -> None:
+        """Refuse a second name or policy below the query."""
+        below = self.below
+        if below.name is not None or below.on_source_change is not OnSourceChange.CONTINUE:
+            raise InvalidSpecError(
+                "name and on_source_change belong to the Query, not to what it reads, got "
+                f"name={below.name!r}, on_source_change={OnSourceChange(below.on_source_change).value!r} below it"
+            )
+
+    @property
+    def below(self) -> Source:
+        """The source that it reads."""
+        return source(self.over)
+
+    @property
+    def files(self) -> Files | Debezium | None:
+        """The files that it reads."""
+        return self.below.files
+
+    @property
+    def lake_table(self) -> str | None:
+        """Table that it reads in place of files."""
+        return self.below.lake_table
+
+    @property
+    def query(self) -> str:
+        """The SQL."""
+        return self.sql
+
+    def without_policy(self) -> Self:
+        """Return the query over files that are remembered as by default."""
+        return replace(self, on_source_change=OnSourceChange.CONTINUE, over=self.below.without_policy())
+
+
+@dataclass(frozen=True)
+class Debezium(Source):
+    """Change events of one table in JSON lines, each with or without its schema.
+
+    :param path: path or glob of files.
+    :param table: source table whose events are taken, ``orders`` or ``public.orders``.
+    :param schema: DDL of the columns, ``"order_id STRING, total DECIMAL(12,2)"``.
+    :param options: options of Spark's reader; texts, numbers and booleans.
+    :param ordering: what is known of the order of the events, so that none is applied over a newer one:
+        ``"partition"``, each partition of the topic is in order; ``"stream"``, all events of the table are; ``"key"``,
+        nothing is, so each row keeps its position. Default: ``"partition"`` where every event tells its partition and
+        offset, else events older than what was applied are refused.
+    :param tombstone_retention: how long ``ordering="key"`` remembers deleted keys; timedelta or ISO-8601 text.
+    :param max_file_age: how long a consumed file is remembered that is not in the source any more.
+    """
+
+    kind: ClassVar[str] = "debezium"
+    path: str = field(metadata=reads(text, "events.json"))
+    table: str = field(metadata=reads(text, "table"))
+    schema: str | None = field(default=None, metadata=reads(optional(_columns)))
+    options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
+    ordering: EventOrdering | str | None = field(default=None, metadata=reads(optional(_ordering)))
+    tombstone_retention: timedelta | str = field(default=timedelta(seconds=THIRTY_DAYS), metadata=reads(duration))
+    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(_file_age))
+
+    @property
+    def files(self) -> Debezium:
+        """These."""
+        return self
+
+    @property
+    def format(self) -> str:
+        """Format of the files."""
+        return "json"
+
+    def without_policy(self) -> Self:
+        """Return the events, without how long their files are remembered."""
+        return replace(self, on_source_change=OnSourceChange.CONTINUE, max_file_age=ONE_YEAR)
+
+
+def source(value: object, name: str = "source") -> Source:
+    """Return a source of what an author gives for one.
+
+    :param value: a source, a mapping of its fields with ``type``, or the path of files.
+    :raises InvalidSpecError: it is none of these.
+    """
+    if isinstance(value, Source):
+        return value
+    if isinstance(value, Mapping):
+        return Source.from_mapping(value, name)
+    if isinstance(value, str):
+        return Files(text(value, name))
+    known = ", ".join(found.__name__ for found in Source.kinds().values())
+    raise InvalidSpecError(f"{name} must be a path, a mapping with type, or one of {known}, got {value!r}")
+
+
+def _format_of_path(path: str) -> str:
+    """Return the format that a path's ending tells, also before ``.gz``."""
+    suffixes = reversed(PurePosixPath(path).suffixes)
+    found = next((_FORMAT_OF_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_OF_SUFFIX), None)
+    if found is None:
+        raise InvalidSpecError(
+            f"the path {path!r} does not tell a format; give Files(..., format=), one of {', '.join(FORMATS)}"
+        )
+    return found
