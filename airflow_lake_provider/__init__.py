@@ -1,6 +1,28 @@
-"""Airflow provider that upserts into lake tables, keeps them small and tells downstream DAGs what changed."""
+"""Airflow provider that upserts into lake tables, keeps them small and tells downstream DAGs what changed.
+
+What an author writes beside the operators is imported from here: ``from airflow_lake_provider import Debezium``.
+"""
 
 from __future__ import annotations
 
-# Both sides of the process border import this file, so it imports nothing itself.
+# Both sides of the process border import this file, so it imports nothing that one of them has not got.
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.sources import Debezium, Files, LakeTable, Query
+from airflow_lake_provider.contracts.table_layout import TableLayout
+
 __version__ = "0.1.0"
+__all__ = [
+    "Aggregation",
+    "Audits",
+    "Debezium",
+    "Deduplicate",
+    "Files",
+    "FirstRow",
+    "LakeTable",
+    "PartialUpdate",
+    "Query",
+    "SchemaContract",
+    "TableLayout",
+]

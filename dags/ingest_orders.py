@@ -11,6 +11,7 @@ from datetime import timedelta
 import pendulum
 from airflow.sdk import DAG
 
+from airflow_lake_provider import Debezium, TableLayout
 from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
@@ -29,27 +30,29 @@ with DAG(
     products = LakeUpsertOperator(
         task_id="products",
         table="shop.products",
-        source=INBOX,
-        envelope="debezium",
-        envelope_table="public.products",
+        source=Debezium(
+            INBOX,
+            table="public.products",
+            schema="sku STRING, name STRING, price DECIMAL(12,2), stock INT, weight_kg DOUBLE, attrs STRING, "
+            "description STRING, price_history ARRAY<INT>, discontinued BOOLEAN, launched DATE, legacy_code STRING, "
+            "image_ref STRING",
+        ),
         keys=["sku"],
-        source_schema="sku STRING, name STRING, price DECIMAL(12,2), stock INT, weight_kg DOUBLE, attrs STRING, "
-        "description STRING, price_history ARRAY<INT>, discontinued BOOLEAN, launched DATE, legacy_code STRING, "
-        "image_ref STRING",
         outlets=[lake_table_asset("shop.products")],
     )
     # [START orders]
     orders = LakeUpsertOperator(
         task_id="orders",
         table="shop.orders",
-        source=INBOX,
-        envelope="debezium",
-        envelope_table="public.orders",
+        source=Debezium(
+            INBOX,
+            table="public.orders",
+            schema="order_id STRING, customer_id BIGINT, status STRING, placed_at TIMESTAMP, shipped_at TIMESTAMP, "
+            "delivery_date DATE, total DECIMAL(12,2), paid BOOLEAN, item_count INT, shipping STRING, comment STRING, "
+            "picks ARRAY<INT>",
+        ),
         keys=["order_id"],
-        source_schema="order_id STRING, customer_id BIGINT, status STRING, placed_at TIMESTAMP, shipped_at TIMESTAMP, "
-        "delivery_date DATE, total DECIMAL(12,2), paid BOOLEAN, item_count INT, shipping STRING, comment STRING, "
-        "picks ARRAY<INT>",
-        create={"partition_by": ["months(placed_at)"]},
+        create=TableLayout(partition_by=["months(placed_at)"]),
         # The watcher of this asset starts on_new_orders_snapshot, whoever commits; the task adds no event of its own.
         outlets=[lake_table_asset("shop.orders", watch=True)],
     )
@@ -57,12 +60,13 @@ with DAG(
     order_items = LakeUpsertOperator(
         task_id="order_items",
         table="shop.order_items",
-        source=INBOX,
-        envelope="debezium",
-        envelope_table="public.order_items",
+        source=Debezium(
+            INBOX,
+            table="public.order_items",
+            schema="order_id STRING, line_no INT, sku STRING, qty INT, unit_price DECIMAL(12,2), "
+            "discount DECIMAL(12,2), options ARRAY<INT>, gift BOOLEAN",
+        ),
         keys=["order_id", "line_no"],
-        source_schema="order_id STRING, line_no INT, sku STRING, qty INT, unit_price DECIMAL(12,2), "
-        "discount DECIMAL(12,2), options ARRAY<INT>, gift BOOLEAN",
         outlets=[lake_table_asset("shop.order_items")],
     )
     # One after the other: on a small machine three drivers at once would only wait for each other.

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetWatcher
 
 from airflow_lake_provider.assets.asset_authority import asset_authority, checked_authority
-from airflow_lake_provider.assets.durations import duration
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.new_snapshot import EventThreshold
 from airflow_lake_provider.contracts.table_name import TableName

@@ -6,30 +6,40 @@ What an assertion reads is decided in the driver, from its plan; a text is refus
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.readers import flag
 
 # A text that begins with a word which begins no query; one that begins with a comment is left to the driver.
 _STATEMENT = re.compile(r"[\s(]*(?!(?:select|with|from|table|values)\b)\w", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audits:
+def _queries(value: object, name: str) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidSpecError(f"{name} must map a name to each query, got {value!r}")
+    return dict(value)
+
+
+@dataclass(frozen=True)
+class Audits(AuthorObject):
     """What has to hold before a batch becomes part of main.
 
     :param queries: name of an assertion to the SQL query of the rows that offend it; it passes when there are none.
     :param local: whether all of them look only at the batch, so that what others commit cannot change their answer.
     """
 
-    queries: dict[str, str]
-    local: bool = False
+    queries: Mapping[str, str] = field(metadata=reads(_queries, {"stand-in": "SELECT * FROM batch"}))
+    local: bool = field(default=False, kw_only=True, metadata=reads(flag))
 
     AUDITED: ClassVar[str] = "audited"
     BATCH: ClassVar[str] = "batch"
 
-    def __post_init__(self) -> None:
+    def complete(self) -> None:
+        """Refuse what is no assertion."""
         if not self.queries:
             raise InvalidSpecError("audits must have at least one assertion, got none")
         for name, query in self.queries.items():
@@ -45,3 +55,18 @@ class Audits:
                 f"audit {name!r} reads neither the view {self.AUDITED}, the table as it is to be, nor the view "
                 f"{self.BATCH}, so it cannot see the batch, got {query!r}"
             )
+
+
+def audits(value: object, name: str = "audits") -> Audits | None:
+    """Return audits of what an author gives for them; None for none.
+
+    :param value: audits, a mapping of their fields, or one of names to queries.
+    :raises InvalidSpecError: it is none of these.
+    """
+    if value is None or isinstance(value, Audits):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidSpecError(f"{name} must map a name to each query, or be Audits, got {value!r}")
+    if isinstance(value.get("queries"), Mapping):
+        return Audits.from_mapping(value, name)
+    return Audits.from_mapping({"queries": value}, name) if value else None

@@ -53,7 +53,7 @@ def rules_for(spec: CompactionSpec, level: CompactionLevel, table_target_bytes: 
     :param level: a level other than ``auto``, see :func:`choose_level`.
     :param table_target_bytes: the table's ``write.target-file-size-bytes``.
     """
-    target = spec.target_file_bytes or table_target_bytes or DEFAULT_TARGET_BYTES
+    target = spec.target_file_size or table_target_bytes or DEFAULT_TARGET_BYTES
     in_small_groups = spec.partial_progress and spec.strategy is CompactionStrategy.BINPACK
     return RewriteRules(
         target_bytes=target,

@@ -38,7 +38,7 @@ class CompactionSpec(JobSpec):
     :param strategy: order of the rewritten rows.
     :param sort_by: sort order for ``sort`` (empty takes the table's), columns for ``zorder``.
     :param where: predicate that converts to an Iceberg expression; only files that may match are rewritten.
-    :param target_file_bytes: None takes the table's ``write.target-file-size-bytes``.
+    :param target_file_size: None takes the table's ``write.target-file-size-bytes``.
     :param partial_progress: commit groups as they finish.
     :param max_commits: with partial progress.
     :param delete_file_threshold: rewrite a file with at least this many delete files; 0 turns it off.
@@ -53,7 +53,7 @@ class CompactionSpec(JobSpec):
     strategy: CompactionStrategy = CompactionStrategy.BINPACK
     sort_by: tuple[str, ...] = ()
     where: str | None = None
-    target_file_bytes: int | None = None
+    target_file_size: int | None = None
     partial_progress: bool = True
     max_commits: int = 10
     delete_file_threshold: int = 1

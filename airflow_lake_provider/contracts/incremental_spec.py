@@ -11,8 +11,9 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
-from airflow_lake_provider.contracts.table_layout import SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 
@@ -55,7 +56,7 @@ class IncrementalSpec(JobSpec):
     protect_source: bool = True
     allow_sql: bool = False
     create: TableLayout | None = field(default_factory=TableLayout)
-    schema_evolution: SchemaEvolution = SchemaEvolution.EVOLVE
+    schema_contract: SchemaContract = field(default_factory=SchemaContract)
     max_attempts: int = 5
 
     def __post_init__(self) -> None:
@@ -66,6 +67,11 @@ class IncrementalSpec(JobSpec):
         if not _CONSUMER.fullmatch(self.consumer):
             raise InvalidSpecError(
                 f"consumer {self.consumer!r} must have 1 to 27 letters, digits, '_' or '-': it becomes part of a tag"
+            )
+        if self.schema_contract.missing_columns is not None or self.schema_contract.exclude_columns:
+            raise InvalidSpecError(
+                f"{self.table}: missing_columns and exclude_columns of a schema_contract belong to upserts; name "
+                "the columns in the query"
             )
         if not self.keys:
             raise InvalidSpecError(f"{self.table}: keys of the target are needed")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.author_object import AuthorObject
 from airflow_lake_provider.contracts.json_codec import to_json, to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_name import TableName
@@ -28,6 +29,10 @@ class JobSpec:
 
     def __post_init__(self) -> None:
         TableName.parse(self.table)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, AuthorObject):
+                object.__setattr__(self, field.name, value.checked())
 
     @property
     def name(self) -> TableName:

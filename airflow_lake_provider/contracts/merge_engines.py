@@ -158,7 +158,8 @@ class PartialUpdate(MergeEngine):
 class Aggregation(MergeEngine):
     """Apply a function to all values of a column.
 
-    :param aggregates: column -> function of :data:`AGGREGATES`; other columns keep their last value that is not NULL.
+    :param aggregates: column -> function, one of ``sum``, ``max``, ``min``, ``last``, ``last_non_null``, ``count``,
+        ``bool_and``, ``bool_or``, ``listagg`` and ``collect``; other columns keep their last value that is not NULL.
     """
 
     kind: ClassVar[str] = "aggregation"

@@ -37,7 +37,7 @@ def refuse_reserved_columns(table: str, names: Iterable[str]) -> None:
     if wrong:
         raise BadInputError(
             f"{table}: the batch has columns {wrong}, names that Iceberg reserves for columns of its own, and a table "
-            "that has them can no longer be read and written by position. Rename them in source_query, or leave them "
+            "that has them can no longer be read and written by position. Rename them in a Query, or leave them "
             "out with exclude_columns"
         )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
+from airflow_lake_provider.contracts.sources import Files, LakeTable, Source
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, check_code, shown, unfit_for_predicate
 
 
@@ -45,8 +45,10 @@ class DeleteRowsSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: where was refused for {unfit}; its text is withheld. {PREDICATE}")
         if (self.keys_from is None) != (not self.keys) or len({name.lower() for name in self.keys}) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys_from needs one or more different key columns, and where none")
-        if self.keys_from is not None and self.keys_from.envelope:
-            raise InvalidSpecError(f"{self.table}: keys are plain rows, not events of an envelope")
+        if self.keys_from is not None and not isinstance(self.keys_from, (Files, LakeTable)):
+            raise InvalidSpecError(
+                f"{self.table}: keys are plain rows of Files or a LakeTable, not of a {type(self.keys_from).__name__}"
+            )
         _refuse_no_attempt(self.table, self.max_attempts)
 
     def digest_text(self) -> str:

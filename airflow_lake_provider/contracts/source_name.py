@@ -26,8 +26,8 @@ def source_name(text: str) -> str:
     """
     if not _ALLOWED.fullmatch(text):
         raise InvalidSpecError(
-            f"source_name {text!r} must have one or more ASCII letters, digits, '_', '-' or '.': the table keeps what "
-            "it has consumed under this name"
+            f"the name {text!r} of a source must have one or more ASCII letters, digits, '_', '-' or '.': the table "
+            "keeps what it has consumed under this name"
         )
     return text if len(text) <= MAX_CHARACTERS else _digested(text, text)
 

@@ -1,51 +1,53 @@
-"""Layout of a table that is created, and the limits on schema evolution."""
+"""Layout of a table that an operator creates."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import Any
 
+from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.layout_terms import partition_terms, sort_terms
+from airflow_lake_provider.contracts.readers import flag, names, optional, options
+from airflow_lake_provider.contracts.sizes import size
 
 
-class SchemaEvolution(str, Enum):
-    """What a batch may change in the table's schema."""
+def _file_format(value: object, name: str) -> str:
+    if value not in ("parquet", "orc", "avro"):
+        raise InvalidSpecError(f"{name} must be one of parquet, orc, avro, got {value!r}")
+    return str(value)
 
-    EVOLVE = "evolve"
-    FREEZE = "freeze"
+
+def _partition_by(value: object, name: str) -> tuple[str, ...]:
+    return names(value, name, "columns or transforms of them, such as ['days(at)']")
 
 
-class MissingColumns(str, Enum):
-    """What a column of the table that the batch lacks becomes in the rows of the batch."""
-
-    FAIL = "fail"
-    NULL = "null"
-    KEEP = "keep"
+def _sort_by(value: object, name: str) -> tuple[str, ...]:
+    return names(value, name, "columns with their order, such as ['at DESC']")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableLayout:
+class TableLayout(AuthorObject):
     """How a missing table is created; an existing table keeps its own layout.
 
     :param partition_by: columns and transforms of them, for example ``("days(placed_at)", "bucket(16, id)")``.
     :param sort_by: columns and transforms with their order, for example ``("placed_at DESC", "id")``.
     :param file_format: ``parquet | orc | avro``.
-    :param target_file_bytes: ``write.target-file-size-bytes``; None keeps Iceberg's default of 512 MiB.
+    :param target_file_size: ``"256MB"`` or a number of bytes; None keeps Iceberg's default of 512 MiB.
     :param bloom_filter_columns: columns that get a Parquet bloom filter.
-    :param properties: further table properties.
+    :param properties: further table properties; texts, numbers and booleans.
     """
 
-    partition_by: tuple[str, ...] = ()
-    sort_by: tuple[str, ...] = ()
-    file_format: str = "parquet"
-    target_file_bytes: int | None = None
-    bloom_filter_columns: tuple[str, ...] = ()
-    properties: dict[str, str] = field(default_factory=dict)
+    partition_by: Sequence[str] = field(default=(), metadata=reads(_partition_by))
+    sort_by: Sequence[str] = field(default=(), metadata=reads(_sort_by))
+    file_format: str = field(default="parquet", metadata=reads(_file_format))
+    target_file_size: int | str | None = field(default=None, metadata=reads(optional(size)))
+    bloom_filter_columns: Sequence[str] = field(default=(), metadata=reads(names))
+    properties: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
 
-    def __post_init__(self) -> None:
-        if self.file_format not in ("parquet", "orc", "avro"):
-            raise InvalidSpecError(f"file format {self.file_format!r} is not one of parquet, orc, avro")
+    def complete(self) -> None:
+        """Refuse properties that are not the author's, and terms that Iceberg has not got."""
         if self.bloom_filter_columns and self.file_format != "parquet":
             raise InvalidSpecError(f"bloom filters are written to parquet files only, not {self.file_format}")
         ours = sorted(name for name in self.properties if name.startswith("lake."))
@@ -57,3 +59,20 @@ class TableLayout:
         # Both become part of a statement.
         partition_terms(self.partition_by)
         sort_terms(self.sort_by)
+
+
+def table_layout(value: object, name: str = "create") -> TableLayout | None:
+    """Return the layout of a missing table; None when it must not be created.
+
+    :param value: a layout, a mapping of its fields, True for the plain layout, or False.
+    :raises InvalidSpecError: it is none of these.
+    """
+    if isinstance(value, TableLayout):
+        return value
+    if isinstance(value, Mapping):
+        return TableLayout.from_mapping(value, name)
+    if isinstance(value, str):
+        value = flag(value, name)
+    if not isinstance(value, bool):
+        raise InvalidSpecError(f"{name} must be True, False, a mapping or a TableLayout, got {value!r}")
+    return TableLayout() if value else None

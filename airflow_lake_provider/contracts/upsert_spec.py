@@ -9,14 +9,16 @@ from enum import Enum
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, Deletes, MergeEngine, PartialUpdate
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
-from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.sources import ONE_YEAR, Debezium, OnSourceChange, Source
+from airflow_lake_provider.contracts.sql_limits import check_code
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
 
@@ -36,13 +38,11 @@ class UpsertSpec(JobSpec):
     :param keys: key columns.
     :param order_by: columns that order the changes of a key, most significant first; files break ties by arrival.
     :param delete_when: SQL predicate over a row of the batch; where true the key is deleted.
-    :param exclude_columns: columns of the batch that are not stored, such as an operation flag.
     :param create: layout of a table that does not exist; None refuses a missing table.
-    :param schema_evolution: what the batch may change in the schema.
-    :param missing_columns: what happens to columns of the table that the batch lacks.
+    :param schema_contract: what the batch may change in the table's columns.
     :param branch: write to this branch instead of main; positions and run keys then stay in the summary.
     :param on_repeat: what to do with a batch that was applied.
-    :param merge_rules: what becomes of the rows of a key.
+    :param merge_engine: what becomes of the rows of a key.
     :param strategy: how the rows are reached; ``auto`` chooses by the table.
     :param audits: what has to hold on a branch before main gets the batch; None to write to main at once.
     :param allow_sql: take texts of SQL that run shell commands or have variables of Spark's.
@@ -54,13 +54,11 @@ class UpsertSpec(JobSpec):
     keys: tuple[str, ...]
     order_by: tuple[str, ...] = ()
     delete_when: str | None = None
-    exclude_columns: tuple[str, ...] = ()
     create: TableLayout | None = field(default_factory=TableLayout)
-    schema_evolution: SchemaEvolution = SchemaEvolution.EVOLVE
-    missing_columns: MissingColumns = MissingColumns.FAIL
+    schema_contract: SchemaContract = field(default_factory=SchemaContract)
     branch: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
-    merge_rules: MergeRules = field(default_factory=MergeRules)
+    merge_engine: MergeEngine = field(default_factory=Deduplicate)
     strategy: UpsertStrategy = UpsertStrategy.AUTO
     audits: Audits | None = None
     allow_sql: bool = False
@@ -74,13 +72,13 @@ class UpsertSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")
         self._refuse_excluded("key columns", self.keys)
         refuse_reserved_names(self.table, "keys", self.keys)
-        if self.source.envelope and (self.order_by or self.delete_when):
+        if isinstance(self.source, Debezium) and (self.order_by or self.delete_when):
             raise InvalidSpecError(
-                f"{self.table}: a debezium envelope brings its own order and deletes; leave out order_by, delete_when"
+                f"{self.table}: Debezium's events bring their own order and deletes; leave out order_by, delete_when"
             )
         if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
-        self._refuse_merge_rules()
+        self._refuse_merge_engine()
         self._refuse_equality()
         self._refuse_order_by_key()
         self._refuse_audits()
@@ -94,15 +92,32 @@ class UpsertSpec(JobSpec):
         return self.source.name or ""
 
     @property
+    def missing_columns(self) -> MissingColumns:
+        """What a column of the table that the batch lacks becomes in the rows of the batch."""
+        if self.schema_contract.missing_columns is not None:
+            return MissingColumns(self.schema_contract.missing_columns)
+        if isinstance(self.source, Debezium):
+            return MissingColumns.NULL
+        # Absent and NULL columns are one to these two.
+        keeps = isinstance(self.merge_engine, (PartialUpdate, Aggregation))
+        return MissingColumns.KEEP if keeps else MissingColumns.FAIL
+
+    @property
+    def exclude_columns(self) -> tuple[str, ...]:
+        """Columns of the batch that are not stored."""
+        return tuple(self.schema_contract.exclude_columns)
+
+    @property
     def keep_consumed_for(self) -> timedelta | None:
         """How long a consumed file is remembered that is not in the source any more; None for ever."""
-        counts = self.merge_rules.engine is MergeEngine.AGGREGATION
-        return None if counts else timedelta(days=self.source.max_file_age_days)
+        if isinstance(self.merge_engine, Aggregation):
+            return None
+        files = self.source.files
+        return duration(files.max_file_age, "max_file_age") if files else ONE_YEAR
 
     def digest_text(self) -> str:
         """Return what is applied as canonical JSON; what may be done about a changed source is no part of it."""
-        source = replace(self.source, on_source_change=OnSourceChange.CONTINUE, max_file_age_days=1)
-        return JobSpec.digest_text(replace(self, source=source))
+        return JobSpec.digest_text(replace(self, source=self.source.without_policy()))
 
     def _refuse_excluded(self, what: str, names: Sequence[str]) -> None:
         lost = sorted({name.lower() for name in names} & {name.lower() for name in self.exclude_columns})
@@ -110,9 +125,8 @@ class UpsertSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: {what} cannot be excluded from what is written, got {lost}")
 
     def _refuse_texts(self) -> None:
-        check_query_start(self.source.query, f"{self.table}: source_query")
-        texts = {"source_query": self.source.query, "delete_when": self.delete_when}
-        audits = self.audits.queries if self.audits else {}
+        texts = {"Query.sql": self.source.query, "delete_when": self.delete_when}
+        audits = dict(self.audits.queries) if self.audits else {}
         texts |= {f"audit {name!r}": query for name, query in audits.items()}
         check_code({f"{self.table}: {what}": text for what, text in texts.items()}, allow_sql=self.allow_sql)
 
@@ -126,57 +140,55 @@ class UpsertSpec(JobSpec):
 
     def _refuse_equality(self) -> None:
         keeps = self.missing_columns is MissingColumns.KEEP
-        if self.strategy is UpsertStrategy.EQUALITY and (keeps or not self.merge_rules.is_plain):
+        if self.strategy is UpsertStrategy.EQUALITY and (keeps or not self.merge_engine.is_plain):
             raise InvalidSpecError(
                 f"{self.table}: strategy='equality' looks at no row of the table, so it can neither keep nor compare a "
                 "value of one: it takes merge_engine='deduplicate' without ignore_stale, without deletes='soft' and "
-                "without "
-                "missing_columns='keep'. Leave strategy at 'auto' for these"
+                "without missing_columns='keep'. Leave strategy at 'auto' for these"
             )
 
     def _refuse_order_by_key(self) -> None:
-        if self.source.ordering is not EventOrdering.KEY:
+        if not isinstance(self.source, Debezium) or self.source.ordering is not EventOrdering.KEY:
             return
         keeps = self.missing_columns is MissingColumns.KEEP
+        ignores = self.merge_engine.deletes is Deletes.IGNORE
         wrong = {
             "strategy='equality', which looks at no row of the table": self.strategy is UpsertStrategy.EQUALITY,
             "branch, because deleted keys are remembered for main": self.branch is not None,
-            "deletes='ignore', because a delete ends what a key's values are": self.merge_rules.deletes
-            is Deletes.IGNORE,
+            "deletes='ignore', because a delete ends what a key's values are": ignores,
             "missing_columns='keep', because an event writes the whole row": keeps,
         }
         if named := [name for name, given in wrong.items() if given]:
             raise InvalidSpecError(f"{self.table}: ordering='key' does not go with {'; nor with '.join(named)}")
 
-    def _refuse_merge_rules(self) -> None:
-        merge_rules = self.merge_rules
+    def _refuse_merge_engine(self) -> None:
+        engine = self.merge_engine
         replays = self.source.on_source_change is OnSourceChange.REPLAY
-        if replays and merge_rules.engine is MergeEngine.AGGREGATION:
+        if replays and isinstance(engine, Aggregation):
             raise InvalidSpecError(
-                f"{self.table}: on_source_change='replay' would count all files again; merge_engine='aggregation' "
-                "takes "
+                f"{self.table}: on_source_change='replay' would count all files again; an Aggregation takes "
                 "'continue' or 'fail'"
             )
-        merge_rules.refuse_columns(self.table, self.keys)
-        refuse_reserved_names(self.table, "deleted_column", [merge_rules.deleted_column])
-        merge_rules.refuse_order(self.table, self.order_by)
-        for order, group in merge_rules.sequence_groups.items():
+        engine.refuse_columns(self.table, self.keys)
+        refuse_reserved_names(self.table, "deleted_column", [engine.deleted_column])
+        engine.refuse_order(self.table, self.order_by)
+        for order, group in engine.sequence_groups.items():
             # Without its order a group keeps the table's values for ever.
             if not {name.lower() for name in group} <= {name.lower() for name in self.exclude_columns}:
                 self._refuse_excluded("the order of a sequence group", (order,))
-        if self.source.envelope and (merge_rules.engine is not MergeEngine.DEDUPLICATE or merge_rules.ignore_stale):
+        if isinstance(self.source, Debezium) and (engine.combines_rows or engine.ignore_stale):
             raise InvalidSpecError(
-                f"{self.table}: events of an envelope carry whole rows and their own order; "
-                "leave out merge_engine and ignore_stale"
+                f"{self.table}: Debezium's events carry whole rows and their own order; "
+                "merge_engine may only be a Deduplicate without ignore_stale"
             )
-        if not merge_rules.ignore_stale:
+        if not engine.ignore_stale:
             return
         if not self.order_by:
             raise InvalidSpecError(
                 f"{self.table}: ignore_stale compares order_by with what the table holds; give order_by"
             )
         self._refuse_excluded("columns of order_by, which ignore_stale compares,", self.order_by)
-        if self.delete_when and merge_rules.deletes is Deletes.HARD:
+        if self.delete_when and engine.deletes is Deletes.HARD:
             raise InvalidSpecError(
                 f"{self.table}: ignore_stale cannot tell a late row of a key whose row, and its order, is gone; "
                 "use deletes='soft', which keeps the order, or deletes='ignore'"

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.operators.arguments import choice, flag, names, number, optional_text, share
-from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.sizes import size
+from airflow_lake_provider.contracts.readers import choice, flag, number, optional, text
+from airflow_lake_provider.contracts.sizes import size
+from airflow_lake_provider.operators.arguments import names, share
+from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeCompactionOperator(LakeJobOperator):
+class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     """Rewrite the files of a table that are worth it; where none is, Spark is not started.
 
     Compaction is the loser: where a writer gets in between it tries again what is still valid and then reports the
@@ -30,7 +31,7 @@ class LakeCompactionOperator(LakeJobOperator):
     :param strategy: ``"binpack"``, ``"sort"`` or ``"zorder"`` (templated).
     :param sort_by: Spark sort order for ``sort``, columns for ``zorder``.
     :param where: predicate on columns that limits the files (templated).
-    :param target_file_bytes: ``"128MB"`` or a number of bytes; default the table's own.
+    :param target_file_size: ``"128MB"`` or a number of bytes; default the table's own.
     :param partial_progress: commit groups of files as they finish.
     :param max_commits: with partial progress.
     :param delete_file_threshold: rewrite a file with at least this many delete files.
@@ -46,6 +47,14 @@ class LakeCompactionOperator(LakeJobOperator):
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "level", "strategy", "where", "only_plan")
 
+    stand_ins: ClassVar[Mapping[str, Any]] = {
+        **LakeJobOperator.stand_ins,
+        "level": "auto",
+        "strategy": "binpack",
+        "where": None,
+        "only_plan": False,
+    }
+
     def __init__(
         self,
         *,
@@ -53,7 +62,7 @@ class LakeCompactionOperator(LakeJobOperator):
         strategy: str = "binpack",
         sort_by: Sequence[str] = (),
         where: str | None = None,
-        target_file_bytes: int | str | None = None,
+        target_file_size: int | str | None = None,
         partial_progress: bool = True,
         max_commits: int = 10,
         delete_file_threshold: int = 1,
@@ -70,7 +79,7 @@ class LakeCompactionOperator(LakeJobOperator):
         self.strategy = strategy
         self.sort_by = names(sort_by, "sort_by", "columns, for 'sort' with their order")
         self.where = where
-        self.target_file_bytes = None if target_file_bytes is None else size(target_file_bytes, "target_file_bytes")
+        self.target_file_size = None if target_file_size is None else size(target_file_size, "target_file_size")
         self.partial_progress = flag(partial_progress, "partial_progress")
         self.max_commits = number(max_commits, "max_commits")
         self.delete_file_threshold = number(delete_file_threshold, "delete_file_threshold")
@@ -81,20 +90,18 @@ class LakeCompactionOperator(LakeJobOperator):
         # BaseOperator has a method of the argument's name.
         self.only_plan = dry_run
         self.fail_on_conflict = flag(fail_on_conflict, "fail_on_conflict")
+        self.refuse_wrong_arguments()
 
-    def build_spec(self, context: Context) -> CompactionSpec:
+    def make_spec(self, frame: SpecFrame, context: Context | None) -> CompactionSpec:  # noqa: ARG002  # for others
         """Translate the arguments."""
         flag(self.only_plan, "dry_run")
         return CompactionSpec(
-            catalog=self.lake.connection.catalog_name,
-            table_format=self.lake.connection.table_format,
-            table=self.table,
-            run=self.run_identity(context),
+            **frame,
             level=choice(CompactionLevel, self.level, "level"),
             strategy=choice(CompactionStrategy, self.strategy, "strategy"),
             sort_by=self.sort_by,
-            where=optional_text(self.where, "where", templated=True),
-            target_file_bytes=self.target_file_bytes,
+            where=optional(text)(self.where, "where"),
+            target_file_size=self.target_file_size,
             partial_progress=self.partial_progress,
             max_commits=self.max_commits,
             delete_file_threshold=self.delete_file_threshold,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.table_layout import SchemaEvolution
-from airflow_lake_provider.operators.arguments import choice, flag, names, number, optional_text, table_layout, text
-from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.contracts.readers import Reader, flag, names, number, optional, text
+from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
+from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
+from airflow_lake_provider.operators import arguments
+from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
 from airflow_lake_provider.planning.incremental_range import nothing_new
 from airflow_lake_provider.snapshots.table_head import read_head
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-class LakeIncrementalOperator(LakeJobOperator):
+class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     """Read exactly what changed in ``source`` since ``target`` last read it, and upsert the transformed changes.
 
     The position is a property of the target, set in the same commit as the rows: a retry, a cleared task or a second
@@ -32,7 +34,7 @@ class LakeIncrementalOperator(LakeJobOperator):
     :param source: ``namespace.table`` whose changes are read (templated); format version 3.
     :param target: ``namespace.table`` that is written (templated).
     :param consumer: name of this cursor; letters, digits, ``_`` and ``-``, at most 27.
-    :param keys: key columns of the target.
+    :param keys: key columns of the target (templated).
     :param transform: ``module:function`` taking the changes DataFrame, or it and the whole source, and returning the
         target's rows; its module is shipped when the worker can import it. Or ``query``.
     :param query: SQL over the views ``changes`` and ``source`` (templated).
@@ -43,8 +45,8 @@ class LakeIncrementalOperator(LakeJobOperator):
     :param on_transform_change: ``"fail"``, ``"full"`` or ``"continue"`` when another transform filled the target.
     :param protect_source: tag the source so that expiry keeps what this consumer needs; False for read-only consumers.
     :param allow_sql: take a ``query`` that runs shell commands. It is code in any case: never interpolate user input.
-    :param create: layout of a missing target, as of :class:`.LakeUpsertOperator`.
-    :param schema_evolution: ``"evolve"`` or ``"freeze"``.
+    :param create: ``TableLayout`` of a missing target, as of :class:`.LakeUpsertOperator` (templated).
+    :param schema_contract: ``"evolve"``, ``"freeze"`` or a ``SchemaContract``: new columns and wider types (templated).
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`.LakeJobOperator`.
     :raises RangeUnavailableError: the start of the range was expired, and ``on_gap`` is ``"fail"``.
@@ -55,10 +57,25 @@ class LakeIncrementalOperator(LakeJobOperator):
     template_fields: Sequence[str] = (
         *LakeJobOperator.template_fields,
         "source",
+        "keys",
         "query",
         "from_snapshot",
         "full_refresh",
+        "create",
+        "schema_contract",
     )
+    table_argument = "target"
+    stand_ins: ClassVar[Mapping[str, Any]] = {
+        **LakeJobOperator.stand_ins,
+        "source": "namespace.source",
+        "keys": ("key",),
+        "query": "SELECT * FROM changes",
+        "from_snapshot": None,
+        "full_refresh": False,
+        "create": True,
+        "schema_contract": "evolve",
+    }
+    object_readers: ClassVar[Mapping[str, Reader]] = {"create": table_layout, "schema_contract": schema_contract}
 
     def __init__(
         self,
@@ -76,60 +93,61 @@ class LakeIncrementalOperator(LakeJobOperator):
         on_transform_change: str = "fail",
         protect_source: bool = True,
         allow_sql: bool = False,
-        create: Mapping[str, Any] | bool = True,
-        schema_evolution: str = "evolve",
+        create: bool | TableLayout | Mapping[str, Any] = True,
+        schema_contract: str | SchemaContract | Mapping[str, Any] = "evolve",
         max_attempts: int = 5,
         **job: Any,
     ) -> None:
         super().__init__(table=target, **job)
         self.source = source
-        self.consumer = text(consumer, "consumer")
-        self.keys = names(keys, "keys")
-        self.transform = optional_text(transform, "transform")
+        self.consumer = arguments.text(consumer, "consumer")
+        self.keys = keys
+        self.transform = arguments.optional_text(transform, "transform")
         self.query = query
-        self.source_keys = names(source_keys, "source_keys")
+        self.source_keys = arguments.names(source_keys, "source_keys")
         self.from_snapshot = from_snapshot
         self.full_refresh = full_refresh
-        self.on_gap = text(on_gap, "on_gap")
-        self.on_transform_change = text(on_transform_change, "on_transform_change")
+        self.on_gap = arguments.text(on_gap, "on_gap")
+        self.on_transform_change = arguments.text(on_transform_change, "on_transform_change")
         self.protect_source = flag(protect_source, "protect_source")
         self.allow_sql = flag(allow_sql, "allow_sql")
-        self.create = table_layout(create)
-        self.schema_evolution = choice(SchemaEvolution, schema_evolution, "schema_evolution")
+        self.create = create
+        self.schema_contract = schema_contract
         self.max_attempts = number(max_attempts, "max_attempts")
+        self.refuse_wrong_arguments()
 
-    def build_spec(self, context: Context) -> IncrementalSpec:
+    def make_spec(self, frame: SpecFrame, context: Context | None) -> IncrementalSpec:
         """Translate the arguments; the end of the range is the head of the source as this worker sees it.
 
         :raises MissingTableError: the source does not exist or has no snapshot yet.
         """
-        source = text(self.source, "source", templated=True)
-        head = read_head(self.lake.load_table(source)).head
-        if head is None:
-            raise MissingTableError(f"{source}: the source has no snapshot yet, so there are no changes to read")
+        source = text(self.source, "source")
         return IncrementalSpec(
-            catalog=self.lake.connection.catalog_name,
-            table_format=self.lake.connection.table_format,
-            table=text(self.table, "target", templated=True),
-            run=self.run_identity(context),
+            **frame,
             source=source,
             consumer=self.consumer,
-            keys=self.keys,
-            to_snapshot=str(head),
+            keys=names(self.keys, "keys"),
+            to_snapshot="0" if context is None else self._head(source),
             transform=self.transform,
             transform_code=_code_of(self.transform),
-            query=optional_text(self.query, "query", templated=True),
+            query=optional(text)(self.query, "query"),
             source_keys=self.source_keys,
-            from_snapshot=optional_text(self.from_snapshot, "from_snapshot", templated=True),
+            from_snapshot=optional(text)(self.from_snapshot, "from_snapshot"),
             full_refresh=flag(self.full_refresh, "full_refresh"),
             on_gap=self.on_gap,
             on_transform_change=self.on_transform_change,
             protect_source=self.protect_source,
             allow_sql=self.allow_sql,
-            create=self.create,
-            schema_evolution=self.schema_evolution,
+            create=table_layout(self.create),
+            schema_contract=schema_contract(self.schema_contract),
             max_attempts=self.max_attempts,
         )
+
+    def _head(self, source: str) -> str:
+        head = read_head(self.lake.load_table(source)).head
+        if head is None:
+            raise MissingTableError(f"{source}: the source has no snapshot yet, so there are no changes to read")
+        return str(head)
 
     def report_without_spark(self, spec: JobSpec) -> JobReport | None:
         """Compare positions: where nothing is new there is nothing to start."""

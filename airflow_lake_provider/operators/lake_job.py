@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, known
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.readers import Reader, text
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
-from airflow_lake_provider.operators.arguments import optional_text, refuse_other_tables, table_patterns, text
+from airflow_lake_provider.operators.arguments import optional_text, refuse_other_tables, table_patterns
 from airflow_lake_provider.operators.asset_events import announce
+from airflow_lake_provider.operators.author_objects import AuthorObjects
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.job_attempt import JobAttempt
 from airflow_lake_provider.operators.lost_report import LostReport
@@ -26,19 +29,29 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.contracts.job_spec import JobSpec
 
+SpecT = TypeVar("SpecT", bound="JobSpec")
 _OURS = ("application", "application_args", "conn_id")
 
 
-class LakeJobOperator(SparkSubmitOperator):
+class SpecFrame(TypedDict):
+    """What every spec has beside the arguments of its operator."""
+
+    catalog: str
+    table_format: str
+    table: str
+    run: RunIdentity
+
+
+class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
     """Submit one action on one lake table and return its report.
 
-    Subclasses say what they want in ``build_spec``; everything else is here.
+    Subclasses say what they want in ``make_spec``; everything else is here.
 
     :param table: ``namespace.table`` (templated).
     :param allowed_tables: patterns such as ``shop.*``, one of which ``table`` has to match as it was rendered; None for
         any table. Not a template, so that no form can change it.
-    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog.
-    :param spark_conn_id: Spark connection.
+    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
+    :param spark_conn_id: Spark connection (templated).
     :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
     :param spark_arguments: arguments of SparkSubmitOperator; ``conf``, ``py_files``, ``packages``, ``jars``, ``files``,
         ``env_vars`` and ``properties_file`` are merged with ours.
@@ -55,9 +68,17 @@ class LakeJobOperator(SparkSubmitOperator):
 
     template_fields: Sequence[str] = (
         "table",
+        "lake_conn_id",
+        "spark_conn_id",
         *(field for field in SparkSubmitOperator.template_fields if field not in _OURS),
     )
     ui_color = "#d9ecf7"
+    # What an author calls the table that is written.
+    table_argument: ClassVar[str] = "table"
+    # By argument that may be open when a DAG is parsed: what stands for it in the check of the others.
+    stand_ins: ClassVar[Mapping[str, Any]] = {"table": "namespace.table"}
+    # By argument that takes an author object: its reader.
+    object_readers: ClassVar[Mapping[str, Reader]] = {}
 
     def __init__(
         self,
@@ -78,16 +99,60 @@ class LakeJobOperator(SparkSubmitOperator):
         spark_arguments.setdefault("name", f"{type(self).__name__} {table}")
         super().__init__(conn_id=spark_conn_id, **spark_arguments)
         self.table = table
-        self.lake_conn_id = text(lake_conn_id, "lake_conn_id")
-        self.spark_conn_id = text(spark_conn_id, "spark_conn_id")
+        self.lake_conn_id = lake_conn_id
+        self.spark_conn_id = spark_conn_id
         self.report_location = optional_text(report_location, "report_location")
         self.allowed_tables = table_patterns(allowed_tables)
         self._attempt: JobAttempt | None = None
         self._submitted = False
 
-    def build_spec(self, context: Context) -> JobSpec:
-        """Translate the author's arguments, rendered, into a spec."""
+    def make_spec(self, frame: SpecFrame, context: Context | None) -> SpecT:
+        """Translate the author's arguments into a spec.
+
+        :param frame: what every spec has.
+        :param context: None while a DAG is parsed; then templates are replaced by what stands for them.
+        """
         raise NotImplementedError
+
+    def run_of(self, context: Context) -> RunIdentity:
+        """Return the identity of the run, as :meth:`run_identity` does."""
+        return self.run_identity(context)
+
+    def build_spec(self, context: Context) -> SpecT:
+        """Translate the author's arguments, rendered, into a spec.
+
+        :raises InvalidSpecError: they cannot be, or do not go together.
+        """
+        frame = SpecFrame(
+            catalog=self.lake.connection.catalog_name,
+            table_format=self.lake.connection.table_format,
+            table=text(self.table, self.table_argument),
+            run=self.run_of(context),
+        )
+        return self.make_spec(frame, context)
+
+    def refuse_wrong_arguments(self) -> None:
+        """Refuse, while the DAG is parsed, what cannot be right whatever its templates become.
+
+        :raises InvalidSpecError: naming the argument.
+        """
+        trial = copy.copy(self)
+        for name, stand_in in self.stand_ins.items():
+            # Airflow's own assignment would change the arguments that the copy shares.
+            object.__setattr__(trial, name, self._known(name, stand_in))
+        table = text(trial.table, self.table_argument)
+        frame = SpecFrame(catalog="lake", table_format="iceberg", table=table, run=RunIdentity.of("parsed"))
+        try:
+            trial.make_spec(frame, None)
+        except InvalidSpecError as error:
+            # A mapped task is made when it runs; there a retry would hear the same.
+            raise as_task_failure(error) from None
+
+    def _known(self, name: str, stand_in: Any) -> Any:
+        value = getattr(self, name)
+        if isinstance(value, Mapping) and name in self.object_readers and not is_open(value.get("type")):
+            value = self.object_readers[name](value, name)
+        return known(value, stand_in) if isinstance(value, AuthorObject) or is_open(value) else value
 
     def report_without_spark(self, spec: JobSpec) -> JobReport | None:  # noqa: ARG002  # for subclasses
         """Answer from metadata alone where that is enough; None to start Spark."""
@@ -99,6 +164,7 @@ class LakeJobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the action and return its report as plain JSON data, snapshot ids as text."""
         try:
+            self._conn_id = text(self.spark_conn_id, "spark_conn_id")
             refuse_other_tables(self.table, self.allowed_tables)
             spec = self.build_spec(context)
             report = self.report_without_spark(spec) or self._run_in_spark(spec, context)
@@ -120,7 +186,7 @@ class LakeJobOperator(SparkSubmitOperator):
     @property
     def lake(self) -> LakeCatalogHook:
         """The catalog's hook."""
-        return LakeCatalogHook(self.lake_conn_id)
+        return LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))
 
     def run_identity(
         self, context: Context, batch: tuple[str, ...] = (), *, cleared_is_new: bool = False

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.assets.durations import at_least_nothing, duration
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.operators.arguments import flag, number
-from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.contracts.readers import flag, number
+from airflow_lake_provider.operators.arguments import at_least_nothing
+from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
 from airflow_lake_provider.planning.expiry_plan import plan_expiry
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeSnapshotExpiryOperator(LakeJobOperator):
+class LakeSnapshotExpiryOperator(LakeJobOperator[ExpirySpec]):
     """Expire snapshots by age and number; branches, tags and the consumers behind them keep theirs.
 
     :param table: ``namespace.table`` (templated).
@@ -41,6 +42,14 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
         "only_plan",
     )
 
+    stand_ins: ClassVar[Mapping[str, Any]] = {
+        **LakeJobOperator.stand_ins,
+        "older_than": timedelta(days=36_500),
+        "retain_last": 1,
+        "stage_branches_older_than": timedelta(days=36_500),
+        "only_plan": False,
+    }
+
     def __init__(
         self,
         *,
@@ -58,16 +67,14 @@ class LakeSnapshotExpiryOperator(LakeJobOperator):
         self.minimum_age = at_least_nothing(minimum_age, "minimum_age")
         # BaseOperator has a method of the argument's name.
         self.only_plan = dry_run
+        self.refuse_wrong_arguments()
 
-    def build_spec(self, context: Context) -> ExpirySpec:
+    def make_spec(self, frame: SpecFrame, context: Context | None) -> ExpirySpec:  # noqa: ARG002  # for others
         """Translate the arguments; the cutoff is fixed here, so that a slow queue does not move it."""
         now = datetime.now(UTC)
         flag(self.only_plan, "dry_run")
         return ExpirySpec(
-            catalog=self.lake.connection.catalog_name,
-            table_format=self.lake.connection.table_format,
-            table=self.table,
-            run=self.run_identity(context),
+            **frame,
             expire_before=now - self._age(self.older_than, "older_than"),
             retain_last=number(self.retain_last, "retain_last"),
             expire_stage_branches_before=now - self._age(self.stage_branches_older_than, "stage_branches_older_than"),

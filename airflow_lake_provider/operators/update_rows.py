@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_lake_provider.contracts.readers import flag, number, text
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
-from airflow_lake_provider.operators.arguments import flag, number, text, texts
-from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.arguments import texts
+from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeUpdateRowsOperator(LakeJobOperator):
+class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
     """Set columns of rows of main in one atomic commit, once: a retry or a cleared task is recognised by its run key.
 
     :param table: ``namespace.table`` (templated).
@@ -30,6 +31,8 @@ class LakeUpdateRowsOperator(LakeJobOperator):
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "where")
 
+    stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "where": "true"}
+
     def __init__(
         self,
         *,
@@ -44,16 +47,14 @@ class LakeUpdateRowsOperator(LakeJobOperator):
         self.where = where
         self.allow_sql = flag(allow_sql, "allow_sql")
         self.max_attempts = number(max_attempts, "max_attempts")
+        self.refuse_wrong_arguments()
 
-    def build_spec(self, context: Context) -> UpdateRowsSpec:
+    def make_spec(self, frame: SpecFrame, context: Context | None) -> UpdateRowsSpec:  # noqa: ARG002  # for others
         """Translate the arguments."""
         return UpdateRowsSpec(
-            catalog=self.lake.connection.catalog_name,
-            table_format=self.lake.connection.table_format,
-            table=self.table,
-            run=self.run_identity(context),
+            **frame,
             assignments=self.assignments,
-            where=text(self.where, "where", templated=True),
+            where=text(self.where, "where"),
             allow_sql=self.allow_sql,
             max_attempts=self.max_attempts,
         )

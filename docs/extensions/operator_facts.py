@@ -37,7 +37,7 @@ def report_of(cls: type) -> type[JobReport] | None:
 
     :param cls: any class.
     """
-    spec = inspect.get_annotations(getattr(cls, "build_spec", cls)).get("return")
+    spec = inspect.get_annotations(getattr(cls, "make_spec", cls)).get("return")
     action = next((action for action, known in SPECS.items() if known.__name__ == spec), None)
     return None if action is None else REPORTS[action]
 

@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import airflow_lake_provider
 from airflow_lake_provider.contracts import errors, job_report
 from airflow_lake_provider.get_provider_info import get_provider_info
 
@@ -19,16 +20,19 @@ REFERENCE = Path(__file__).resolve().parents[1] / "reference" / "python"
 DIRECTIVE = re.compile(r"^\.\. auto(?:class|function):: (\S+)$", re.MULTILINE)
 PARAMETER = re.compile(r"^\s*:param (\w+):", re.MULTILINE)
 
-# Beside what Airflow is told of: the base of the operators, functions, and values that operators take.
+# Beside what Airflow is told of and what authors import from the package: bases, functions, and choices of authors.
 OTHERS = (
     "operators.lake_job.LakeJobOperator",
     "assets.lake_table.lake_table_asset",
     "assets.lake_table.snapshot_event",
     "assets.lake_table.watches",
-    "contracts.table_layout.TableLayout",
-    "contracts.merge_engine.MergeRules",
-    "contracts.merge_engine.MergeEngine",
-    "contracts.merge_engine.Deletes",
+    "contracts.sources.Source",
+    "contracts.sources.OnSourceChange",
+    "contracts.event_marks.EventOrdering",
+    "contracts.merge_engines.MergeEngine",
+    "contracts.merge_engines.Deletes",
+    "contracts.schema_contract.Evolution",
+    "contracts.schema_contract.MissingColumns",
     "spark_jobs.read_changes.read_changes",
 )
 
@@ -62,7 +66,9 @@ def public_names() -> list[str]:
     modules = [*map(importlib.import_module, told), errors]
     classes = [cls for module in modules for cls in vars(module).values() if _is_public(cls, module.__name__)]
     reports = [job_report.JobReport, *job_report.REPORTS.values(), job_report.TableState, job_report.Outcome]
-    paths = {f"{cls.__module__}.{cls.__qualname__}" for cls in (*classes, *reports)}
+    # Under their modules, as the signatures of operators name them.
+    imported = [getattr(airflow_lake_provider, name) for name in airflow_lake_provider.__all__]
+    paths = {f"{cls.__module__}.{cls.__qualname__}" for cls in (*classes, *reports, *imported)}
     return sorted(paths | {f"{PACKAGE}.{name}" for name in OTHERS})
 
 

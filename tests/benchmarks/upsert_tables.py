@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
@@ -166,7 +166,7 @@ class Bench:
                 catalog="lake",
                 table=table.removeprefix("lake."),
                 run=RunIdentity.of("bench", batch, "upsert"),
-                source=Source(path=batch, format="parquet", name="bench"),
+                source=Files(path=batch, format="parquet", name="bench"),
                 keys=tuple(self.kind.keys),
                 order_by=("n",),
                 strategy=strategy,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_lake_provider.catalogs.connection import CatalogConnection
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.spec_file import spec_to_json
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
@@ -31,10 +32,10 @@ def upsert_orders(environment: Mapping[str, str], folder: Path, changes: list[di
         catalog="lake_default",
         table="shop.orders",
         run=RunIdentity.of("batch", folder.name),
-        source=Source(path=str(folder / "batch.json"), format="json", schema=_SCHEMA, name="orders_writer"),
+        source=Files(path=str(folder / "batch.json"), format="json", schema=_SCHEMA, name="orders_writer"),
         keys=("order_id",),
         delete_when="op = 'd'",
-        exclude_columns=("op",),
+        schema_contract=SchemaContract(exclude_columns=("op",)),
     )
     (folder / "spec.json").write_text(spec_to_json(spec))
     command = [*_spark_submit(environment, folder), "--spec", str(folder / "spec.json")]

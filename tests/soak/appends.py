@@ -21,6 +21,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from airflow_lake_provider.contracts.job_report import JobFailure, Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -141,7 +142,7 @@ def _upsert(
         source=inbox.source(),
         keys=("id",),
         delete_when="op = 'd'",
-        exclude_columns=("op",),
+        schema_contract=SchemaContract(exclude_columns=("op",)),
         # The table is small, so that auto would copy it.
         strategy=UpsertStrategy.POSITIONS,
         create=layout,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.sources import Files, Source
 from tests.spark.upsert_flow import SCHEMA, row
 
 Model = dict[int, tuple[str | None, int | None]]
@@ -72,7 +72,7 @@ class Inbox:
 
     def source(self) -> Source:
         """The folder as a source of batches."""
-        return Source(path=f"{self.folder}/*.jsonl", format="json", schema=SCHEMA, name=self.folder.name)
+        return Files(path=f"{self.folder}/*.jsonl", format="json", schema=SCHEMA, name=self.folder.name)
 
 
 def random_changes(random: Random, name: str, number: int) -> list[Change]:

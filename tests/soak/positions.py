@@ -18,11 +18,11 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import (
@@ -41,7 +41,7 @@ FILES_A_RUN = 2
 LARGEST_GROWTH = 64 * 1024
 _FIRST_DAY = date(2026, 1, 1)
 _NAME = "daily"
-_SUMS = MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"n": "sum"})
+_SUMS = Aggregation(aggregates={"n": "sum"})
 
 
 @dataclass
@@ -101,9 +101,9 @@ class DailyRuns:
             commit_snapshot(table, commit, properties, lambda transaction: transaction.newRowDelta())
 
     def _run(self, day: str, run: str) -> UpsertReport:
-        source = Source(path=f"{self.flow.inbox}/{day}/*.jsonl", format="json", schema=SCHEMA, name=_NAME)
+        source = Files(path=f"{self.flow.inbox}/{day}/*.jsonl", format="json", schema=SCHEMA, name=_NAME)
         keep = MissingColumns.KEEP
-        return self.flow.apply(run, source=source, merge_rules=_SUMS, missing_columns=keep, delete_when=None)
+        return self.flow.apply(run, source=source, merge_engine=_SUMS, missing_columns=keep, delete_when=None)
 
     def check(self) -> None:
         """Compare with the sums.

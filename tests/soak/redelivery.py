@@ -18,12 +18,12 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import UpsertReport
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.spark_jobs.session import open_session
 from tests.soak.driver import session_environment
@@ -136,12 +136,10 @@ class Deliveries:
         self.counts["events dropped"] += report.events_dropped or 0
 
     def _upsert(self, on_repeat: OnRepeat = OnRepeat.SKIP) -> UpsertReport:
-        source = Source(
+        source = Debezium(
             path=str(self.flow.inbox),
-            format="json",
+            table=self.captured.table,
             schema=self.captured.ddl,
-            envelope="debezium",
-            envelope_table=self.captured.table,
             name=f"{self.captured.table}.{self.way}",
             ordering=_ORDERINGS.get(self.way),
         )

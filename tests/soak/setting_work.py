@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -127,10 +127,10 @@ class SettingWork:
         :raises AssertionError: rows or counts are not those that plain Python has.
         """
         flow = Flow(self.spark, table, self.folder, {"keys": KEYS, "delete_when": None, "exclude_columns": ()})
-        made = flow.apply("1", source=Source(path=f"{self.folder}/1.jsonl", format="json", schema=_NESTED))
+        made = flow.apply("1", source=Files(path=f"{self.folder}/1.jsonl", format="json", schema=_NESTED))
         assert made.rows_inserted == len(ALL), made
         options = {"header": "true", "escape": '"'}
-        flat = Source(path=f"{self.folder}/2.csv", format="csv", schema=f"{_FLAT}, op STRING", options=options)
+        flat = Files(path=f"{self.folder}/2.csv", format="csv", schema=f"{_FLAT}, op STRING", options=options)
         rest: dict[str, Any] = {
             "delete_when": "op = 'd'",
             "exclude_columns": ("op",),
@@ -139,7 +139,7 @@ class SettingWork:
         flagged = flow.apply("2", source=flat, strategy=UpsertStrategy.POSITIONS, **rest)
         changed = (flagged.rows_inserted, flagged.rows_updated, flagged.rows_deleted)
         assert changed == (2, len(CSV_ROWS) - 3, 1), flagged
-        source = Source(path=f"{self.folder}/3.parquet", format="parquet")
+        source = Files(path=f"{self.folder}/3.parquet", format="parquet")
         merged = flow.apply("3", source=source, strategy=UpsertStrategy.MERGE)
         assert merged.strategy == "merge", merged
         job: dict[str, Any] = {"catalog": "lake_default", "table": table, "run": RunIdentity.of("dag", "4", "t", "-1")}

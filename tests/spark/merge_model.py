@@ -10,9 +10,17 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
-from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
-from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.merge_engines import (
+    Aggregation,
+    Deduplicate,
+    Deletes,
+    FirstRow,
+    MergeEngine,
+    PartialUpdate,
+)
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from tests.spark.upsert_flow import Flow
 
 SCHEMA = "id BIGINT, at INT, g INT, a STRING, n BIGINT, f BOOLEAN, op STRING"
@@ -36,17 +44,15 @@ rows = st.fixed_dictionaries(
 FUNCTIONS = {"g": "max", "a": "listagg", "n": "sum", "f": "bool_and"}
 OTHER_FUNCTIONS = {"g": "min", "a": "last", "n": "count", "f": "bool_or"}
 CASES = {
-    "replace, deletes ignored": MergeRules(deletes=Deletes.IGNORE),
-    "replace, soft, stale ignored": MergeRules(deletes=Deletes.SOFT, ignore_stale=True),
-    "first": MergeRules(engine=MergeEngine.FIRST_ROW),
-    "partial": MergeRules(engine=MergeEngine.PARTIAL_UPDATE, sequence_groups={"g": ("a",)}),
-    "partial, soft": MergeRules(engine=MergeEngine.PARTIAL_UPDATE, deletes=Deletes.SOFT),
-    "aggregate": MergeRules(engine=MergeEngine.AGGREGATION, aggregates=FUNCTIONS),
-    "aggregate otherwise": MergeRules(engine=MergeEngine.AGGREGATION, aggregates=OTHER_FUNCTIONS),
-    "first, soft": MergeRules(engine=MergeEngine.FIRST_ROW, deletes=Deletes.SOFT),
-    "aggregate, soft": MergeRules(
-        engine=MergeEngine.AGGREGATION, aggregates={"g": "collect", "n": "sum"}, deletes=Deletes.SOFT
-    ),
+    "replace, deletes ignored": Deduplicate(deletes=Deletes.IGNORE),
+    "replace, soft, stale ignored": Deduplicate(deletes=Deletes.SOFT, ignore_stale=True),
+    "first": FirstRow(),
+    "partial": PartialUpdate(sequence_groups={"g": ("a",)}),
+    "partial, soft": PartialUpdate(deletes=Deletes.SOFT),
+    "aggregate": Aggregation(aggregates=FUNCTIONS),
+    "aggregate otherwise": Aggregation(aggregates=OTHER_FUNCTIONS),
+    "first, soft": FirstRow(deletes=Deletes.SOFT),
+    "aggregate, soft": Aggregation(aggregates={"g": "collect", "n": "sum"}, deletes=Deletes.SOFT),
 }
 
 
@@ -68,21 +74,21 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def merged(old: Row | None, new: Row, merge_rules: MergeRules, lacks: Sequence[str] = ()) -> Row:
+def merged(old: Row | None, new: Row, merge_engine: MergeEngine, lacks: Sequence[str] = ()) -> Row:
     """One row of a batch onto what its key has; a column that the batch lacks is not even a count of none."""
-    if merge_rules.engine is MergeEngine.DEDUPLICATE:
+    if isinstance(merge_engine, Deduplicate):
         return new
-    if merge_rules.engine is MergeEngine.FIRST_ROW:
+    if isinstance(merge_engine, FirstRow):
         return old or new
     old = old or dict.fromkeys(new)
-    grouped = {name: order for order, group in merge_rules.sequence_groups.items() for name in (order, *group)}
+    grouped = {name: order for order, group in merge_engine.sequence_groups.items() for name in (order, *group)}
     result = {}
     for name in new:
         order = grouped.get(name)
         if name in lacks:
             result[name] = old[name]
         elif order is None:
-            result[name] = COMBINE[merge_rules.aggregates.get(name, "last_non_null")](old[name], new[name])
+            result[name] = COMBINE[merge_engine.aggregates.get(name, "last_non_null")](old[name], new[name])
         else:
             newer = new[order] is not None and (old[order] is None or new[order] >= old[order])
             result[name] = new[name] if newer else old[name]
@@ -93,15 +99,15 @@ def _least_null(value: int | None) -> int:
     return -1 if value is None else value
 
 
-def deleted(old: Row | None, last: Row, merge_rules: MergeRules) -> Row | None:
+def deleted(old: Row | None, last: Row, merge_engine: MergeEngine) -> Row | None:
     """What a key has after a batch that ends with its delete."""
-    if merge_rules.deletes is not Deletes.SOFT or (old is None and not merge_rules.ignore_stale):
+    if merge_engine.deletes is not Deletes.SOFT or (old is None and not merge_engine.ignore_stale):
         return None
     kept = old or dict.fromkeys(last)
     return {**kept, "at": COMBINE["last_non_null"](kept["at"], last["at"]), "is_deleted": True}
 
 
-def apply_batch(table: dict[int, Row], batch: list[Row], merge_rules: MergeRules, lacks: Sequence[str] = ()) -> None:
+def apply_batch(table: dict[int, Row], batch: list[Row], merge_engine: MergeEngine, lacks: Sequence[str] = ()) -> None:
     """The batch row by row; a delete forgets the rows before it.
 
     :param lacks: columns that the batch has not got, which keep what they have.
@@ -109,39 +115,39 @@ def apply_batch(table: dict[int, Row], batch: list[Row], merge_rules: MergeRules
     batch = [{**row, **dict.fromkeys(lacks)} for row in batch]
     for key in {row["id"] for row in batch}:
         mine = sorted((row for row in batch if row["id"] == key), key=lambda row: _least_null(row["at"]))
-        if merge_rules.deletes is Deletes.IGNORE:
+        if merge_engine.deletes is Deletes.IGNORE:
             mine = [row for row in mine if row["op"] != "d"]
         if not mine:
             continue
         old = table.pop(key, None)
-        if merge_rules.ignore_stale and old is not None and _least_null(mine[-1]["at"]) < _least_null(old["at"]):
+        if merge_engine.ignore_stale and old is not None and _least_null(mine[-1]["at"]) < _least_null(old["at"]):
             table[key] = old
             continue
         live = old if not (old or {}).get("is_deleted") else None
         state = live
         for row in mine:
             value = {name: row[name] for name in row if name not in ("id", "op")}
-            state = None if row["op"] == "d" else {**merged(state, value, merge_rules, lacks)}
+            state = None if row["op"] == "d" else {**merged(state, value, merge_engine, lacks)}
         is_new = any(row["op"] == "d" for row in mine)
-        if state is not None and live is not None and not is_new and merge_rules.engine is MergeEngine.DEDUPLICATE:
+        if state is not None and live is not None and not is_new and isinstance(merge_engine, Deduplicate):
             state.update({name: live[name] for name in lacks})
-        if state is not None and merge_rules.deletes is Deletes.SOFT:
+        if state is not None and merge_engine.deletes is Deletes.SOFT:
             state["is_deleted"] = False
         if mine[-1]["op"] == "d":
             values = {name: mine[-1][name] for name in mine[-1] if name not in ("id", "op")}
-            state = deleted(old, values, merge_rules)
+            state = deleted(old, values, merge_engine)
         if state is not None:
             table[key] = state
 
 
-def new_flow(spark: SparkSession, folder: Path, merge_rules: MergeRules, layout: TableLayout) -> Flow:
+def new_flow(spark: SparkSession, folder: Path, merge_engine: MergeEngine, layout: TableLayout) -> Flow:
     """A table that is not there yet, and its inbox."""
-    name = f"merge_rules.t_{uuid.uuid4().hex[:8]}"
-    keeps = merge_rules.engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
+    name = f"merges.t_{uuid.uuid4().hex[:8]}"
+    keeps = isinstance(merge_engine, (PartialUpdate, Aggregation))
     arguments: dict[str, Any] = {
-        "source": Source(path=f"{folder}/*.jsonl", format="json", schema=SCHEMA, name="merges"),
+        "source": Files(path=f"{folder}/*.jsonl", format="json", schema=SCHEMA, name="merges"),
         "order_by": ("at",),
-        "merge_rules": merge_rules,
+        "merge_engine": merge_engine,
         "missing_columns": MissingColumns.KEEP if keeps else MissingColumns.FAIL,
         "create": layout,
     }

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -74,7 +75,7 @@ def spec(lake: Lake, moment: str, run: str, try_number: int = 1) -> UpsertSpec:
         source=inbox(lake, moment).source(),
         keys=("id",),
         delete_when="op = 'd'",
-        exclude_columns=("op",),
+        schema_contract=SchemaContract(exclude_columns=("op",)),
         create=TableLayout(properties={"format-version": MOMENTS[moment]}),
         strategy=OTHERS.get(moment, UpsertStrategy.POSITIONS),
     )

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -57,7 +57,7 @@ def row(number: int, value: int) -> dict[str, Any]:
 
 def exercise(spark: SparkSession, folder: Path, table: str) -> None:
     """Upsert keys of all types twice, update some and delete one, and compare with PyIceberg's reading."""
-    source = Source(path=f"{folder}/*.jsonl", format="json", schema=SCHEMA)
+    source = Files(path=f"{folder}/*.jsonl", format="json", schema=SCHEMA)
     flow = Flow(spark, table, folder, {"source": source, "keys": KEYS, "delete_when": None, "exclude_columns": ()})
     job: dict[str, Any] = {"catalog": "lake_default", "table": table}
     folder.mkdir(parents=True)
@@ -115,7 +115,7 @@ def test_what_a_cluster_sets_otherwise_all_at_once_changes_no_row(spark: SparkSe
 def test_changes_read_in_a_session_of_the_readers_own_are_right_and_leave_its_settings(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    source = Source(path=f"{tmp_path}/in/*.jsonl", format="json", schema="t STRING, n INT")
+    source = Files(path=f"{tmp_path}/in/*.jsonl", format="json", schema="t STRING, n INT")
     flow = Flow(spark, "settings.read", tmp_path / "in", {"source": source, "keys": ("t",), "delete_when": None})
     flow.changes["exclude_columns"] = ()
     flow.inbox.mkdir()

@@ -15,15 +15,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_engine import Deletes, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, MergeEngine
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
@@ -49,7 +50,7 @@ from tests.spark.table_steps import (
 from tests.spark.upsert_flow import Flow, InterruptedProgress
 
 EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "3"))
-MERGE_RULES = {"replace": MergeRules(), **CASES}
+MERGE_RULES = {"replace": Deduplicate(), **CASES}
 layouts = st.builds(
     lambda version, partition: TableLayout(partition_by=partition, properties={"format-version": version}),
     st.sampled_from(["2", "3"]),
@@ -66,7 +67,7 @@ class History:
     """
 
     flow: Flow
-    merge_rules: MergeRules
+    merge_engine: MergeEngine
     model: dict[int, Row] = field(default_factory=dict)
     runs: Iterator[int] = field(default_factory=count)
     last: tuple[Action, JobSpec] | None = None
@@ -121,7 +122,7 @@ class History:
         kept: dict[str, Any] = {"missing_columns": MissingColumns.KEEP, "exclude_columns": ("op", "n")}
         spec = self.flow.spec(f"run {number}", strategy=step.strategy, **(kept if step.keeps else {}))
         self.run(upsert_batch, spec, InterruptedProgress(at="commit", then=lambda: self.play_all(step.meanwhile)))
-        apply_batch(self.model, step.batch, self.merge_rules, lacks=("n",) if step.keeps else ())
+        apply_batch(self.model, step.batch, self.merge_engine, lacks=("n",) if step.keeps else ())
 
     def delete(self, step: Delete) -> None:
         if step.foreign:
@@ -134,7 +135,7 @@ class History:
     def delete_keys(self, step: DeleteKeys) -> None:
         file = self.flow.inbox / f"keys-{next(self.runs)}.json"
         file.write_text("".join(json.dumps({"id": key}) + "\n" for key in step.keys))
-        source = Source(path=str(file), format="json", schema="id BIGINT")
+        source = Files(path=str(file), format="json", schema="id BIGINT")
         self.run(delete_rows, DeleteRowsSpec(**self.job(), keys_from=source, keys=("id",), proof=False))
         for key in step.keys:
             self.model.pop(key, None)
@@ -155,7 +156,7 @@ class History:
             return
         values = ", ".join(f"({key}, 2, NULL, 'y', {key}, NULL)" for key in new)
         self.flow.spark.sql(f"INSERT INTO {self.flow.table} (id, at, g, a, n, f) VALUES {values}")
-        flag = {"is_deleted": None} if self.merge_rules.deletes is Deletes.SOFT else {}
+        flag = {"is_deleted": None} if self.merge_engine.deletes is Deletes.SOFT else {}
         self.model.update({key: {**row, **flag} for key, row in new.items()})
 
     def repeat(self) -> None:

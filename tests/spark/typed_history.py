@@ -17,13 +17,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, UUIDType
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
@@ -82,7 +82,7 @@ class TypedHistory:
         )
         flow = Flow(spark, f"typed.t_{uuid.uuid4().hex[:8]}", folder)
         flow.changes = {
-            "source": Source(path=f"{folder}/*.parquet", format="parquet"),
+            "source": Files(path=f"{folder}/*.parquet", format="parquet"),
             "keys": tuple(f"k{number}" for number in range(len(kinds))),
             "delete_when": "op = 'd'",
             "exclude_columns": ("op",),
@@ -159,7 +159,7 @@ class TypedHistory:
         self.told.append(f"delete keys {keys}")
         file = self.flow.inbox / f"keys-{next(self.numbers)}.pq"
         pq.write_table(self.arrow(keys), file)
-        source = Source(path=str(file), format="parquet")
+        source = Files(path=str(file), format="parquet")
         names = tuple(f"k{number}" for number in range(len(self.kinds)))
         delete_rows(
             self.flow.spark, DeleteRowsSpec(**self.job(), keys_from=source, keys=names, proof=False), Progress()

@@ -15,9 +15,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.job_report import UpsertReport
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -72,13 +73,15 @@ class Flow:
             "catalog": "lake_default",
             "table": self.table,
             "run": identity,
-            "source": Source(path=f"{self.inbox}/*.jsonl", format="json", schema=SCHEMA),
+            "source": Files(path=f"{self.inbox}/*.jsonl", format="json", schema=SCHEMA),
             "keys": ("id",),
             "delete_when": "op = 'd'",
             "exclude_columns": ("op",),
         }
         given = {**arguments, **self.changes, **changes}
         given["source"] = replace(given["source"], name=given["source"].name or "inbox")
+        columns = {name: given.pop(name) for name in ("exclude_columns", "missing_columns") if name in given}
+        given.setdefault("schema_contract", SchemaContract(**columns))
         return UpsertSpec(**given)
 
     def apply(self, run: str = "run 1", progress: Progress | None = None, **changes: Any) -> UpsertReport:

@@ -11,7 +11,7 @@ import pytest
 from docs.extensions import public_names
 from docs.extensions.linked_pages import with_downloads, with_tree
 from docs.extensions.operator_facts import facts
-from docs.extensions.public_names import listed_names, named, undocumented, unknown
+from docs.extensions.public_names import listed_names, named, own_parameters, undocumented, unknown
 
 NAMES = public_names.public_names()
 
@@ -29,6 +29,13 @@ def test_a_docstring_describes_every_parameter_and_no_other(name: str) -> None:
 def test_a_docstring_begins_with_a_sentence(name: str) -> None:
     first = (inspect.getdoc(named(name)) or "").split("\n\n")[0]
     assert first.endswith("."), first
+
+
+def test_an_upsert_takes_at_most_15_parameters_of_its_own_and_no_operator_more_than_16() -> None:
+    # Without the keywords that go to the base.
+    own = {name: len(own_parameters(named(name))) - 1 for name in NAMES if name.endswith("Operator")}
+    assert max(own.values()) <= 16, own
+    assert own["airflow_lake_provider.operators.upsert.LakeUpsertOperator"] <= 15
 
 
 def test_operators_name_the_errors_that_they_raise() -> None:

@@ -10,8 +10,8 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_name import consumer_source_name
-from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target

@@ -31,7 +31,8 @@ def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -
     :raises BadInputError: the keys cannot be taken.
     """
     target = matched_table(spark, spec)
-    located = SourceLocation.of(spark, spec.keys_from.path if spec.keys_from is not None else None)
+    files = spec.keys_from.files if spec.keys_from is not None else None
+    located = SourceLocation.of(spark, files.path if files else None)
     report = retry_conflicts(
         lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
     )

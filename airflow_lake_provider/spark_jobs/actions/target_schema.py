@@ -8,7 +8,7 @@ from pyspark.sql.types import StructField, StructType
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_columns
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
@@ -30,7 +30,7 @@ def fit_target(
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
     refuse_reserved_columns(spec.table, columns.names)
     if target.is_created():
-        return target.fit_schema(columns, spec.schema_evolution, missing)
+        return target.fit_schema(columns, spec.schema_contract, missing)
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
     strategy = spec.strategy if isinstance(spec, UpsertSpec) else UpsertStrategy.AUTO

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_engine import Deletes
+from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, epoch_property
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
@@ -53,7 +54,8 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
     """
     _check_texts(spark, spec)
     target = keyed_table(spark, spec)
-    located = SourceLocation.of(spark, spec.source.path)
+    files = spec.source.files
+    located = SourceLocation.of(spark, files.path if files else None)
     report = retry_conflicts(
         lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
     )
@@ -63,7 +65,7 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
 def _check_texts(spark: SparkSession, spec: UpsertSpec) -> None:
     """Refuse texts that are not what they are called, before anything is read or run."""
     if spec.source.query:
-        check_query(spark, spec.source.query, f"{spec.table}: source_query", allow_sql=spec.allow_sql)
+        check_query(spark, spec.source.query, f"{spec.table}: the query of the source", allow_sql=spec.allow_sql)
     if spec.delete_when:
         check_expression_text(spark, spec.delete_when, f"{spec.table}: delete_when", allow_sql=spec.allow_sql)
     for name, query in (spec.audits.queries if spec.audits else {}).items():
@@ -87,7 +89,7 @@ def _attempt(
         return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the source has no input")
     if wanted.is_empty:
         return _unchanged(spec, target, run_key, progress, Outcome.NOTHING_NEW, _nothing_new(spec, decision))
-    with progress.phase("read") as facts, refusing_unreadable(spark, wanted.files, spec.source.format):
+    with progress.phase("read") as facts, refusing_unreadable(spark, wanted.files, _format(spec)):
         batch = _read(spark, spec, decision, target, applied_state)
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
@@ -183,7 +185,7 @@ def _recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> 
 
 def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
     """Whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
-    return spec.branch is None and spec.source.path is not None and not applied_state.position.has_lost_files
+    return spec.branch is None and spec.source.files is not None and not applied_state.position.has_lost_files
 
 
 def _nothing_new(spec: UpsertSpec, decision: InputDecision) -> str:
@@ -209,7 +211,7 @@ def _read(
     spark: SparkSession, spec: UpsertSpec, decision: InputDecision, target: KeyedTable, applied_state: AppliedState
 ) -> ChangeBatch:
     wanted = decision.wanted
-    if spec.source.envelope:
+    if isinstance(spec.source, Debezium):
         rows = target.rows(applied_state.base)
         batch = read_debezium_changes(
             spark,
@@ -220,7 +222,7 @@ def _read(
             rows,
             spec.exclude_columns,
             _key_changes(spec, target, applied_state),
-            ignore_deletes=spec.merge_rules.deletes is Deletes.IGNORE,
+            ignore_deletes=spec.merge_engine.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
             marks=applied_state.position.events,
             ignore_marks=decision.repeats,
@@ -231,8 +233,8 @@ def _read(
     else:
         batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
     return (
-        batch.with_deleted_column(spec.merge_rules.deleted_column)
-        if spec.merge_rules.deletes is Deletes.SOFT
+        batch.with_deleted_column(spec.merge_engine.deleted_column)
+        if spec.merge_engine.deletes is Deletes.SOFT
         else batch
     )
 
@@ -241,14 +243,19 @@ def _key_changes(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedSta
     return KeyChangeHistory(known=applied_state.key_changes, rows_of=target.rows_then, is_kept=spec.branch is None)
 
 
+def _format(spec: UpsertSpec) -> str | None:
+    return spec.source.files.format if spec.source.files else None
+
+
 def _is_by_key(spec: UpsertSpec) -> bool:
-    return spec.source.ordering is EventOrdering.KEY
+    return isinstance(spec.source, Debezium) and spec.source.ordering is EventOrdering.KEY
 
 
 def _keep_deleted_keys(spec: UpsertSpec, target: KeyedTable, batch: ChangeBatch) -> None:
     # Before the rows: a delete that is known too early is still one that the source has made.
-    if batch.deleted_keys is not None and target.exists():
-        target.keep_deleted_keys(batch.deleted_keys, timedelta(seconds=spec.source.tombstone_retention))
+    if batch.deleted_keys is not None and isinstance(spec.source, Debezium) and target.exists():
+        retention = duration(spec.source.tombstone_retention, "tombstone_retention")
+        target.keep_deleted_keys(batch.deleted_keys, retention)
 
 
 def _key_order(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState, *, again: bool) -> KeyOrder:
@@ -258,7 +265,7 @@ def _key_order(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState
         # Read after the base was: a commit adds to them before it is made.
         deleted_keys=target.deleted_keys(),
         history=_key_changes(spec, target, applied_state),
-        deleted_column=spec.merge_rules.deleted_column if spec.merge_rules.deletes is Deletes.SOFT else None,
+        deleted_column=spec.merge_engine.deleted_column if spec.merge_engine.deletes is Deletes.SOFT else None,
         again=again,
     )
 
@@ -280,7 +287,7 @@ def _commit(
         missing_columns=spec.missing_columns,
         order_by=spec.order_by if batch.epoch is None else (POSITION_COLUMN,),
         properties={} if batch.epoch is None else epoch_property(batch.epoch, spec.source_name),
-        merge_rules=spec.merge_rules,
+        merge_engine=spec.merge_engine,
         reads_table=batch.reads_table,
         strategy=spec.strategy,
         audits=spec.audits,

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, DecimalType, StructField, StructType
 
-from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import FirstRow, MergeEngine, PartialUpdate
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.batch.latest_changes import COUNTERS, NUMBER, resolve_columns
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -20,7 +20,7 @@ def aggregate_changes(
     numbered: DataFrame,
     keys: Sequence[str],
     order_by: Sequence[str],
-    merge_rules: MergeRules,
+    merge_engine: MergeEngine,
     table_columns: Sequence[str] = (),
 ) -> DataFrame:
     """Return one row per key; a delete forgets the rows before it.
@@ -30,14 +30,14 @@ def aggregate_changes(
     :return: with ``_lake_deleted`` (nothing came after the last delete), ``_lake_reset`` (something did) and counters.
     :raises BadInputError: sequence groups or aggregates name columns that the rows lack.
     """
-    _refuse_unknown(numbered, merge_rules, table_columns)
+    _refuse_unknown(numbered, merge_engine, table_columns)
     key = Window.partitionBy(*(quoted(name) for name in keys))
     last_delete = sf.min(sf.when(sf.col(DELETED), sf.col(NUMBER))).over(key)
     kept = numbered.withColumn(_LAST_DELETE, last_delete)
     kept = kept.filter(sf.col(_LAST_DELETE).isNull() | (sf.col(NUMBER) <= sf.col(_LAST_DELETE)))
     taken = {*(name.lower() for name in (*keys, *order_by)), DELETED}
     values = [f for f in numbered.schema if not f.name.startswith("_lake_") and f.name.lower() not in taken]
-    aggregation = _Aggregation(merge_rules, {name.lower() for name in numbered.columns})
+    aggregation = _Aggregation(merge_engine, {name.lower() for name in numbered.columns})
     aggregated = kept.groupBy(*(quoted(name) for name in keys)).agg(
         *(aggregation.of_order(name).alias(name) for name in order_by if name not in keys),
         *(aggregation.of_value(field.name, field.dataType).alias(field.name) for field in values),
@@ -48,12 +48,12 @@ def aggregate_changes(
     return aggregated.withColumn(RESET, sf.col(RESET) & ~sf.col(DELETED))
 
 
-def before_aggregation(table: StructType, merge_rules: MergeRules) -> StructType:
+def before_aggregation(table: StructType, merge_engine: MergeEngine) -> StructType:
     """Return the table's schema with the types that its columns have in rows not aggregated yet.
 
     A column that counts takes values of any type, so it is left out; one that collects takes elements.
     """
-    aggregated = {name.lower(): function for name, function in merge_rules.aggregates.items()}
+    aggregated = {name.lower(): function for name, function in merge_engine.aggregates.items()}
     fields = []
     for field in table.fields:
         function = aggregated.get(field.name.lower())
@@ -64,11 +64,11 @@ def before_aggregation(table: StructType, merge_rules: MergeRules) -> StructType
     return StructType(fields)
 
 
-def _refuse_unknown(rows: DataFrame, merge_rules: MergeRules, kept: Sequence[str]) -> None:
+def _refuse_unknown(rows: DataFrame, merge_engine: MergeEngine, kept: Sequence[str]) -> None:
     absent = {name.lower() for name in kept} - {name.lower() for name in rows.columns}
     resolve_columns(
         rows,
-        [name for name in merge_rules.named_columns if name.lower() not in absent],
+        [name for name in merge_engine.named_columns if name.lower() not in absent],
         "sequence_groups or aggregates",
     )
 
@@ -79,12 +79,12 @@ class _Aggregation:
     :param given: columns of the rows, in lower case.
     """
 
-    def __init__(self, merge_rules: MergeRules, given: set[str]) -> None:
+    def __init__(self, merge_engine: MergeEngine, given: set[str]) -> None:
         self._given = given
-        self._first = merge_rules.engine is MergeEngine.FIRST_ROW
-        self._partial = merge_rules.engine is MergeEngine.PARTIAL_UPDATE
-        self._function_of = merge_rules.function_of
-        self._order_of = dict(_order_columns(merge_rules))
+        self._first = isinstance(merge_engine, FirstRow)
+        self._partial = isinstance(merge_engine, PartialUpdate)
+        self._function_of = merge_engine.function_of
+        self._order_of = dict(_order_columns(merge_engine))
         self._live = ~sf.col(DELETED)
 
     def of_order(self, name: str) -> Column:
@@ -137,7 +137,7 @@ def _listed(live: Column, *, as_text: bool) -> Column:
     return sf.when(sf.size(values) > 0, result)
 
 
-def _order_columns(merge_rules: MergeRules) -> Iterator[tuple[str, str]]:
-    for order, group in merge_rules.sequence_groups.items():
+def _order_columns(merge_engine: MergeEngine) -> Iterator[tuple[str, str]]:
+    for order, group in merge_engine.sequence_groups.items():
         for name in (order, *group):
             yield name.lower(), order

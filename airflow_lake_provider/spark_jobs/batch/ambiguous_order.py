@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import FirstRow, MergeEngine
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.latest_changes import AMBIGUOUS, content_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -18,7 +18,7 @@ _DELETE_RANK = "_lake_delete_rank"
 
 
 def with_ambiguous_order(
-    rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], merge_rules: MergeRules, excluded: Sequence[str]
+    rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], merge_engine: MergeEngine, excluded: Sequence[str]
 ) -> DataFrame:
     """Tell in ``_lake_ambiguous`` of all rows of a key whether their order leaves open what they become together.
 
@@ -27,7 +27,7 @@ def with_ambiguous_order(
     nor do any but the first for an engine that keeps the first. A tie that a later row makes good is refused too.
 
     :param rows: with ``_lake_deleted``; of a table or a query, which have no order of their own.
-    :param merge_rules: of an engine that combines rows.
+    :param merge_engine: of an engine that combines rows.
     :param excluded: columns that are not stored.
     """
     key = Window.partitionBy(*(quoted(name) for name in keys))
@@ -35,7 +35,7 @@ def with_ambiguous_order(
     peers = ordered.rangeBetween(Window.currentRow, Window.currentRow) if order_by else key
     unstored = {name.lower() for name in (*keys, *order_by, *excluded)}
     values = [f for f in rows.schema if not f.name.startswith("_lake_") and f.name.lower() not in unstored]
-    content = sf.when(~sf.col(DELETED), content_of([f for f in values if merge_rules.depends_on_order(f.name)]))
+    content = sf.when(~sf.col(DELETED), content_of([f for f in values if merge_engine.depends_on_order(f.name)]))
     ranked = rows.withColumns(
         {
             _RANK: sf.rank().over(ordered) if order_by else sf.lit(1),
@@ -44,7 +44,7 @@ def with_ambiguous_order(
     )
     ranked = ranked.withColumn(_DELETE_RANK, sf.min(sf.when(sf.col(DELETED), sf.col(_RANK))).over(key))
     counts = ~sf.col(DELETED) & (sf.col(_RANK) <= sf.coalesce(_DELETE_RANK, _RANK))
-    if merge_rules.engine is MergeEngine.FIRST_ROW:
+    if isinstance(merge_engine, FirstRow):
         counts = counts & (sf.col(_RANK) == sf.max(sf.when(counts, sf.col(_RANK))).over(key))
     is_open = counts & (sf.col(_DIFFERS) | sf.col(_RANK).eqNullSafe(sf.col(_DELETE_RANK)))
     return ranked.withColumn(AMBIGUOUS, sf.max(is_open).over(key)).drop(_RANK, _DIFFERS, _DELETE_RANK)

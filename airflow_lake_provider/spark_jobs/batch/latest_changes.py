@@ -138,7 +138,7 @@ def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequen
     if counts.null_keys:
         raise BadInputError(
             f"{counts.null_keys} of {counts.rows} rows have NULL in a key column: {_told(counts.null_by_key)}. Such a "
-            "row has no identity in the table: fill the keys in the source, leave these rows out (source_query='SELECT "
+            "row has no identity in the table: fill the keys in the source, leave these rows out (Query('SELECT "
             "* FROM source WHERE ... IS NOT NULL'), or choose keys that are always there"
         )
     if counts.ambiguous and order_by:

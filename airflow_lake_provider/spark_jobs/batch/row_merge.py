@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, FirstRow, MergeEngine
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, RESET_ORDER
 
 Name = Callable[[str], str]
@@ -22,7 +22,7 @@ class RowMerge:
     :param old: from a column's name to the SQL of its value in the table's row; ``new``: in the batch's.
     """
 
-    merge_rules: MergeRules
+    merge_engine: MergeEngine
     keys: Sequence[str]
     order_by: Sequence[str]
     missing: MissingColumns
@@ -36,29 +36,29 @@ class RowMerge:
     def wins(self) -> str | None:
         """When the batch's row changes the table's; None for always."""
         conditions = []
-        if self.merge_rules.ignore_stale:
+        if self.merge_engine.ignore_stale:
             new, old = (self._ordered(side) for side in (self.new, self.old))
             conditions.append(f"{new} >= {old}")
-        if self.merge_rules.engine is MergeEngine.FIRST_ROW:
+        if isinstance(self.merge_engine, FirstRow):
             conditions.append(f"({self.new(DELETED)} OR NOT {self._counts})")
         return " AND ".join(conditions) or None
 
     @property
     def removes(self) -> str | None:
         """When the table's row goes and none comes; None for never."""
-        return None if self.merge_rules.deletes is Deletes.SOFT else self.new(DELETED)
+        return None if self.merge_engine.deletes is Deletes.SOFT else self.new(DELETED)
 
     @property
     def adds(self) -> str:
         """When a row is written for a key that the table has not got."""
-        keeps_order = self.merge_rules.deletes is Deletes.SOFT and self.merge_rules.ignore_stale
+        keeps_order = self.merge_engine.deletes is Deletes.SOFT and self.merge_engine.ignore_stale
         # The row of a delete that came first is what a late insert is compared with.
         return "true" if keeps_order else f"NOT {self.new(DELETED)}"
 
     def added(self, given: str) -> str:
         """Return what a column of the batch becomes in a row for a key that the table has not got."""
         new = self.new(given)
-        named = {name.lower() for name in (*self.keys, *self.order_by, self.merge_rules.deleted_column)}
+        named = {name.lower() for name in (*self.keys, *self.order_by, self.merge_engine.deleted_column)}
         if self.adds != "true" or given.lower() in named:
             return new
         # In a row that deletes, only these mean something.
@@ -67,7 +67,7 @@ class RowMerge:
     @property
     def ignores_existing_row(self) -> bool:
         """Whether what is written does not depend on the table's row."""
-        return self.merge_rules.is_plain and not self.reads
+        return self.merge_engine.is_plain and not self.reads
 
     @property
     def reads(self) -> list[str]:
@@ -89,7 +89,7 @@ class RowMerge:
         if given is not None and column.lower() in (key.lower() for key in self.keys):
             return self.new(given)
         merged = self._missing(column) if given is None else self._merged(given, column)
-        if self.merge_rules.deletes is not Deletes.SOFT or column.lower() == self.merge_rules.deleted_column.lower():
+        if self.merge_engine.deletes is not Deletes.SOFT or column.lower() == self.merge_engine.deleted_column.lower():
             return merged
         kept = self.old(column)
         if given is not None and column.lower() in (name.lower() for name in self.order_by):
@@ -102,20 +102,20 @@ class RowMerge:
         conditions = []
         if self.resets:
             conditions.append(f"NOT {self._reset}")
-        if self.merge_rules.deletes is Deletes.SOFT:
-            conditions.append(f"NOT coalesce({self.old(self.merge_rules.deleted_column)}, false)")
+        if self.merge_engine.deletes is Deletes.SOFT:
+            conditions.append(f"NOT coalesce({self.old(self.merge_engine.deleted_column)}, false)")
         return f"({' AND '.join(conditions) or _LIVE})"
 
     @property
     def _reset(self) -> str:
         """Whether the batch deleted the key before its row; a delete older than the table's row is none."""
-        if not self.merge_rules.ignore_stale:
+        if not self.merge_engine.ignore_stale:
             return self.new(RESET)
         return f"({self.new(RESET)} AND {self.new(RESET_ORDER)} >= {self._ordered(self.old)})"
 
     def _order_left(self, given: str, kept: str) -> str:
         """Return what a column of the order becomes in a row that is flagged as deleted."""
-        if not self.merge_rules.ignore_stale:
+        if not self.merge_engine.ignore_stale:
             return f"coalesce({self.new(given)}, {kept})"
         # All of them or none: the order was compared as a whole, and the next row will be, too.
         has_order = " OR ".join(f"{self.new(name)} IS NOT NULL" for name in self.order_by)
@@ -134,16 +134,16 @@ class RowMerge:
 
     def _merged(self, given: str, column: str) -> str:
         new = self.new(given)
-        engine = self.merge_rules.engine
-        is_flag = self.merge_rules.deletes is Deletes.SOFT and column.lower() == self.merge_rules.deleted_column.lower()
-        if engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW) or is_flag:
+        engine = self.merge_engine
+        is_flag = engine.deletes is Deletes.SOFT and column.lower() == engine.deleted_column.lower()
+        if isinstance(engine, (Deduplicate, FirstRow)) or is_flag:
             return new
         old = self.old(column)
-        together = self._in_group(column, new, old) or _combined(self.merge_rules.function_of(column), new, old)
+        together = self._in_group(column, new, old) or _combined(engine.function_of(column), new, old)
         return f"CASE WHEN {self._counts} THEN {together} ELSE {new} END"
 
     def _in_group(self, column: str, new: str, old: str) -> str | None:
-        for order, group in self.merge_rules.sequence_groups.items():
+        for order, group in self.merge_engine.sequence_groups.items():
             if column.lower() in (name.lower() for name in (order, *group)):
                 if order.lower() not in (name.lower() for name in self.given):
                     return old

@@ -19,10 +19,11 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
 from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
-from airflow_lake_provider.contracts.merge_engine import MergeRules
+from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -74,7 +75,7 @@ class KeyedCommit(DataCommit):
     """One atomic commit of one change per key.
 
     :param rows: columns of the table and the markers of :class:`ChangeBatch`; one row per key, no NULL in a key.
-    :param order_by: columns that tell which of two rows of a key is older, for ``merge_rules`` that ask.
+    :param order_by: columns that tell which of two rows of a key is older, for ``merge_engine`` that ask.
     :param key_ranges: of ``rows``, where they are known already.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
@@ -86,7 +87,7 @@ class KeyedCommit(DataCommit):
     key_ranges: KeyRanges | None = None
     missing_columns: MissingColumns = MissingColumns.NULL
     order_by: tuple[str, ...] = ()
-    merge_rules: MergeRules = field(default_factory=MergeRules)
+    merge_engine: MergeEngine = field(default_factory=Deduplicate)
     reads_table: bool = False
     strategy: UpsertStrategy = UpsertStrategy.AUTO
     audits: Audits | None = None
@@ -205,7 +206,7 @@ class KeyedTable(Protocol):
         :raises UnsupportedError: it could not change a table with this layout; nothing was made.
         """
 
-    def fit_schema(self, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns) -> tuple[str, ...]:
+    def fit_schema(self, columns: StructType, contract: SchemaContract, missing: MissingColumns) -> tuple[str, ...]:
         """Add and widen columns so that ``columns`` fit.
 
         :return: sentences on what was changed.

@@ -45,7 +45,7 @@ def refuse_lossy_types(found: StructType, declared: StructType, what: str) -> No
     lossy = list(_lossy(found, declared))
     if lossy:
         raise BadInputError(
-            f"{what}: {'; '.join(lossy)}. Declare the types of the files in source_schema, and cast in source_query"
+            f"{what}: {'; '.join(lossy)}. Declare the types of the files in the source's schema, and cast in a Query"
         )
 
 

@@ -79,9 +79,10 @@ def list_input(spark: SparkSession, spec: UpsertSpec) -> BatchInput:
     :raises MissingTableError: the source table does not exist.
     """
     empty = BatchInput(source_name=spec.source_name, shape=source_shape(spec.source))
-    if spec.source.table is not None:
-        table = keyed_table(spark, spec, TableName.parse(spec.source.table))
+    name = spec.source.lake_table
+    if name is not None:
+        table = keyed_table(spark, spec, TableName.parse(name))
         if not table.exists():
-            raise MissingTableError(f"{spec.source.table}: the source table does not exist")
+            raise MissingTableError(f"{name}: the source table does not exist")
         return replace(empty, snapshot=table.state().snapshot)
-    return replace(empty, files=list_input_files(spark, spec.source.path or ""))
+    return replace(empty, files=list_input_files(spark, spec.source.files.path if spec.source.files else ""))

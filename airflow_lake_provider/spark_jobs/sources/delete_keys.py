@@ -21,10 +21,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, MissingTableError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
@@ -57,12 +57,14 @@ def list_keys(spark: SparkSession, spec: DeleteRowsSpec, source: Source, target:
     :raises MissingTableError: the table of keys does not exist.
     """
     names = _spelled(spec, target)
-    head = _head(spark, spec, source.table) if source.table is not None else None
-    files = list_input_files(spark, source.path or "") if source.table is None else ()
-    identity = "\x1f".join(file.identity for file in files) if source.table is None else f"{source.table}@{head}"
-    if source.table is None and not files:
+    head = _head(spark, spec, source.lake_table) if source.lake_table is not None else None
+    files = list_input_files(spark, source.files.path) if source.files else ()
+    identity = (
+        "\x1f".join(file.identity for file in files) if source.lake_table is None else f"{source.lake_table}@{head}"
+    )
+    if source.lake_table is None and not files:
         return ListedKeys(keys=None, identity=identity)
-    with _withholding(spark, spec, files, source.format):
+    with _withholding(spark, spec, files, source.files.format if source.files else None):
         batch = _read(spark, spec, source, files, names, head)
         return ListedKeys(keys=_of_batch(spec, batch, names), identity=identity)
 
@@ -102,8 +104,8 @@ def _withholding(
 def _withheld(spec: DeleteRowsSpec, error: Exception) -> BadInputError:
     return BadInputError(
         f"{spec.table}: the keys cannot be read: {type(error).__name__}; the message is withheld, it may name keys. "
-        "See whether keys_format and keys_options fit the files; the header of CSV has to be the same in all files, "
-        "and to name the columns of keys_schema, in any order"
+        "See whether format and options of keys_from fit the files; the header of CSV has to be the same in all files, "
+        "and to name the columns of its schema, in any order"
     )
 
 
@@ -121,7 +123,7 @@ def _read(
     try:
         return read_batch(spark, _with_texts(source, names), files, types, head)
     except BadInputError as error:
-        if source.format not in ("csv", "json"):
+        if source.files is None or source.files.format not in ("csv", "json"):
             raise
         # It quotes the header, which may be a key.
         raise _withheld(spec, error) from None
@@ -135,7 +137,7 @@ def _read_as(kind: DataType) -> DataType:
 
 def _with_texts(source: Source, names: dict[str, DataType]) -> Source:
     """Leave as text what the readers of CSV and JSON would change: they round decimals and cut times off dates."""
-    if source.format not in ("csv", "json"):
+    if not isinstance(source, Files) or source.format not in ("csv", "json"):
         return source
     options = {"inferSchema": "false", **source.options}
     if not source.schema:
@@ -169,7 +171,7 @@ def _refuse_unparsable(spec: DeleteRowsSpec, batch: RawBatch) -> None:
     wrong = sf.col(UNPARSABLE).isNotNull()
     if batch.rows.filter(wrong).count():
         raise BadInputError(
-            f"{spec.table}: records of the keys cannot be read as keys_format, keys_options and keys_schema say: "
+            f"{spec.table}: records of the keys cannot be read as format, options and schema of keys_from say: "
             f"{describe_first(batch.rows, wrong, batch.files)}"
         )
     batch.refuse_undecodable()

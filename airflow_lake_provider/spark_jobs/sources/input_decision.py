@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from airflow_lake_provider.contracts.batch_source import OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.merge_engine import MergeEngine
+from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.sources import OnSourceChange
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
@@ -89,9 +89,7 @@ def _start(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInput, ch
 
 def _lost(spec: UpsertSpec, position: SourcePosition) -> BadInputError:
     path = position.side_file.path if position.side_file else ""
-    counted = (
-        " With merge_engine='aggregation' they are counted again: roll the table back, or rebuild it, before that."
-    )
+    counted = " With an Aggregation they are counted again: roll the table back, or rebuild it, before that."
     return BadInputError(
         f"{spec.table}: {path}, the list of the files consumed of source {spec.source_name}, is gone; a tool that "
         "removes orphan files may have taken it. Which files were applied is not known any more. "
@@ -138,11 +136,11 @@ def _consumed_under_other_names(
     is_sure = is_new or any(unknown.consumed_by(asked[name]) for name in names)
     if is_sure and _counts(spec) and spec.on_repeat is not OnRepeat.APPLY:
         raise BadInputError(
-            f"{spec.table}: {found}, and merge_engine='aggregation' would count them twice. Give "
-            f"source_name={names[0]!r} "
+            f"{spec.table}: {found}, and an Aggregation would count them twice. Give "
+            f"the source name={names[0]!r} "
             "to go on from there, or on_repeat='apply' to count all files that are there now once more"
         )
-    return (f"{found}; they are applied again. Give source_name={names[0]!r} where it is the same source",)
+    return (f"{found}; they are applied again. Give the source name={names[0]!r} where it is the same source",)
 
 
 def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
@@ -152,7 +150,7 @@ def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
 
 
 def _counts(spec: UpsertSpec) -> bool:
-    return spec.merge_rules.engine is MergeEngine.AGGREGATION
+    return isinstance(spec.merge_engine, Aggregation)
 
 
 def _note(spec: UpsertSpec, changed: list[str]) -> str:

@@ -11,9 +11,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.merge_engine import Deletes
+from airflow_lake_provider.contracts.merge_engines import Deletes
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.contracts.table_layout import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.aggregated_changes import aggregate_changes, before_aggregation
 from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_order
@@ -93,7 +93,7 @@ def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> Struct
     # What a query makes of a column before it is aggregated is not known.
     if table_schema is None or spec.source.query:
         return table_schema
-    return before_aggregation(table_schema, spec.merge_rules)
+    return before_aggregation(table_schema, spec.merge_engine)
 
 
 def _reduced(
@@ -104,21 +104,21 @@ def _reduced(
     arrival: bool,
     kept: Sequence[str],
 ) -> DataFrame:
-    merge_rules = spec.merge_rules
-    if merge_rules.deletes is Deletes.IGNORE:
+    merge_engine = spec.merge_engine
+    if merge_engine.deletes is Deletes.IGNORE:
         # A record that cannot be read has NULL in every column, which delete_when may take for a delete.
         rows = _with_deleted(rows, spec.delete_when)
         rows = rows.filter(~sf.col(DELETED) | is_unparsable(rows)).drop(DELETED)
-    if not merge_rules.combines_rows and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
+    if not merge_engine.combines_rows and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
         numbered = numbered_changes(rows, keys, order_by, arrival)
-        compared = order_by if merge_rules.ignore_stale else ()
+        compared = order_by if merge_engine.ignore_stale else ()
         return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys, compared)
-    if not merge_rules.combines_rows:
+    if not merge_engine.combines_rows:
         return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
     numbered = _with_deleted(numbered_changes(rows, keys, order_by, arrival), spec.delete_when)
     if not arrival:
-        numbered = with_ambiguous_order(numbered, keys, order_by, merge_rules, spec.exclude_columns)
-    return aggregate_changes(numbered, keys, order_by, merge_rules, kept)
+        numbered = with_ambiguous_order(numbered, keys, order_by, merge_engine, spec.exclude_columns)
+    return aggregate_changes(numbered, keys, order_by, merge_engine, kept)
 
 
 def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Sequence[str]) -> DataFrame:
@@ -141,7 +141,7 @@ def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:
 
 
 def _is_target(spec: UpsertSpec) -> bool:
-    return (spec.source.table or "").lower() == spec.table.lower()
+    return (spec.source.lake_table or "").lower() == spec.table.lower()
 
 
 def _with_deleted(latest: DataFrame, delete_when: str | None) -> DataFrame:
@@ -164,6 +164,6 @@ def _count(latest: DataFrame, keys: list[str], spec: UpsertSpec) -> ChangeCounts
         if "CSV header does not conform to the schema" not in str(error):
             raise
         raise BadInputError(
-            f"the CSV files of {spec.source.path!r} do not all have the same header, or one has a column twice: "
+            f"the CSV files of source {spec.source_name} do not all have the same header, or one has a column twice: "
             f"{reason_of(error)}"
         ) from error

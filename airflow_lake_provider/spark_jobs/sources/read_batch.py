@@ -14,9 +14,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.types import StringType, StructField, StructType, TimestampNTZType, TimestampType
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose import rows_for_queries
@@ -59,7 +59,7 @@ class RawBatch:
             place = describe_first(self.rows, sf.col(UNPARSABLE).isNotNull(), self.files)
             raise BadInputError(
                 f"{count} records cannot be read as {_columns(self.rows)}: {place}. Repair the file, or give "
-                f"source_schema and source_options (encoding, formats) that fit it{_about_numbers(self.rows)}"
+                f"schema and options of the source (encoding, formats) that fit it{_about_numbers(self.rows)}"
             )
         self.refuse_undecodable()
 
@@ -77,7 +77,7 @@ class RawBatch:
         if wrong is not None:
             raise BadInputError(
                 f"{wrong['count']} lines of {wrong['file']} are no UTF-8 text; say what they are with "
-                "source_options={'encoding': 'ISO-8859-1'}, for example"
+                "options={'encoding': 'ISO-8859-1'}, for example"
             )
 
 
@@ -90,7 +90,7 @@ def read_batch(
 ) -> RawBatch:
     """Read the batch lazily, but for what finding out the schema of JSON and CSV takes.
 
-    JSON and CSV take their types from ``source.schema``, else from the table for the columns it has, else from the
+    JSON and CSV take their types from the source's schema, else from the table for the columns it has, else from the
     values. Names of folders (``day=2025-01-01``) are not columns, unless the option ``basePath`` says so.
 
     :param files: the files to read, and no others; empty for a table.
@@ -99,10 +99,10 @@ def read_batch(
     :raises BadInputError: a query or a table that cannot be resolved; with a query, records that cannot be read.
     :raises UnsupportedError: avro without its package.
     """
-    if source.table:
-        batch = _read_table(spark, source.table, table_snapshot)
+    if isinstance(source.files, Files):
+        batch = _read_files(spark, source.files, files, table_schema)
     else:
-        batch = _read_files(spark, source, files, table_schema)
+        batch = _read_table(spark, str(source.lake_table), table_snapshot)
     return _query(spark, source.query, batch) if source.query else batch
 
 
@@ -119,7 +119,7 @@ def _read_table(spark: SparkSession, table: str, snapshot: str | None) -> RawBat
 
 
 def _read_files(
-    spark: SparkSession, source: Source, files: tuple[InputFile, ...], table_schema: StructType | None
+    spark: SparkSession, source: Files, files: tuple[InputFile, ...], table_schema: StructType | None
 ) -> RawBatch:
     if not files:
         raise BadInputError(f"no files of {source.path!r} were given; an empty batch is not read")
@@ -130,7 +130,7 @@ def _read_files(
     reader = spark.read.format(str(source.format)).options(**{**options, **source.options})
     declared = parse_ddl(source.schema) if source.schema else _schema_without_rows(source, files, table_schema)
     if declared is not None:
-        refuse_unfit_columns(declared.names, "source_schema")
+        refuse_unfit_columns(declared.names, "the schema of the source")
         if source.format == "orc":
             for found in _schemas(reader, source, [file for file in files if file.size]):
                 refuse_lossy_types(found, declared, f"orc files of {source.path!r}")
@@ -141,19 +141,19 @@ def _read_files(
 
 
 def _schema_without_rows(
-    source: Source, files: Sequence[InputFile], table_schema: StructType | None
+    source: Files, files: Sequence[InputFile], table_schema: StructType | None
 ) -> StructType | None:
     """Return a schema for files that have none: Hive writes an ORC file of 0 bytes for an empty bucket."""
     if source.format != "orc" or any(file.size for file in files):
         return None
     if table_schema is None:
         raise BadInputError(
-            f"all orc files of {source.path!r} have 0 bytes, so nothing says their columns; give source_schema"
+            f"all orc files of {source.path!r} have 0 bytes, so nothing says their columns; give the source a schema"
         )
     return table_schema
 
 
-def _schemas(reader: DataFrameReader, source: Source, files: Sequence[InputFile]) -> Iterator[StructType]:
+def _schemas(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) -> Iterator[StructType]:
     """Yield the schemas of files, of as many together as Spark can merge."""
     if len(files) <= 1:
         yield from (_loaded(reader, source, [file]).schema for file in files)
@@ -171,7 +171,7 @@ def _schemas(reader: DataFrameReader, source: Source, files: Sequence[InputFile]
         yield from _schemas(reader, source, files[middle:])
 
 
-def _loaded(reader: DataFrameReader, source: Source, files: Sequence[InputFile]) -> DataFrame:
+def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) -> DataFrame:
     try:
         return reader.load(literal_paths(files))
     except (PySparkException, Py4JJavaError) as error:
@@ -182,8 +182,8 @@ def _loaded(reader: DataFrameReader, source: Source, files: Sequence[InputFile])
         wrong = first_failing(files, lambda some: _fails(reader, some))
         raise BadInputError(
             f"{wrong.path} cannot be read as {source.format}, by itself or together with the files before it "
-            f"({reason_of(error)}): repair the file, remove it from the source, or say in source_schema how it is to "
-            "be read"
+            f"({reason_of(error)}): repair the file, remove it from the source, or say in the source's schema how "
+            "it is to be read"
         ) from error
 
 
@@ -196,7 +196,7 @@ def _fails(reader: DataFrameReader, files: Sequence[InputFile]) -> bool:
 
 
 def _read_text(
-    spark: SparkSession, source: Source, files: tuple[InputFile, ...], table_schema: StructType | None
+    spark: SparkSession, source: Files, files: tuple[InputFile, ...], table_schema: StructType | None
 ) -> RawBatch:
     paths = literal_paths(files)
     # PERMISSIVE reports a bad record, where DROPMALFORMED loses it; a CSV header is compared with the schema.
@@ -247,7 +247,7 @@ def _query(spark: SparkSession, query: str, batch: RawBatch) -> RawBatch:
     batch.rows.drop(*hidden).createOrReplaceTempView(_SOURCE)
     try:
         rows = spark.sql(query)
-        refuse_unfit_columns(rows.columns, "the result of source_query")
+        refuse_unfit_columns(rows.columns, "the result of the query")
         return RawBatch(rows=rows, reads_more=sources_of(rows) != ({_SOURCE}, set()))
     except AnalysisException as error:
         raise BadInputError(f"the query over the view source cannot be resolved: {error.getMessage()}") from error

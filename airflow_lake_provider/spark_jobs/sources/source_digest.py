@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.sources import Debezium, Source
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 
 _DIGITS = 8
@@ -18,13 +18,15 @@ def source_shape(source: Source) -> dict[str, str]:
 
     :raises BadInputError: the schema cannot be parsed.
     """
-    options = {name.lower(): value for name, value in source.options.items()}
+    files = source.files
+    options = {name.lower(): value for name, value in (files.options if files else {}).items()}
+    events = source if isinstance(source, Debezium) else None
     parts = {
-        "format": source.format,
+        "format": files.format if files else None,
         "options": json.dumps(options, sort_keys=True) if options else None,
-        "schema": parse_ddl(source.schema).json() if source.schema else None,
+        "schema": parse_ddl(files.schema).json() if files and files.schema else None,
         "query": " ".join(source.query.split()) if source.query else None,
-        "envelope": source.envelope,
-        "envelope_table": source.envelope_table,
+        "envelope": events.kind if events else None,
+        "envelope_table": events.table if events else None,
     }
     return {name: hashlib.sha256(text.encode()).hexdigest()[:_DIGITS] for name, text in parts.items() if text}

@@ -9,8 +9,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import CharType, DataType, StringType, StructField, StructType, VarcharType
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.sources import Files
 
 
 def declared_types(schema: str | None, table_schema: StructType | None) -> dict[str, DataType]:
@@ -46,7 +46,7 @@ def parse_ddl(schema: str) -> StructType:
 
 
 def json_schema(
-    spark: SparkSession, source: Source, paths: list[str], options: Mapping[str, str], table_schema: StructType | None
+    spark: SparkSession, source: Files, paths: list[str], options: Mapping[str, str], table_schema: StructType | None
 ) -> StructType:
     """Return the schema to read JSON lines with; without a declared one, a pass over the files finds the fields."""
     if source.schema:
@@ -60,7 +60,7 @@ def json_schema(
             raise
         raise BadInputError(
             f"records of {source.path!r} have a field twice, as names are compared without case: {error.getMessage()} "
-            "Name the field that is meant, as it is spelled, in source_schema, or give each a name of its own"
+            "Name the field that is meant, as it is spelled, in the source's schema, or give each a name of its own"
         ) from error
     fields = [field for field in found.fields if field.name != corrupt]
     if not fields:
@@ -69,7 +69,7 @@ def json_schema(
 
 
 def csv_schema(
-    spark: SparkSession, source: Source, paths: list[str], options: Mapping[str, str], table_schema: StructType | None
+    spark: SparkSession, source: Files, paths: list[str], options: Mapping[str, str], table_schema: StructType | None
 ) -> StructType:
     """Return the schema to read CSV with, in the order of the header, which is where CSV takes its order from."""
     if not _has_header(source):
@@ -81,7 +81,7 @@ def csv_schema(
     if any(sign in name for name in header for sign in ("\ufffd", "\x00")):
         raise BadInputError(
             f"the header of {source.path!r} is no UTF-8 text; say what it is with "
-            "source_options={'header': 'true', 'encoding': 'UTF-16'}, for example"
+            "options={'header': 'true', 'encoding': 'UTF-16'}, for example"
         )
     known = declared_types(source.schema, table_schema)
     if source.schema:
@@ -91,10 +91,10 @@ def csv_schema(
     return _retyped(_inferred_csv(spark, paths, options).fields, known)
 
 
-def _has_header(source: Source) -> bool:
+def _has_header(source: Files) -> bool:
     given = source.options.get("header", "false")
     if given.lower() not in ("true", "false"):
-        raise InvalidSpecError(f"source_options['header'] must be true or false, got {given!r}")
+        raise InvalidSpecError(f"options['header'] must be true or false, got {given!r}")
     return given.lower() == "true"
 
 
@@ -102,7 +102,7 @@ def _inferred_csv(spark: SparkSession, paths: list[str], options: Mapping[str, s
     return spark.read.options(**{"inferSchema": "true", **options}).csv(paths).schema
 
 
-def _refuse_other_columns(source: Source, header: list[str]) -> None:
+def _refuse_other_columns(source: Files, header: list[str]) -> None:
     declared = [field.name for field in parse_ddl(str(source.schema)).fields]
     if {name.lower() for name in declared} != {name.lower() for name in header}:
         raise BadInputError(

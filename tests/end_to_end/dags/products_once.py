@@ -6,6 +6,7 @@ import os
 
 from airflow.sdk import DAG
 
+from airflow_lake_provider import Debezium
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
 with DAG(dag_id="products_once", schedule=None):
@@ -14,13 +15,14 @@ with DAG(dag_id="products_once", schedule=None):
         # "airflow dags test" gives each call a run of its own; a retry keeps its identity.
         batch_id="the products of the shop",
         table="shop.products",
-        source="{{ var.value.shop_inbox }}/*.jsonl.gz",
-        envelope="debezium",
-        envelope_table="public.products",
+        source=Debezium(
+            "{{ var.value.shop_inbox }}/*.jsonl.gz",
+            table="public.products",
+            schema="sku STRING, name STRING, price DECIMAL(12,2), stock INT, weight_kg DOUBLE, attrs STRING, "
+            "description STRING, price_history ARRAY<INT>, discontinued BOOLEAN, launched DATE, legacy_code STRING, "
+            "image_ref STRING",
+        ),
         keys=["sku"],
-        source_schema="sku STRING, name STRING, price DECIMAL(12,2), stock INT, weight_kg DOUBLE, attrs STRING, "
-        "description STRING, price_history ARRAY<INT>, discontinued BOOLEAN, launched DATE, legacy_code STRING, "
-        "image_ref STRING",
         conf={"spark.eventLog.enabled": "true", "spark.eventLog.dir": os.environ["SPARK_EVENTS"]}
         if "SPARK_EVENTS" in os.environ
         else None,

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, UnsupportedError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome, report_to_json
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -109,7 +109,7 @@ def test_keys_of_a_file_are_deleted_and_no_value_of_them_is_left_in_words(
     table.append(8_000, 10, "south")
     keys = tmp_path / "keys.csv"
     keys.write_text(f"id,region\n{SECRET},north\n8003,south\n8003,south\n8004,north\n")
-    source = Source(path=str(keys), format="csv", options={"header": "true"})
+    source = Files(path=str(keys), format="csv", options={"header": "true"})
 
     report = delete(table, keys_from=source, keys=("id", "region"))
 
@@ -153,7 +153,7 @@ def test_a_retry_with_corrected_keys_says_that_their_rows_live_on_and_how_to_del
     table.append(0, 5)
     keys = tmp_path / "keys.csv"
     keys.write_text("id\n1\n")
-    source = Source(path=str(keys), format="csv", options={"header": "true"})
+    source = Files(path=str(keys), format="csv", options={"header": "true"})
     first = delete(table, keys_from=source, keys=("id",))
     assert not any("not deleted" in said for said in (*first.still_to_do, *first.warnings))
     retry = delete(table, keys_from=source, keys=("id",))
@@ -195,7 +195,7 @@ def test_a_lost_commit_of_an_erasure_names_no_partition(
     def meanwhile() -> None:
         table.merge({SECRET: 7})
 
-    source = Source(path=str(keys), format="json", schema="id BIGINT")
+    source = Files(path=str(keys), format="json", schema="id BIGINT")
     report = delete(table, progress=ProgressThatRuns("commit", meanwhile), keys_from=source, keys=("id",))
 
     assert (report.attempts, report.rows_deleted) == (2, 1)
@@ -266,11 +266,11 @@ def test_what_cannot_be_done_is_refused_without_a_word_of_it(spark: SparkSession
         assert str(SECRET) not in str(refused.value)
     keys = tmp_path / "keys.csv"
     keys.write_text(f"id\nx{SECRET}\n\n")
-    source = Source(path=str(keys), format="csv", options={"header": "true"})
+    source = Files(path=str(keys), format="csv", options={"header": "true"})
     with pytest.raises(BadInputError, match="does not fit bigint in 1") as unfit:
         delete(table, keys_from=source, keys=("id",))
     assert str(SECRET) not in str(unfit.value)
-    nothing = Source(path=str(tmp_path / "no-*.csv"), format="csv")
+    nothing = Files(path=str(tmp_path / "no-*.csv"), format="csv")
     assert delete(table, keys_from=nothing, keys=("id",)).outcome is Outcome.EMPTY_BATCH
     assert delete(table, where="abs(id) = 2", allow_sql=True, proof=False).rows_deleted == 1
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('encryption.key-id' = 'k')")

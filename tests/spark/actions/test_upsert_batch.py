@@ -13,7 +13,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, UUIDType
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
@@ -24,7 +23,9 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.schema_contract import MissingColumns, schema_contract
+from airflow_lake_provider.contracts.sources import Files, LakeTable, Query
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
@@ -43,7 +44,7 @@ def test_a_missing_table_is_created_merge_on_read_with_the_layout_asked_for(flow
     layout = TableLayout(
         partition_by=("bucket(4, id)",),
         sort_by=("name DESC",),
-        target_file_bytes=64_000_000,
+        target_file_size=64_000_000,
         bloom_filter_columns=("id",),
     )
     flow.apply(create=layout)
@@ -106,7 +107,7 @@ def test_on_repeat_applies_again_or_fails_as_asked(flow: Flow) -> None:
 def test_names_that_differ_in_case_and_names_of_any_characters_are_the_same_columns(flow: Flow) -> None:
     odd = "a `b`.c"
     flow.arrive("1.jsonl", {**row(1, "a"), odd: "x"}, {**row(2, "b"), odd: "y"})
-    typed = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, `a ``b``.c` STRING")
+    typed = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, `a ``b``.c` STRING")
     flow.apply("run 1", keys=("ID",), source=typed)
     assert [flow.loaded().schema().find_column_name(i) for i in flow.loaded().schema().identifier_field_ids] == ["id"]
     flow.arrive("2.jsonl", {**row(1, "a2", 5), odd: "z"})
@@ -138,7 +139,7 @@ def test_uuid_keys_are_found_whatever_side_of_zero_they_are_on(flow: Flow) -> No
     table = flow.catalog().create_table(flow.table, schema, properties={"write.merge.mode": "merge-on-read"})
     columns = pa.schema([pa.field("id", pa.binary(16), nullable=False), pa.field("name", pa.string())])
     table.append(pa.table([[UUID(low).bytes, UUID(high).bytes], ["a", "a"]], schema=columns))
-    source = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema="id STRING, name STRING")
+    source = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema="id STRING, name STRING")
     arguments: dict[str, Any] = {"source": source, "delete_when": None, "exclude_columns": ()}
     flow.arrive("1.jsonl", {"id": low, "name": "b"})
     assert flow.apply("run 1", **arguments).rows_updated == 1
@@ -277,7 +278,7 @@ def test_a_retry_older_than_what_the_table_remembers_is_refused(flow: Flow) -> N
     flow.apply("run 1")
     flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('lake.run-keys-dropped-before' = '2000')")
     flow.spark.sql(f"CREATE TABLE {flow.table}_source USING iceberg AS SELECT 2L AS id, 'b' AS name, 1 AS n, 'u' AS op")
-    source = Source(table=f"{flow.table}_source")
+    source = LakeTable(f"{flow.table}_source")
     old = RunIdentity.of("d", "r", "t", try_number=2, run_after=datetime.fromtimestamp(1999, UTC))
     with pytest.raises(ForgottenRunError, match="attempt 2"):
         flow.apply(identity=old, source=source)
@@ -317,11 +318,11 @@ def test_a_batch_adds_and_widens_columns_only_where_that_is_allowed(flow: Flow) 
     flow.arrive("1.jsonl", row(1, "a", n=1))
     flow.apply("run 1")
     flow.arrive("2.jsonl", {**row(2, "b", n=2**40), "extra": 1.5})
-    wider = Source(
+    wider = Files(
         path=f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA.replace("n INT", "n BIGINT") + ", extra DOUBLE"
     )
-    with pytest.raises(BadInputError, match="schema_evolution"):
-        flow.apply("run 2", source=wider, schema_evolution=SchemaEvolution.FREEZE)
+    with pytest.raises(BadInputError, match="schema_contract"):
+        flow.apply("run 2", source=wider, schema_contract=schema_contract("freeze"))
     report = flow.apply("run 2", source=wider)
     assert sorted(report.schema_changes) == ["added column extra double", "widened column n to bigint"]
     assert flow.rows() == {1: ("a", 1, None), 2: ("b", 2**40, 1.5)}
@@ -356,7 +357,7 @@ def test_a_write_to_a_branch_leaves_main_and_the_properties_alone(flow: Flow) ->
 
 def test_another_lake_table_is_a_source_whose_snapshot_is_the_position(flow: Flow) -> None:
     flow.spark.sql(f"CREATE TABLE {flow.table}_source USING iceberg AS SELECT 1L AS id, 'a' AS name, 1 AS n, 'u' AS op")
-    source = Source(table=f"{flow.table}_source", query="SELECT id, upper(name) AS name, n, op FROM source")
+    source = Query("SELECT id, upper(name) AS name, n, op FROM source", over=LakeTable(f"{flow.table}_source"))
     flow.apply("run 1", source=source)
     assert flow.rows() == {1: ("A", 1)}
     assert flow.apply("run 2", source=source).outcome is Outcome.NOTHING_NEW

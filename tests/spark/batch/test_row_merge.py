@@ -10,12 +10,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, Deletes, PartialUpdate
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Files, Query
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from tests.spark.merge_model import CASES, FIRST_ROW, SCHEMA, Row, apply_batch, held, new_flow, rows
@@ -46,13 +47,13 @@ def test_batches_merge_as_a_loop_over_their_rows_does(
     version: str,
     strategy: UpsertStrategy,
 ) -> None:
-    merge_rules = CASES[case]
-    flow = new_flow(spark, tmp_path_factory.mktemp("merge_rules"), merge_rules, layout(version))
+    merge_engine = CASES[case]
+    flow = new_flow(spark, tmp_path_factory.mktemp("merge_engine"), merge_engine, layout(version))
     model: dict[int, Row] = {}
     for number, batch in enumerate([[FIRST_ROW], *history]):
         flow.arrive(f"{number}.jsonl", *batch)
         flow.apply(f"run {number}", strategy=strategy)
-        apply_batch(model, batch, merge_rules)
+        apply_batch(model, batch, merge_engine)
         assert held(flow) == model
 
 
@@ -147,12 +148,12 @@ def without(column: str, row: Row) -> Row:
 def test_a_key_that_a_batch_deletes_and_inserts_keeps_no_old_value(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy, deletes: Deletes
 ) -> None:
-    flow = new_flow(spark, tmp_path, MergeRules(deletes=deletes), layout("3"))
+    flow = new_flow(spark, tmp_path, Deduplicate(deletes=deletes), layout("3"))
     flow.arrive("1.jsonl", UPDATE, {**UPDATE, "id": 2})
     flow.apply("run 1")
     again = {**UPDATE, "at": 3, "n": 5}
     flow.arrive("2.jsonl", *(without("a", row) for row in ({**UPDATE, "at": 2, "op": "d"}, again, {**again, "id": 2})))
-    source = Source(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(" a STRING,", ""))
+    source = Files(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(" a STRING,", ""))
     flow.apply("run 2", strategy=strategy, source=source, missing_columns=MissingColumns.KEEP)
     assert {key: (row["n"], row["a"]) for key, row in held(flow).items()} == {1: (5, None), 2: (5, "x")}
 
@@ -166,13 +167,13 @@ def test_a_delete_that_is_older_than_the_tables_row_takes_none_of_its_values(
     flow.apply("run 1")
     changes = [{**UPDATE, "id": id_, "at": at, "op": op} for id_ in (1, 2) for at, op in ((2, "d"), (5, "u"))]
     flow.arrive("2.jsonl", *(without("a", row) for row in changes))
-    source = Source(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(" a STRING,", ""))
+    source = Files(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(" a STRING,", ""))
     flow.apply("run 2", strategy=strategy, source=source, missing_columns=MissingColumns.KEEP)
     assert {key: (row["at"], row["a"]) for key, row in held(flow).items()} == {1: (5, "x"), 2: (5, None)}
 
 
 def test_a_soft_delete_without_a_part_of_its_order_keeps_that_of_the_row(spark: SparkSession, tmp_path: Path) -> None:
-    flow = new_flow(spark, tmp_path, MergeRules(deletes=Deletes.SOFT), layout("3"))
+    flow = new_flow(spark, tmp_path, Deduplicate(deletes=Deletes.SOFT), layout("3"))
     for number, change in enumerate(({}, {"at": 2, "g": None, "op": "d"})):
         flow.arrive(f"{number}.jsonl", {**UPDATE, "g": 7, **change})
         flow.apply(f"run {number}", order_by=("at", "g"))
@@ -193,15 +194,15 @@ def test_a_soft_delete_leaves_the_order_that_it_was_compared_by(
 
 def test_columns_that_collect_and_count_are_read_in_their_own_types(spark: SparkSession, tmp_path: Path) -> None:
     functions = {"a": "collect", "g": "count", "n": "listagg"}
-    flow = new_flow(spark, tmp_path, MergeRules(engine=MergeEngine.AGGREGATION, aggregates=functions), layout("3"))
-    source = Source(path=f"{tmp_path}/*.jsonl", format="json")
+    flow = new_flow(spark, tmp_path, Aggregation(aggregates=functions), layout("3"))
+    source = Files(path=f"{tmp_path}/*.jsonl", format="json")
     for at in (1, 2):
         flow.arrive(f"{at}.jsonl", {"id": 1, "at": at, "a": f"a{at}", "g": "red", "n": str(at), "op": "u"})
         flow.apply(f"run {at}", source=source)
     assert held(flow) == {1: {"at": 2, "a": ["a1", "a2"], "g": 2, "n": "1,2"}}
     flow.arrive("3.jsonl", {"id": 1, "at": 3, "a": ["a3", "a4"], "g": 5, "n": "3", "op": "u"})
     query = "SELECT id, at + place AS at, tag AS a, g, n, op FROM source LATERAL VIEW posexplode(a) AS place, tag"
-    flow.apply("run 3", source=Source(path=f"{tmp_path}/3.jsonl", format="json", query=query))
+    flow.apply("run 3", source=Query(query, over=Files(path=f"{tmp_path}/3.jsonl", format="json")))
     assert held(flow) == {1: {"at": 4, "a": ["a1", "a2", "a3", "a4"], "g": 4, "n": "1,2,3,3"}}
 
 
@@ -209,19 +210,19 @@ def test_columns_that_collect_and_count_are_read_in_their_own_types(spark: Spark
 def test_a_narrower_order_than_the_tables_is_compared_with_it(
     spark: SparkSession, tmp_path: Path, strategy: UpsertStrategy
 ) -> None:
-    flow = new_flow(spark, tmp_path, MergeRules(ignore_stale=True, deletes=Deletes.IGNORE), layout("3"))
+    flow = new_flow(spark, tmp_path, Deduplicate(ignore_stale=True, deletes=Deletes.IGNORE), layout("3"))
     flow.arrive("1.jsonl", {**UPDATE, "at": 5}, {**UPDATE, "id": 2, "at": 5})
-    wide = Source(path=f"{tmp_path}/1.jsonl", format="json", schema=SCHEMA.replace("at INT", "at BIGINT"))
+    wide = Files(path=f"{tmp_path}/1.jsonl", format="json", schema=SCHEMA.replace("at INT", "at BIGINT"))
     flow.apply("run 1", source=wide)
     spark.sql("SELECT 1L AS id, 4 AS at, 'u' AS op, 9L AS n").write.parquet(f"{tmp_path}/late")
     spark.sql("SELECT 2L AS id, 6 AS at, 'u' AS op, 9L AS n").write.mode("append").parquet(f"{tmp_path}/late")
-    late = Source(path=f"{tmp_path}/late", format="parquet")
+    late = Files(path=f"{tmp_path}/late", format="parquet")
     flow.apply("run 2", strategy=strategy, source=late, missing_columns=MissingColumns.KEEP)
     assert {key: row["n"] for key, row in held(flow).items()} == {1: 1, 2: 9}
 
 
 @pytest.mark.parametrize(("case", "lacks"), [("partial", "g"), ("partial", "a"), ("aggregate", "n")])
-def test_columns_of_the_merge_rules_that_a_batch_lacks_keep_their_values(
+def test_columns_of_the_merge_engine_that_a_batch_lacks_keep_their_values(
     spark: SparkSession, tmp_path: Path, case: str, lacks: str
 ) -> None:
     flow = new_flow(spark, tmp_path, CASES[case], layout("3"))
@@ -229,7 +230,7 @@ def test_columns_of_the_merge_rules_that_a_batch_lacks_keep_their_values(
     flow.apply("run 1")
     flow.arrive("2.jsonl", without(lacks, {**UPDATE, "at": 2, "g": 3, "f": False}))
     kind = {"g": "g INT, ", "a": "a STRING, ", "n": "n BIGINT, "}[lacks]
-    source = Source(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(kind, ""))
+    source = Files(path=f"{tmp_path}/2.jsonl", format="json", schema=SCHEMA.replace(kind, ""))
     flow.apply("run 2", source=source)
     found = held(flow)[1]
     assert (found["at"], found["f"], found[lacks]) == (2, False, UPDATE[lacks])
@@ -241,6 +242,6 @@ def test_a_column_that_neither_batch_nor_table_has_is_refused(spark: SparkSessio
     flow.arrive("1.jsonl", UPDATE)
     flow.apply("run 1")
     flow.arrive("2.jsonl", UPDATE)
-    wrong = MergeRules(engine=MergeEngine.PARTIAL_UPDATE, sequence_groups={"g": ("colour",)})
+    wrong = PartialUpdate(sequence_groups={"g": ("colour",)})
     with pytest.raises(BadInputError, match="colour"):
-        flow.apply("run 2", merge_rules=wrong)
+        flow.apply("run 2", merge_engine=wrong)

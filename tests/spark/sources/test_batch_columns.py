@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from tests.spark.sources.test_unreadable_files import EVENTS, HEADER, apply, event, flow
@@ -105,7 +105,7 @@ def test_null_keys_are_counted_by_column_with_a_way_out(spark: SparkSession, tmp
     (tmp_path / "a.json").write_text(
         '{"id": 1, "k": null}\n{"id": null, "k": null}\n{"id": 1, "k": null}\n{"id": 1, "k": "x"}\n'
     )
-    source = Source(path=str(tmp_path / "a.json"), format="json", schema="id BIGINT, k STRING", name="nulls")
+    source = Files(path=str(tmp_path / "a.json"), format="json", schema="id BIGINT, k STRING", name="nulls")
     with pytest.raises(BadInputError, match=r"3 of 4 rows have NULL in a key column: id in 1, k in 3\. .*source_query"):
         flow(spark, tmp_path, "nulls").apply(source=source, keys=("id", "k"), missing_columns=MissingColumns.FAIL)
     with pytest.raises(BadInputError, match=r"CHAR or VARCHAR; say STRING"):

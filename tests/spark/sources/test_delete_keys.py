@@ -14,10 +14,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.lossless_cast import lossless_cast
@@ -27,7 +27,7 @@ SECRET = "47114711"
 
 def keys_in(spark: SparkSession, path: Path, target: str = "customer_id BIGINT", **source: Any) -> list[Any]:
     """Keys of the files, in the types of a table with the columns ``target``."""
-    keys_from = Source(path=str(path), **{"format": "csv", "options": {"header": "true"}, **source})
+    keys_from = Files(str(path), **{"format": "csv", "options": {"header": "true"}, **source})
     columns = parse_ddl(target)
     run = RunIdentity.of("dag", "run", "task", "-1")
     spec = DeleteRowsSpec(catalog="c", table="shop.orders", run=run, keys_from=keys_from, keys=tuple(columns.names))

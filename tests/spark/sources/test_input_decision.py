@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts import source_position
-from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.sources import Files, LakeTable, OnSourceChange, Query, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -33,7 +33,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
 
 SUMS: dict[str, Any] = {
-    "merge_rules": MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"n": "sum"}),
+    "merge_engine": Aggregation(aggregates={"n": "sum"}),
     "missing_columns": MissingColumns.KEEP,
     "delete_when": None,
 }
@@ -45,7 +45,10 @@ def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) ->
 
 
 def source_of(flow: Flow, path: str = "*.jsonl", **changes: Any) -> Source:
-    return Source(**{"path": f"{flow.inbox}/{path}", "format": "json", "schema": SCHEMA, "name": "inbox", **changes})
+    of_all = {name: changes.pop(name) for name in ("name", "on_source_change") if name in changes}
+    query = changes.pop("query", None)
+    files = Files(**{"path": f"{flow.inbox}/{path}", "format": "json", "schema": SCHEMA, **changes})
+    return replace(files if query is None else Query(query, over=files), **{"name": "inbox", **of_all})
 
 
 def lists(flow: Flow) -> list[Path]:
@@ -63,7 +66,7 @@ def test_a_sum_counts_a_file_once_whatever_way_it_is_read(flow: Flow) -> None:
         "a space less": source_of(flow, schema=SCHEMA.replace(", ", ",")),
         "a column more": source_of(flow, schema=f"{SCHEMA}, note STRING"),
         "an option": source_of(flow, options={"allowComments": "true"}),
-        "a prefix": replace(source_of(flow), path=f"file://{flow.inbox}/*.jsonl"),
+        "a prefix": Files(f"file://{flow.inbox}/*.jsonl", schema=SCHEMA, name="inbox"),
         "another glob": source_of(flow, path=""),
         "a query": source_of(flow, query="SELECT * FROM source"),
     }
@@ -123,7 +126,7 @@ def test_a_source_that_changed_is_replayed_once_or_refused_as_asked(flow: Flow) 
     assert (report.outcome, report.batch_files) == (Outcome.APPLIED, 1)
     assert "query of the source changed" in report.reason
     assert flow.apply("run 5", source=replay).outcome is Outcome.NOTHING_NEW
-    other = replace(replay, path=f"{flow.inbox}/other/*.jsonl")
+    other = source_of(flow, "other/*.jsonl", query=twice, on_source_change=OnSourceChange.REPLAY)
     assert flow.apply("run 6", source=other).outcome is Outcome.APPLIED
     assert flow.apply("run 7", source=other).outcome is Outcome.NOTHING_NEW
     assert flow.rows() == {1: ("a", 2), 2: ("b", 2)}
@@ -132,9 +135,9 @@ def test_a_source_that_changed_is_replayed_once_or_refused_as_asked(flow: Flow) 
 def test_a_table_is_read_again_after_its_query_changed_only_where_that_is_asked_for(flow: Flow) -> None:
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS positions")
     flow.spark.sql(f"CREATE TABLE {flow.table}_source USING iceberg AS SELECT 1L AS id, 'a' AS name, 1 AS n, 'u' AS op")
-    source = Source(table=f"{flow.table}_source", query="SELECT * FROM source")
+    source = Query("SELECT * FROM source", over=LakeTable(f"{flow.table}_source"))
     flow.apply("run 1", source=source)
-    changed = replace(source, query="SELECT id, upper(name) AS name, n, op FROM source")
+    changed = replace(source, sql="SELECT id, upper(name) AS name, n, op FROM source")
     report = flow.apply("run 2", source=changed)
     assert (report.outcome, "query of the source changed" in report.reason) == (Outcome.NOTHING_NEW, True)
     report = flow.apply("run 3", source=replace(changed, on_source_change=OnSourceChange.REPLAY))

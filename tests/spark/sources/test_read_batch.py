@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.merge_engine import Deletes, MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, Deletes, FirstRow
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files, LakeTable, Query, Source
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
@@ -31,7 +31,7 @@ def changes(
     run = RunIdentity.of("dag", "run", "task", "-1")
     named = replace(source, name="batches")
     spec = UpsertSpec(catalog="lake_default", table="shop.target", run=run, source=named, keys=keys, **words)
-    files = list_input_files(spark, source.path) if source.path else ()
+    files = list_input_files(spark, source.files.path) if source.files else ()
     return read_row_changes(spark, spec, files, parse_ddl(table) if table else None)
 
 
@@ -84,7 +84,7 @@ def test_exactly_the_listed_files_are_read_each_once_and_in_path_order(
         (folder / name).write_text(
             json.dumps({"id": 1, "file": name}) + "\n" + json.dumps({"id": 2, "file": name}) + "\n"
         )
-    source = Source(path=str(folder), format="json")
+    source = Files(path=str(folder), format="json")
     files = list_input_files(spark, str(folder))
     (folder / "zzz.json").write_text('{"id": 1, "file": "came too late"}\n')
     batch = read_batch(spark, source, files, None)
@@ -99,7 +99,7 @@ def test_arrival_in_a_file_is_its_order_also_where_the_file_is_split(spark: Spar
     spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
     spark.conf.set("spark.sql.files.openCostInBytes", "100")
     try:
-        batch = changes(spark, Source(path=path, format="json", schema="id INT, place INT"))
+        batch = changes(spark, Files(path=path, format="json", schema="id INT, place INT"))
         assert batch.changes.sparkSession.read.text(path).rdd.getNumPartitions() > 10
         last = {place % 7: place for place in range(3_000)}
         assert {row["id"]: row["place"] for row in rows_of(batch)} == {**last, 0: -1}
@@ -114,7 +114,7 @@ def test_columns_that_only_some_files_have_are_not_dropped(spark: SparkSession, 
     for number, table in enumerate(tables):
         write = pq.write_table if kind == "parquet" else orc.write_table
         write(table, str(tmp_path / f"{number}.{kind}"))
-    batch = changes(spark, Source(path=str(tmp_path), format=kind))
+    batch = changes(spark, Files(path=str(tmp_path), format=kind))
     assert rows_of(batch) == [
         {"id": 1, "old": "o", "new": None, DELETED: False},
         {"id": 2, "old": None, "new": 5, DELETED: False},
@@ -123,7 +123,7 @@ def test_columns_that_only_some_files_have_are_not_dropped(spark: SparkSession, 
 
 def test_json_takes_the_tables_types_and_infers_only_new_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_json='{"id": "7", "total": 1.50, "day": "2025-01-02", "extra": 3}\n')
-    batch = changes(spark, Source(path=path, format="json"), "id STRING, total DECIMAL(12,2), day DATE, absent INT")
+    batch = changes(spark, Files(path=path, format="json"), "id STRING, total DECIMAL(12,2), day DATE, absent INT")
     expected = {"id": "7", "total": Decimal("1.50"), "day": date(2025, 1, 2), "extra": 3, DELETED: False}
     assert rows_of(batch) == [expected]
     types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
@@ -133,20 +133,20 @@ def test_json_takes_the_tables_types_and_infers_only_new_columns(spark: SparkSes
 
 def test_csv_columns_follow_the_header_not_the_order_of_the_schema(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_csv="note,id\nfirst,1\n", b_csv='note,id\nsecond,1\n"two",2\n')
-    source = Source(path=path, format="csv", options={"header": "true"}, schema="id INT, note STRING")
+    source = Files(path=path, format="csv", options={"header": "true"}, schema="id INT, note STRING")
     expected = [{"id": 1, "note": "second", DELETED: False}, {"id": 2, "note": "two", DELETED: False}]
     assert rows_of(changes(spark, source)) == expected
-    by_table = Source(path=path, format="csv", options={"header": "true"})
+    by_table = Files(path=path, format="csv", options={"header": "true"})
     assert rows_of(changes(spark, by_table, "ID INT, note STRING, other INT")) == expected
 
 
 def test_csv_files_with_different_headers_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_csv="id,note\n1,x\n", b_csv="note,id\nx,2\n")
-    source = Source(path=path, format="csv", options={"header": "true"}, schema="id INT, note STRING")
+    source = Files(path=path, format="csv", options={"header": "true"}, schema="id INT, note STRING")
     with pytest.raises(BadInputError, match="do not all have the same header"):
         changes(spark, source)
     with pytest.raises(BadInputError, match=r"columns \['id'\], but the header .* has \['id', 'note'\]"):
-        changes(spark, Source(path=path, format="csv", options={"header": "true"}, schema="id INT"))
+        changes(spark, Files(path=path, format="csv", options={"header": "true"}, schema="id INT"))
 
 
 @pytest.mark.parametrize(
@@ -164,32 +164,32 @@ def test_records_that_cannot_be_read_are_refused_with_their_place(
     spark: SparkSession, tmp_path: Path, kind: str, good: str, bad: str
 ) -> None:
     path = files_in(tmp_path, **{f"a_{kind}": f"{good}\n", f"b_{kind}": f"{good}\n{good}\n{bad}\n{good}\n"})
-    source = Source(path=path, format=kind, schema="id INT, n INT", options={"mode": "DROPMALFORMED"})
+    source = Files(path=path, format=kind, schema="id INT, n INT", options={"mode": "DROPMALFORMED"})
     with pytest.raises(BadInputError, match=rf"1 records cannot be read .*/b\.{kind}, the first is its record 3"):
         changes(spark, source)
-    query = Source(path=path, format=kind, schema="id INT, n INT", query="SELECT * FROM source")
+    query = Query("SELECT * FROM source", over=Files(path=path, format=kind, schema="id INT, n INT"))
     with pytest.raises(BadInputError, match="1 records cannot be read"):
         changes(spark, query)
 
 
 def test_ignored_deletes_hide_no_record_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_json='{"id": 1, "op": "u"}\n{"id": 2, "op": \n')
-    source = Source(path=path, format="json", schema="id INT, op STRING")
-    ignored = MergeRules(deletes=Deletes.IGNORE)
+    source = Files(path=path, format="json", schema="id INT, op STRING")
+    ignored = Deduplicate(deletes=Deletes.IGNORE)
     with pytest.raises(BadInputError, match="1 records cannot be read"):
-        changes(spark, source, merge_rules=ignored, delete_when="op IS NULL")
+        changes(spark, source, merge_engine=ignored, delete_when="op IS NULL")
 
 
 def test_avro_without_its_package_says_which_one(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_avro="")
     with pytest.raises(UnsupportedError, match=r'packages="org\.apache\.spark:spark-avro_2\.13:4\.1\.1"'):
-        changes(spark, Source(path=path, format="avro"))
+        changes(spark, Files(path=path, format="avro"))
 
 
 def test_deletes_and_excluded_columns_leave_only_what_is_stored(spark: SparkSession, tmp_path: Path) -> None:
     lines = [{"id": 1, "op": "U", "v": 1}, {"id": 1, "op": "D", "v": 2}, {"id": 2, "op": "D"}, {"id": 2, "op": None}]
     path = files_in(tmp_path, a_json="".join(json.dumps(line) + "\n" for line in lines))
-    batch = changes(spark, Source(path=path, format="json"), delete_when="op = 'D'", exclude_columns=("OP", "absent"))
+    batch = changes(spark, Files(path=path, format="json"), delete_when="op = 'D'", exclude_columns=("OP", "absent"))
     assert rows_of(batch) == [{"id": 1, "v": 2, DELETED: True}, {"id": 2, "v": None, DELETED: False}]
     assert (batch.rows, batch.keys, batch.upserts, batch.deletes) == (4, 2, 1, 1)
 
@@ -197,22 +197,22 @@ def test_deletes_and_excluded_columns_leave_only_what_is_stored(spark: SparkSess
 def test_a_predicate_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_json='{"id": 1}\n')
     with pytest.raises(BadInputError, match=r"delete_when \"nope = 'D'\" does not fit the columns \['id'\]"):
-        changes(spark, Source(path=path, format="json"), delete_when="nope = 'D'")
+        changes(spark, Files(path=path, format="json"), delete_when="nope = 'D'")
 
 
 def test_a_table_or_a_query_has_no_order_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake_default.batches")
     spark.sql("CREATE TABLE batches.source (id INT, at INT, note STRING) USING iceberg")
     spark.sql("INSERT INTO batches.source VALUES (1, 1, 'old'), (1, 2, 'new'), (2, 5, 'two')")
-    table = Source(table="batches.source")
+    table = LakeTable("batches.source")
     with pytest.raises(BadInputError, match=r"1 keys of .* occur more than once"):
         changes(spark, table)
     newest = [{"id": 1, "at": 2, "note": "new", DELETED: False}, {"id": 2, "at": 5, "note": "two", DELETED: False}]
     assert rows_of(changes(spark, table, order_by=("at",))) == newest
-    query = Source(table="batches.source", query="SELECT id, max(at) AS at FROM source GROUP BY id")
+    query = Query("SELECT id, max(at) AS at FROM source GROUP BY id", over=LakeTable("batches.source"))
     assert [row["at"] for row in rows_of(changes(spark, query))] == [2, 5]
     path = files_in(tmp_path, a_json='{"id": 1, "at": 1}\n{"id": 1, "at": 2}\n')
-    from_files = Source(path=path, format="json", query="SELECT id, at * 10 AS at FROM source")
+    from_files = Query("SELECT id, at * 10 AS at FROM source", over=Files(path=path, format="json"))
     with pytest.raises(BadInputError, match=r"1 keys of .* occur more than once"):
         changes(spark, from_files)
     assert [row["at"] for row in rows_of(changes(spark, from_files, order_by=("at",)))] == [20]
@@ -220,32 +220,32 @@ def test_a_table_or_a_query_has_no_order_of_its_own(spark: SparkSession, tmp_pat
 
 def test_sources_that_cannot_be_resolved_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"source table batches\.none cannot be read"):
-        changes(spark, Source(table="batches.none"))
+        changes(spark, LakeTable("batches.none"))
     path = files_in(tmp_path, a_json='{"id": 1}\n')
     with pytest.raises(BadInputError, match="query over the view source"):
-        changes(spark, Source(path=path, format="json", query="SELECT nope FROM source"))
+        changes(spark, Query("SELECT nope FROM source", over=Files(path=path, format="json")))
     with pytest.raises(BadInputError, match="not a list of columns in DDL"):
-        changes(spark, Source(path=path, format="json", schema="id DECIMAL(99)"))
+        changes(spark, Files(path=path, format="json", schema="id DECIMAL(99)"))
     with pytest.raises(BadInputError, match="keeps for itself"):
-        changes(spark, Source(path=path, format="json", query="SELECT 1 AS id, 2 AS _lake_x FROM source"))
+        changes(spark, Query("SELECT 1 AS id, 2 AS _lake_x FROM source", over=Files(path=path, format="json")))
 
 
 def test_rows_of_a_query_with_one_order_are_refused_below_the_last_too_where_more_than_the_last_counts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = files_in(tmp_path, a_json='{"id": 1}\n')
-    summed = MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"total": "sum"})
+    summed = Aggregation(aggregates={"total": "sum"})
     named = "SELECT * FROM VALUES (1, 5, 'a'), (1, 7, 'b') AS t(id, total, name)"
     with pytest.raises(BadInputError, match=r"1 keys of .* give order_by"):
-        changes(spark, Source(path=path, format="json", query=named), merge_rules=summed)
-    plain = Source(path=path, format="json", query=f"SELECT id, total FROM ({named})")
-    assert [row["total"] for row in rows_of(changes(spark, plain, merge_rules=summed))] == [12]
+        changes(spark, Query(named, over=Files(path=path, format="json")), merge_engine=summed)
+    plain = Query(f"SELECT id, total FROM ({named})", over=Files(path=path, format="json"))
+    assert [row["total"] for row in rows_of(changes(spark, plain, merge_engine=summed))] == [12]
     ambiguous = "SELECT * FROM VALUES (1, 1, 'a'), (1, 1, 'b'), (1, 2, 'c') AS t(id, at, name)"
-    below = Source(path=path, format="json", query=ambiguous)
+    below = Query(ambiguous, over=Files(path=path, format="json"))
     assert [row["name"] for row in rows_of(changes(spark, below, order_by=("at",)))] == ["c"]
-    for merge_rules in (
-        MergeRules(engine=MergeEngine.FIRST_ROW),
-        MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"name": "listagg"}),
+    for merge_engine in (
+        FirstRow(),
+        Aggregation(aggregates={"name": "listagg"}),
     ):
         with pytest.raises(BadInputError, match=r"1 keys of .* the same \['at'\]"):
-            changes(spark, below, order_by=("at",), merge_rules=merge_rules)
+            changes(spark, below, order_by=("at",), merge_engine=merge_engine)

@@ -20,10 +20,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import IllegalArgumentException, NumberFormatException
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.source_position import InputFile
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.sources import source as as_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
 from airflow_lake_provider.spark_jobs.sources.batch_input import list_input
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
@@ -40,7 +39,7 @@ CSV = b"id,name\n1,x\n"
 TABLE = pa.table({"id": list(range(1_000)), "name": [NOISE.randbytes(5).hex() for _ in range(1_000)]})
 TYPES = "id BIGINT, name STRING"
 HEADER = {"header": "true"}
-EVENTS = {"envelope": "debezium", "envelope_table": "t"}
+EVENTS = {"type": "debezium", "table": "t"}
 
 
 def flow(spark: SparkSession, folder: Path, table: str) -> Flow:
@@ -48,9 +47,9 @@ def flow(spark: SparkSession, folder: Path, table: str) -> Flow:
 
 
 def apply(spark: SparkSession, path: Path, table: str = "refused", **source: Any) -> Any:
-    missing = MissingColumns.NULL if source.get("envelope") else MissingColumns.FAIL
-    arguments = {"path": str(path), "format": "json", "name": "source", **source}
-    return flow(spark, path.parent, table).apply(path.stem, source=Source(**arguments), missing_columns=missing)
+    kind = {} if "type" in source else {"type": "files", "format": "json"}
+    arguments = {"path": str(path), "name": "source", **kind, **source}
+    return flow(spark, path.parent, table).apply(path.stem, source=as_source(arguments))
 
 
 def event(**after: Any) -> bytes:

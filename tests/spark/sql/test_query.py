@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files, Query
 from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
@@ -46,8 +46,8 @@ def test_what_is_not_one_query_is_refused_and_not_run(
 ) -> None:
     query = _filled(STATEMENTS[name], traces, table)
     for allow_sql in (False, True):
-        with traces.none_left(), pytest.raises(InvalidSpecError, match="source_query is no query"):
-            check_query(spark, query, "source_query", allow_sql=allow_sql)
+        with traces.none_left(), pytest.raises(InvalidSpecError, match=r"Query\.sql is no query"):
+            check_query(spark, query, "Query.sql", allow_sql=allow_sql)
 
 
 @pytest.mark.parametrize("name", SHELL)
@@ -57,23 +57,23 @@ def test_a_query_that_runs_a_shell_command_is_refused_unless_it_is_allowed(
     query = _filled(SHELL[name], traces, table)
     with traces.none_left():
         with pytest.raises(InvalidSpecError, match=r"shell command; set allow_sql=True"):
-            check_query(spark, query, "source_query")
+            check_query(spark, query, "Query.sql")
         with pytest.raises(InvalidSpecError, match="shell command; set allow_sql=True"):
             check_expression_text(spark, f"id IN ({query})", "delete_when")
-        check_query(spark, query, "source_query", allow_sql=True)
+        check_query(spark, query, "Query.sql", allow_sql=True)
 
 
 @pytest.mark.parametrize("query", TAKEN)
 def test_a_query_is_taken_whatever_words_it_has(spark: SparkSession, query: str) -> None:
-    check_query(spark, query, "source_query")
+    check_query(spark, query, "Query.sql")
 
 
 def test_a_variable_of_the_session_is_refused_with_what_to_write(spark: SparkSession, traces: SparkTraces) -> None:
     for query in ("SELECT '${env:PATH}'", "FROM ${env:PATH} MAP", "SELECT 1 /* ${x} */"):
         with pytest.raises(InvalidSpecError, match="or set allow_sql=True") as refused:
-            check_query(spark, query, "source_query")
+            check_query(spark, query, "Query.sql")
         assert not [value for value in traces.values() if value in str(refused.value)]
-    check_query(spark, "SELECT '\\u0024{env:PATH}'", "source_query")
+    check_query(spark, "SELECT '\\u0024{env:PATH}'", "Query.sql")
 
 
 def _incremental(spark: SparkSession, table: MaintainedTable, query: str) -> None:
@@ -99,8 +99,8 @@ def test_nothing_of_a_job_is_run_where_one_of_its_texts_is_refused(
     for text in (STATEMENTS["a table dropped behind a comment"], STATEMENTS["rows inserted behind WITH"], SHELL["MAP"]):
         query = _filled(text, traces, table)
         with traces.none_left():
-            with pytest.raises(InvalidSpecError, match="source_query"):
-                flow.apply(source=Source(**files, query=query))
+            with pytest.raises(InvalidSpecError, match=r"the query of the source|Query\.sql"):
+                flow.apply(source=Query(query, over=Files(**files)))
             with pytest.raises(InvalidSpecError, match=r"queries\.target: query"):
                 _incremental(spark, table, query)
             with pytest.raises(InvalidSpecError, match="audit 'a'"):
@@ -119,7 +119,7 @@ def test_with_allow_sql_a_query_may_run_a_shell_command(spark: SparkSession, tmp
     flow = Flow(spark, "queries.shell", tmp_path / "inbox")
     flow.arrive("1.jsonl", row(1, "a"))
     query = "FROM source MAP id, name, n, op USING 'cat' AS (id BIGINT, name STRING, n INT, op STRING)"
-    source = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA, query=query)
+    source = Query(query, over=Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA))
     flow.apply(source=source, allow_sql=True)
     assert flow.rows() == {1: ("a", 0)}
 

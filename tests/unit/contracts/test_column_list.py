@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.sources import Files
 
 TAKEN = [
     "id BIGINT",
@@ -43,10 +43,10 @@ REFUSED = [
 
 @pytest.mark.parametrize("text", TAKEN)
 def test_columns_with_types_are_taken(text: str) -> None:
-    assert Source(path="in/*.json", format="json", schema=text).schema == text
+    assert Files(path="in/*.json", format="json", schema=text).schema == text
 
 
 @pytest.mark.parametrize(("text", "why"), REFUSED)
 def test_a_schema_that_spark_would_have_to_evaluate_is_refused_before_it_starts(text: str, why: str) -> None:
     with pytest.raises(InvalidSpecError, match=why):
-        Source(path="in/*.json", format="json", schema=text)
+        Files(path="in/*.json", format="json", schema=text)

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts import offset_ranges
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, partition_digest
 from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.sources import Debezium, source
 
 offset_sets = st.sets(st.integers(0, 70_000), max_size=30) | st.sets(st.integers(0, 60), max_size=50)
 
@@ -111,9 +111,9 @@ def test_a_change_of_the_ordering_keeps_the_greatest_mark() -> None:
 
 
 def test_an_ordering_is_for_change_events_and_one_of_three() -> None:
-    events = {"path": "in", "format": "json", "envelope": "debezium", "envelope_table": "orders"}
-    assert Source(**events, ordering="key").ordering is EventOrdering.KEY  # type: ignore[arg-type]
+    events = {"type": "debezium", "path": "in", "table": "orders"}
+    assert source({**events, "ordering": "key"}) == Debezium("in", table="orders", ordering=EventOrdering.KEY)
     with pytest.raises(InvalidSpecError, match="'partition', 'stream', 'key'"):
-        Source(**events, ordering="unknown")  # type: ignore[arg-type]
-    with pytest.raises(InvalidSpecError, match="needs envelope='debezium'"):
-        Source(path="in", format="json", ordering=EventOrdering.STREAM)
+        source({**events, "ordering": "unknown"})
+    with pytest.raises(InvalidSpecError, match=r"source has no \['ordering'\]"):
+        source({"type": "files", "path": "in", "format": "json", "ordering": "stream"})

@@ -156,7 +156,7 @@ def test_files_of_two_lives_of_a_source_are_no_batch() -> None:
     assert old_life + new_life == new_life + old_life
     mixed = SeenEvents(partitions={None: SeenPartition(times=old_life + new_life)})
     for ordering in EventOrdering:
-        with pytest.raises(BadInputError, match=r"two lives of the source.*new snapshot.*source_name.*new files only"):
+        with pytest.raises(BadInputError, match=r"two lives of the source.*new snapshot.*new name.*new files only"):
             refuse_two_lives(ordering, mixed, "t")
         for life in (old_life, new_life, SeenTimes(), replace(new_life, newest_ts_ms=None)):
             refuse_two_lives(ordering, SeenEvents(partitions={None: SeenPartition(times=life)}), "t")

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.merge_engine import MergeRules
+from airflow_lake_provider.contracts.merge_engines import Deduplicate
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
 JOB: dict[str, Any] = {"catalog": "lake", "table": "a.b", "run": RunIdentity.of("dag", "run", "task", "-1")}
-FILES = Source(path="/in/*.parquet", format="parquet", name="files")
+FILES = Files(path="/in/*.parquet", format="parquet", name="files")
 
 
 def test_a_property_that_is_the_catalogs_own_is_refused() -> None:
@@ -27,7 +27,7 @@ def test_a_property_that_is_the_catalogs_own_is_refused() -> None:
     "spec",
     [
         lambda: UpsertSpec(**JOB, source=FILES, keys=("id", "_File")),
-        lambda: UpsertSpec(**JOB, source=FILES, keys=("id",), merge_rules=MergeRules(deleted_column="_deleted")),
+        lambda: UpsertSpec(**JOB, source=FILES, keys=("id",), merge_engine=Deduplicate(deleted_column="_deleted")),
         lambda: UpdateRowsSpec(**JOB, assignments={"_ROW_ID": "1"}, where="id = 1"),
         lambda: IncrementalSpec(
             **JOB, source="a.c", consumer="c", keys=("_change_type",), to_snapshot="1", query="SELECT 1"

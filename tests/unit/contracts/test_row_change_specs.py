@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.batch_source import Source, format_of_path
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 
 BASE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("dag", "run", "task", "-1")}
-KEYS = Source(path="s3://in/forget.parquet", format="parquet")
+KEYS = Files(path="s3://in/forget.parquet", format="parquet")
 SECRET = "id = 4711"
 
 
@@ -58,5 +58,7 @@ def test_the_run_key_of_a_deletion_does_not_depend_on_its_rows_and_that_of_an_up
 
 
 def test_a_path_tells_its_format_by_its_ending() -> None:
-    told = [format_of_path(path) for path in ("in/*.csv", "in/a.jsonl.gz", "in/a.parquet", "in/", "in/a.txt")]
-    assert told == ["csv", "json", "parquet", None, None]
+    assert [Files(path).format for path in ("in/*.csv", "in/a.jsonl.gz", "in/a.parquet")] == ["csv", "json", "parquet"]
+    for path in ("in/", "in/a.txt"):
+        with pytest.raises(InvalidSpecError, match=f"{path!r} does not tell a format; give Files"):
+            Files(path)

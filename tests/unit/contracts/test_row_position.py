@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.merge_engine import Deletes, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes
 from airflow_lake_provider.contracts.row_position import epoch_of, epoch_property
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
@@ -25,34 +26,32 @@ def test_a_new_name_of_a_source_begins_the_next_epoch() -> None:
     assert epoch_of(properties, "another") == 3
 
 
+KEEPING = SchemaContract(missing_columns=MissingColumns.KEEP)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"strategy": UpsertStrategy.EQUALITY}, "strategy='equality'"),
         ({"branch": "mine"}, "branch"),
-        ({"merge_rules": MergeRules(deletes=Deletes.IGNORE)}, "deletes='ignore'"),
-        ({"missing_columns": MissingColumns.KEEP, "branch": "mine"}, "branch.*; nor with missing_columns='keep'"),
+        ({"merge_engine": Deduplicate(deletes=Deletes.IGNORE)}, "deletes='ignore'"),
+        ({"schema_contract": KEEPING, "branch": "mine"}, "branch.*; nor with missing_columns='keep'"),
     ],
 )
 def test_what_needs_no_row_of_the_table_does_not_go_with_order_by_key(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidSpecError, match=rf"ordering='key' does not go with .*{said}"):
         _spec(**changes)
-    assert _spec(merge_rules=MergeRules(deletes=Deletes.SOFT)).source.ordering is EventOrdering.KEY
+    soft = _spec(merge_engine=Deduplicate(deletes=Deletes.SOFT)).source
+    assert isinstance(soft, Debezium)
+    assert soft.ordering is EventOrdering.KEY
 
 
 def test_keys_are_remembered_for_some_time() -> None:
-    with pytest.raises(InvalidSpecError, match="tombstone_retention must be above 0"):
-        Source(path="in", format="json", tombstone_retention=0)
+    with pytest.raises(InvalidSpecError, match=r"Debezium\.tombstone_retention must be a positive"):
+        Debezium("in", table="items", tombstone_retention=timedelta(0))
 
 
 def _spec(**changes: Any) -> UpsertSpec:
-    source = Source(
-        path="in",
-        format="json",
-        envelope="debezium",
-        envelope_table="items",
-        ordering=EventOrdering.KEY,
-        name="shop",
-    )
+    source = Debezium(path="in", table="items", ordering=EventOrdering.KEY, name="shop")
     fixed: dict[str, Any] = {"catalog": "lake", "table": "shop.items", "run": RunIdentity.of("dag", "run")}
-    return UpsertSpec(**{**fixed, "source": source, "keys": ("id",), "missing_columns": MissingColumns.NULL, **changes})
+    return UpsertSpec(**{**fixed, "source": source, "keys": ("id",), **changes})

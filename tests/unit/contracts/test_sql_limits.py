@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files, Query
 from airflow_lake_provider.contracts.sql_limits import unfit_for_predicate
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
@@ -25,7 +25,8 @@ def update(where: str = "id = 1", text: str = "1", **more: Any) -> UpdateRowsSpe
 
 
 def upsert(query: str | None = None, **more: Any) -> UpsertSpec:
-    source = Source(path="in/*.json", format="json", query=query, name="s")
+    files = Files("in/*.json", name="s")
+    source = Query(query, over=Files("in/*.json"), name="s") if query is not None else files
     return UpsertSpec(**BASE, source=source, keys=("id",), **more)
 
 
@@ -72,7 +73,7 @@ def test_a_where_within_the_limits_is_left_to_the_driver() -> None:
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda text, **more: upsert(f"SELECT {text} FROM source", **more), "source_query"),
+        (lambda text, **more: upsert(f"SELECT {text} FROM source", **more), r"Query\.sql"),
         (lambda text, **more: upsert(delete_when=f"op = {text}", **more), "delete_when"),
         (lambda text, **more: upsert(audits=Audits(queries={"a": f"SELECT {text} FROM batch"}), **more), "audit 'a'"),
         (lambda text, **more: incremental(f"SELECT {text} FROM changes", **more), "query"),
@@ -89,6 +90,6 @@ def test_code_with_a_variable_is_refused_unless_it_is_allowed(make: Callable[...
     "statement", ["DROP TABLE x", " (INSERT INTO x SELECT 1", "set a = 1", "begin select 1; end", " "]
 )
 def test_a_query_that_begins_as_none_is_refused_before_spark_starts(statement: str) -> None:
-    for make, name in ((upsert, "source_query"), (incremental, "query")):
+    for make, name in ((upsert, r"Query\.sql"), (incremental, "query")):
         with pytest.raises(InvalidSpecError, match=f"{name} must be one query"):
             make(statement, allow_sql=True)

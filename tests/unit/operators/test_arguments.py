@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.assets.durations import duration
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.readers import choice, flag, names, number
+from airflow_lake_provider.contracts.sizes import size
+from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from airflow_lake_provider.operators.arguments import choice, flag, names, number, table_layout
-from airflow_lake_provider.operators.sizes import size
 
 
 @pytest.mark.parametrize("member", OnRepeat)
@@ -72,20 +72,20 @@ def test_a_number_is_itself_and_what_templates_make_of_it(value: int) -> None:
     ],
 )
 def test_a_size_is_a_number_of_bytes_or_a_number_with_a_unit(given_size: int | str, bytes_: int) -> None:
-    assert size(given_size, "target_file_bytes") == bytes_
+    assert size(given_size, "target_file_size") == bytes_
 
 
 @pytest.mark.parametrize("wrong", ["128 megabytes", "1.5GB", "0MB", 0, -1, True, 1.0, "", "MB", "9999999TB", None, [1]])
 def test_a_size_that_is_none_is_refused_with_an_example(wrong: Any) -> None:
-    with pytest.raises(InvalidSpecError, match="target_file_bytes must be a size such as '128MB'"):
-        size(wrong, "target_file_bytes")
+    with pytest.raises(InvalidSpecError, match="target_file_size must be a size such as '128MB'"):
+        size(wrong, "target_file_size")
 
 
 def test_a_layout_is_a_mapping_a_default_or_none() -> None:
     assert table_layout(True) == TableLayout()
     assert table_layout(False) is None
-    assert table_layout({"partition_by": ["days(at)"], "target_file_bytes": 9}) == TableLayout(
-        partition_by=("days(at)",), target_file_bytes=9
+    assert table_layout({"partition_by": ["days(at)"], "target_file_size": 9}) == TableLayout(
+        partition_by=("days(at)",), target_file_size=9
     )
 
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import JobFailedError, UnknownOutcomeError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome, UpsertReport
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -28,7 +28,7 @@ from airflow_lake_provider.operators.lost_report import LostReport
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 OTHER = RunIdentity.of("dag", "run", "other", "-1")
 UPSERT = UpsertSpec(
-    catalog="lake_default", table="shop.orders", run=RUN, source=Source(path="a", format="csv", name="s"), keys=("id",)
+    catalog="lake_default", table="shop.orders", run=RUN, source=Files(path="a", format="csv", name="s"), keys=("id",)
 )
 LOST = JobFailedError("shop.orders: the driver went away.")
 

@@ -14,15 +14,17 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
 from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.sources import Debezium, Files, LakeTable, Query, Source
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
@@ -56,7 +58,7 @@ def test_an_upsert_needs_a_table_a_source_and_keys(lake_connection: str, context
         catalog="lake_default",
         table="shop.orders",
         run=RUN,
-        source=Source(path="in/*.parquet", format="parquet", name="dag.task"),
+        source=Files(path="in/*.parquet", format="parquet", name="dag.task"),
         keys=("id",),
     )
 
@@ -64,13 +66,9 @@ def test_an_upsert_needs_a_table_a_source_and_keys(lake_connection: str, context
 def test_an_upsert_of_events_takes_whole_rows_and_a_batch_its_own_identity(
     lake_connection: str, context: Context
 ) -> None:
-    source = Source(
-        path="in/*.jsonl.gz", format="json", envelope="debezium", envelope_table="public.orders", name="dag.task"
-    )
+    source = Debezium(path="in/*.jsonl.gz", table="public.orders", name="dag.task")
     job = upsert(
-        source="in/*.jsonl.gz",
-        envelope="debezium",
-        envelope_table="public.orders",
+        source=Debezium("in/*.jsonl.gz", table="public.orders"),
         create={"partition_by": ["days(at)"]},
         batch_id="2026-01-01",
         branch="",
@@ -82,15 +80,15 @@ def test_an_upsert_of_events_takes_whole_rows_and_a_batch_its_own_identity(
         source=source,
         keys=("id",),
         create=TableLayout(partition_by=("days(at)",)),
-        missing_columns=MissingColumns.NULL,
     )
+    assert job.build_spec(context).missing_columns is MissingColumns.NULL
 
 
 def test_tasks_that_give_one_batch_id_to_different_inputs_are_not_one_batch(
     lake_connection: str, context: Context
 ) -> None:
     eu, again, us = (
-        upsert(source=f"{at}/*.csv", source_name=at, batch_id="2026-01-01").build_spec(context)
+        upsert(source=Files(f"{at}/*.csv", name=at), batch_id="2026-01-01").build_spec(context)
         for at in ("eu", "eu", "us")
     )
     assert eu.run.who == again.run.who != us.run.who
@@ -99,40 +97,40 @@ def test_tasks_that_give_one_batch_id_to_different_inputs_are_not_one_batch(
 def test_a_source_keeps_its_name_when_its_path_schema_options_or_query_change(
     lake_connection: str, context: Context
 ) -> None:
-    changes: list[dict[str, Any]] = [
-        {},
-        {"source": "file:///in/2026-01-02/*.parquet"},
-        {"source_schema": "id BIGINT,n INT"},
-        {"source_options": {"mergeSchema": "true"}},
-        {"source_query": "SELECT 1"},
+    sources: list[str | Source] = [
+        "in/*.parquet",
+        "file:///in/2026-01-02/*.parquet",
+        Files("in/*.parquet", schema="id BIGINT,n INT"),
+        Files("in/*.parquet", options={"mergeSchema": "true"}),
+        Query("SELECT 1", over="in/*.parquet"),
     ]
-    assert {upsert(**change).build_spec(context).source_name for change in changes} == {"dag.task"}
-    assert upsert(source_name="orders").build_spec(context).source_name == "orders"
+    assert {upsert(source=source).build_spec(context).source_name for source in sources} == {"dag.task"}
+    assert upsert(source=Files("in/*.parquet", name="orders")).build_spec(context).source_name == "orders"
 
 
 def test_a_mapped_task_that_shares_the_name_of_its_source_with_its_siblings_is_refused(
     lake_connection: str, context: Context
 ) -> None:
     context["ti"].map_index = 3
-    with pytest.raises(InvalidSpecError, match=r"mapped.*source_name="):
+    with pytest.raises(InvalidSpecError, match=r"mapped.*name="):
         upsert().build_spec(context)
-    assert upsert(source_name="orders_3").build_spec(context).source_name == "orders_3"
-    assert "source_name" in upsert().template_fields
+    assert upsert(source=Files("in/*.csv", name="orders_3")).build_spec(context).source_name == "orders_3"
 
 
 def test_a_source_remembers_its_files_for_as_long_as_asked_and_replays_no_sums(
     lake_connection: str, context: Context
 ) -> None:
-    spec = upsert(max_file_age="P30DT1H", on_source_change="replay").build_spec(context)
-    assert (spec.source.max_file_age_days, spec.keep_consumed_for) == (31, timedelta(days=31))
+    files = {"type": "files", "path": "in/*.parquet"}
+    spec = upsert(source={**files, "max_file_age": "P30DT1H", "on_source_change": "replay"}).build_spec(context)
+    assert spec.keep_consumed_for == timedelta(days=31)
     assert upsert().build_spec(context).keep_consumed_for == timedelta(days=365)
-    sums: dict[str, Any] = {"merge_engine": "aggregation", "aggregates": {"n": "sum"}}
+    sums: dict[str, Any] = {"merge_engine": Aggregation({"n": "sum"})}
     assert upsert(**sums).build_spec(context).keep_consumed_for is None
     for wrong, said in (
-        ({**sums, "on_source_change": "replay"}, "would count all files again"),
-        ({"on_source_change": "again"}, "'continue', 'replay', 'fail'"),
-        ({"max_file_age": "P500Y"}, "max_file_age"),
-        ({"max_file_age": "30"}, "max_file_age"),
+        ({**sums, "source": {**files, "on_source_change": "replay"}}, "would count all files again"),
+        ({"source": {**files, "on_source_change": "again"}}, "'continue', 'replay', 'fail'"),
+        ({"source": {**files, "max_file_age": "P500Y"}}, "max_file_age"),
+        ({"source": {**files, "max_file_age": "30"}}, "max_file_age"),
     ):
         with pytest.raises(InvalidSpecError, match=said):
             upsert(**wrong).build_spec(context)
@@ -142,10 +140,12 @@ def test_what_may_be_done_about_a_changed_source_does_not_make_another_run_of_it
     lake_connection: str, context: Context
 ) -> None:
     changes: list[dict[str, Any]] = [{}, {"on_source_change": "fail"}, {"max_file_age": "P1D"}]
-    assert len({upsert(**change).build_spec(context).digest_text() for change in changes}) == 1
-    assert (
-        upsert(source_schema="id INT").build_spec(context).digest_text() != upsert().build_spec(context).digest_text()
-    )
+
+    def digest(**change: Any) -> str:
+        return upsert(source=Files("in/*.parquet", **change)).build_spec(context).digest_text()
+
+    assert len({digest(**change) for change in changes}) == 1
+    assert digest(schema="id INT") != digest()
 
 
 def test_with_on_repeat_apply_a_cleared_task_is_somebody_new_and_a_retry_is_not(
@@ -176,10 +176,10 @@ def test_a_deletion_renders_its_rows_where_airflow_does_not_keep_them(lake_conne
 
 def test_a_deletion_takes_keys_from_files_or_a_table(lake_connection: str, context: Context) -> None:
     common: dict[str, Any] = {"task_id": "t", "table": "shop.orders", "keys": ["id"], "where": None}
-    files = LakeDeleteRowsOperator(**common, keys_from="in/forget.csv", keys_options={"header": "true"})
-    table = LakeDeleteRowsOperator(**common, keys_from_table="legal.forget")
-    assert files.build_spec(context).keys_from == Source(path="in/forget.csv", format="csv", options={"header": "true"})
-    assert table.build_spec(context).keys_from == Source(table="legal.forget")
+    files = LakeDeleteRowsOperator(**common, keys_from=Files("in/forget.csv", options={"header": True}))
+    table = LakeDeleteRowsOperator(**common, keys_from=LakeTable("legal.forget"))
+    assert files.build_spec(context).keys_from == Files(path="in/forget.csv", format="csv", options={"header": "true"})
+    assert table.build_spec(context).keys_from == LakeTable("legal.forget")
     with pytest.raises(InvalidSpecError, match="list of column names"):
         LakeDeleteRowsOperator(**{**common, "keys": "id"}, keys_from="in/forget.csv").build_spec(context)
 
@@ -207,30 +207,30 @@ def test_the_first_try_after_a_clearing_is_no_retry(lake_connection: str, contex
     [("a.csv", "csv"), ("s3://b.c/d/*.json.gz", "json"), ("x/*.avro", "avro"), ("a.parquet.crypt", "parquet")],
 )
 def test_the_paths_ending_tells_the_format(lake_connection: str, context: Context, path: str, expected: str) -> None:
-    assert upsert(source=path).build_spec(context).source.format == expected
-    assert upsert(source=path, source_format="orc").build_spec(context).source.format == "orc"
+    read, said = (upsert(source=given).build_spec(context).source for given in (path, Files(path, format="orc")))
+    assert [found.files and found.files.format for found in (read, said)] == [expected, "orc"]
 
 
 @pytest.mark.parametrize("source", ["s3://bucket/folder", "in/*.xml"])
 def test_a_path_that_tells_no_format_asks_for_one(lake_connection: str, context: Context, source: str) -> None:
-    with pytest.raises(InvalidSpecError, match="source_format"):
+    with pytest.raises(InvalidSpecError, match=r"give Files\(\.\.\., format=\)"):
         upsert(source=source).build_spec(context)
 
 
 def test_a_table_is_a_source_too(lake_connection: str, context: Context) -> None:
-    job = upsert(source=None, source_table="shop.raw", source_query="SELECT DISTINCT * FROM source")
-    expected = Source(table="shop.raw", query="SELECT DISTINCT * FROM source", name="dag.task")
+    job = upsert(source=Query("SELECT DISTINCT * FROM source", over=LakeTable("shop.raw")))
+    expected = Query("SELECT DISTINCT * FROM source", over=LakeTable("shop.raw"), name="dag.task")
     assert job.build_spec(context).source == expected
 
 
 def test_audits_are_rendered_and_say_whether_they_are_local(lake_connection: str, context: Context) -> None:
-    job = upsert(audits={"dated": "SELECT * FROM batch WHERE day <> '{{ ds }}'"}, audits_local="true")
+    job = upsert(audits=Audits({"dated": "SELECT * FROM batch WHERE day <> '{{ ds }}'"}, local=True))
     job.render_template_fields({**context, "ds": "2026-01-01"})
     assert job.build_spec(context).audits == Audits(
         queries={"dated": "SELECT * FROM batch WHERE day <> '2026-01-01'"}, local=True
     )
     assert upsert(audits={}).build_spec(context).audits is None
-    with pytest.raises(InvalidSpecError, match=r"audits must map a name to each query, got \['SELECT"):
+    with pytest.raises(InvalidSpecError, match=r"audits must map a name to each query, or be Audits, got \['SELECT"):
         upsert(audits=["SELECT * FROM batch"]).build_spec(context)
 
 
@@ -299,7 +299,10 @@ def test_a_dry_run_of_an_expiry_names_the_snapshots(fragmented: Table, context: 
 def test_what_is_younger_than_a_day_is_not_removed_unless_the_code_says_so(
     orders: Table, context: Context, name: str, age: timedelta | str
 ) -> None:
-    job = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **{name: age}, **NO_SPARK)  # type: ignore[arg-type]  # by name
+    with pytest.raises(InvalidSpecError, match=rf"{name} is .*, less than minimum_age=1 day"):
+        LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **{name: age}, **NO_SPARK)  # type: ignore[arg-type]  # by name
+    job = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **{name: "{{ params.age }}"}, **NO_SPARK)  # type: ignore[arg-type]  # by name
+    setattr(job, name, age)
     with pytest.raises(AirflowFailException, match=rf"{name} is .*, less than minimum_age=1 day"):
         job.execute(context)
     lower: Any = {name: age, "minimum_age": timedelta(seconds=1)}
@@ -335,22 +338,22 @@ def test_patterns_of_tables_are_not_asked_for_as_columns(wrong: Any) -> None:
     ],
 )
 def test_a_layout_of_a_wrong_type_is_asked_for_as_what_it_is(argument: str, asked: str) -> None:
-    with pytest.raises(InvalidSpecError, match=rf"create\['{argument}'\] must be a list of {asked}.*got 'id'"):
+    with pytest.raises(InvalidSpecError, match=rf"create: TableLayout\.{argument} must be a list of {asked}.*got 'id'"):
         upsert(create={argument: "id"})
 
 
 def test_a_format_that_no_reader_has_is_refused_when_the_dag_is_parsed() -> None:
-    expected = "{} must be one of parquet, orc, json, csv, avro, got 'xml'".format
-    with pytest.raises(InvalidSpecError, match=expected("source_format")):
-        upsert(source="in/a.csv", source_format="xml")
-    with pytest.raises(InvalidSpecError, match=expected("keys_format")):
-        LakeDeleteRowsOperator(task_id="t", table="shop.orders", keys_from="a", keys=["id"], keys_format="xml")
+    xml: dict[str, Any] = {"type": "files", "path": "{{ path }}", "format": "xml"}
+    expected = r"{}: Files\.format must be one of parquet, orc, json, csv, avro, got 'xml'".format
+    with pytest.raises(InvalidSpecError, match=expected("source")):
+        upsert(source=xml)
+    with pytest.raises(InvalidSpecError, match=expected("keys_from")):
+        LakeDeleteRowsOperator(task_id="t", table="shop.orders", keys_from=xml, keys=["id"])
 
 
-def test_keys_of_no_known_format_ask_for_the_operators_own_argument(lake_connection: str, context: Context) -> None:
-    job = LakeDeleteRowsOperator(task_id="t", table="shop.orders", keys_from="s3://in/forget", keys=["id"])
-    with pytest.raises(InvalidSpecError, match="keys_format"):
-        job.build_spec(context)
+def test_keys_of_no_known_format_ask_for_one_when_the_dag_is_parsed() -> None:
+    with pytest.raises(InvalidSpecError, match=r"'s3://in/forget' does not tell a format; give Files"):
+        LakeDeleteRowsOperator(task_id="t", table="shop.orders", keys_from="s3://in/forget", keys=["id"])
 
 
 @pytest.mark.parametrize("older_than", [timedelta(days=5), "P5D", pendulum.duration(days=5)])

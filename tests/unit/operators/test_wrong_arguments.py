@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
@@ -28,7 +29,7 @@ from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-RIGHT: dict[type[LakeJobOperator], dict[str, Any]] = {
+RIGHT: dict[type[LakeJobOperator[Any]], dict[str, Any]] = {
     LakeUpsertOperator: {"table": "shop.orders", "source": "in/*.parquet", "keys": ["id"]},
     LakeIncrementalOperator: {
         "source": "shop.source",
@@ -60,12 +61,12 @@ WRONG: list[Any] = [
     {None: "a"},
     {"a": "{{ ds }}"},
     {"properties": {"a": None}},
-    {"target_file_bytes": "big"},
+    {"target_file_size": "big"},
     object(),
 ]
 
 
-def arguments_of(operator: type[LakeJobOperator]) -> Iterator[str]:
+def arguments_of(operator: type[LakeJobOperator[Any]]) -> Iterator[str]:
     """Names of the operator's own arguments; where the report goes is refused before a submission."""
     own = [*inspect.signature(operator).parameters, *inspect.signature(LakeJobOperator).parameters]
     for name in dict.fromkeys(own):
@@ -96,21 +97,21 @@ def misfits(value: Any, hint: Any, where: str) -> Iterator[str]:
         hints = typing.get_type_hints(hint)
         for field in fields(hint):
             yield from misfits(getattr(value, field.name), hints[field.name], f"{where}.{field.name}")
-    elif origin is tuple:
+    elif origin in (tuple, Sequence) and isinstance(value, tuple):
         yield from (text for place, item in enumerate(value) for text in misfits(item, inner[0], f"{where}[{place}]"))
-    elif origin is dict:
+    elif origin in (dict, Mapping) and isinstance(value, dict):
         for key, item in value.items():
             yield from misfits(key, inner[0], f"{where} key")
             yield from misfits(item, inner[1], f"{where}[{key!r}]")
-    elif type(value) is not (hint or type(None)):
+    elif hint is not Any and type(value) is not (hint or type(None)):
         yield f"{where} is {value!r}, no {hint}"
 
 
-def built(operator: type[LakeJobOperator], arguments: Mapping[str, Any], context: Context) -> JobSpec:
+def built(operator: type[LakeJobOperator[Any]], arguments: Mapping[str, Any], context: Context) -> JobSpec:
     return operator(task_id="t", **arguments).build_spec(context)
 
 
-def attempted(operator: type[LakeJobOperator], arguments: Mapping[str, Any], context: Context) -> JobSpec | str:
+def attempted(operator: type[LakeJobOperator[Any]], arguments: Mapping[str, Any], context: Context) -> JobSpec | str:
     """The spec, or the sentence that refuses it; any other error is a defect."""
     try:
         return built(operator, arguments, context)
@@ -120,7 +121,7 @@ def attempted(operator: type[LakeJobOperator], arguments: Mapping[str, Any], con
 
 @pytest.mark.parametrize(("operator", "name"), cases())
 def test_an_argument_that_cannot_be_is_named_and_what_is_taken_has_its_type(
-    lake_connection: str, source_with_rows: None, context: Context, operator: type[LakeJobOperator], name: str
+    lake_connection: str, source_with_rows: None, context: Context, operator: type[LakeJobOperator[Any]], name: str
 ) -> None:
     for wrong in WRONG:
         found = attempted(operator, {**RIGHT[operator], name: wrong}, context)
@@ -137,51 +138,60 @@ def test_an_argument_that_cannot_be_is_named_and_what_is_taken_has_its_type(
 NEVER = [
     (LakeUpsertOperator, "keys", "id"),
     (LakeUpsertOperator, "keys", {"id": "x"}),
-    (LakeUpsertOperator, "aggregates", {"n": None}),
-    (LakeUpsertOperator, "aggregates", {"n": ["sum"]}),
-    (LakeUpsertOperator, "sequence_groups", {"at": "price"}),
-    (LakeUpsertOperator, "sequence_groups", ["at"]),
-    (LakeUpsertOperator, "ignore_stale", "yes"),
+    (LakeUpsertOperator, "merge_engine", {"type": "aggregation", "aggregates": {"n": None}}),
+    (LakeUpsertOperator, "merge_engine", {"type": "aggregation", "aggregates": {"n": ["sum"]}}),
+    (LakeUpsertOperator, "merge_engine", {"type": "partial-update", "sequence_groups": {"at": "price"}}),
+    (LakeUpsertOperator, "merge_engine", {"type": "partial-update", "sequence_groups": ["at"]}),
+    (LakeUpsertOperator, "merge_engine", {"type": "deduplicate", "ignore_stale": "yes"}),
     (LakeUpsertOperator, "max_attempts", "many"),
     (LakeUpsertOperator, "delete_when", "op = '{{ params.op }}'"),
     (LakeUpsertOperator, "create", None),
     (LakeUpsertOperator, "create", {"properties": {"a": None}}),
-    (LakeUpsertOperator, "create", {"target_file_bytes": "128 megabytes"}),
-    (LakeUpsertOperator, "create", {"target_file_bytes": 0}),
-    (LakeCompactionOperator, "target_file_bytes", "half"),
-    (LakeCompactionOperator, "target_file_bytes", -5),
+    (LakeUpsertOperator, "create", {"target_file_size": "128 megabytes"}),
+    (LakeUpsertOperator, "create", {"target_file_size": 0}),
+    (LakeCompactionOperator, "target_file_size", "half"),
+    (LakeCompactionOperator, "target_file_size", -5),
     (LakeCompactionOperator, "delete_ratio_threshold", "0.5 %"),
     (LakeUpdateRowsOperator, "assignments", {"n": 5}),
     (LakeUpdateRowsOperator, "assignments", {"n": "{{ params.n }}"}),
-    (LakeDeleteRowsOperator, "keys_options", {"header": None}),
+    (LakeDeleteRowsOperator, "keys_from", {"type": "files", "path": "in/a.csv", "options": {"header": None}}),
+    (LakeUpsertOperator, "source", {"type": "files", "path": "in/a.csv", "options": {"header": None}}),
+    (LakeUpsertOperator, "source", {"type": "files", "path": "in/a.csv", "options": [("header", "true")]}),
+    (LakeUpsertOperator, "schema_contract", "none"),
+    (LakeUpsertOperator, "audits", {"a": None}),
+    (LakeUpsertOperator, "branch", 5),
+    (LakeUpsertOperator, "batch_id", 20260101),
+    (LakeUpsertOperator, "on_repeat", "never"),
+    (LakeIncrementalOperator, "schema_contract", {"exclude_columns": ["n"]}),
     (LakeIncrementalOperator, "protect_source", "maybe"),
 ]
 
 
 @pytest.mark.parametrize(("operator", "name", "wrong"), NEVER)
 def test_what_no_template_can_mend_is_refused_when_the_dag_is_parsed(
-    lake_connection: str, operator: type[LakeJobOperator], name: str, wrong: Any
+    lake_connection: str, operator: type[LakeJobOperator[Any]], name: str, wrong: Any
 ) -> None:
     with pytest.raises(InvalidSpecError, match=name):
         operator(task_id="t", **{**RIGHT[operator], name: wrong})
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"),
+    ("name", "template", "wrong"),
     [
-        ("source_options", {"header": None}),
-        ("source_options", {"header": ["true"]}),
-        ("source_options", [("header", "true")]),
-        ("audits", {"a": None}),
-        ("branch", 5),
-        ("batch_id", 20260101),
+        ("source", {"type": "files", "path": "{{ path }}"}, {"type": "files", "path": 5}),
+        ("source", "{{ path }}", "in/folder"),
+        ("branch", "{{ branch }}", "main"),
+        ("keys", ["{{ key }}"], ["_file"]),
+        ("merge_engine", "{{ engine }}", "newest"),
+        ("create", {"target_file_size": "{{ size }}"}, {"target_file_size": "big"}),
     ],
 )
-def test_what_a_template_may_have_rendered_is_looked_at_before_spark_starts(
-    lake_connection: str, context: Context, name: str, wrong: Any
+def test_what_a_template_has_rendered_is_looked_at_before_spark_starts(
+    lake_connection: str, context: Context, name: str, template: Any, wrong: Any
 ) -> None:
-    job = LakeUpsertOperator(task_id="t", **{**RIGHT[LakeUpsertOperator], name: wrong})
-    with pytest.raises(InvalidSpecError, match=name):
+    job = LakeUpsertOperator(task_id="t", **{**RIGHT[LakeUpsertOperator], name: template})
+    setattr(job, name, wrong)
+    with pytest.raises(InvalidSpecError):
         job.build_spec(context)
 
 
@@ -192,8 +202,8 @@ def test_options_and_properties_take_numbers_and_booleans(lake_connection: str, 
         LakeUpsertOperator,
         {
             **RIGHT[LakeUpsertOperator],
-            "source_options": options,
-            "create": {"properties": properties, "target_file_bytes": "128MB"},
+            "source": {"type": "files", "path": "in/*.csv", "options": options},
+            "create": {"properties": properties, "target_file_size": "128MB"},
         },
         context,
     )
@@ -204,8 +214,9 @@ def test_options_and_properties_take_numbers_and_booleans(lake_connection: str, 
         "write.metadata.delete-after-commit.enabled": "false",
         "commit.retry.num-retries": "7",
     }
-    assert plain["create"]["target_file_bytes"] == 134_217_728
-    keys = built(LakeDeleteRowsOperator, {**RIGHT[LakeDeleteRowsOperator], "keys_options": {"header": True}}, context)
+    assert plain["create"]["target_file_size"] == 134_217_728
+    keys_from = Files("in/keys.csv", options={"header": True})
+    keys = built(LakeDeleteRowsOperator, {**RIGHT[LakeDeleteRowsOperator], "keys_from": keys_from}, context)
     assert to_plain(keys)["keys_from"]["options"] == {"header": "true"}
 
 

@@ -43,7 +43,7 @@ def test_only_major_asks_for_every_file_with_deletes() -> None:
 
 
 def test_the_target_is_the_specs_then_the_tables_then_icebergs() -> None:
-    assert rules_for(spec(target_file_bytes=7), CompactionLevel.MINOR, 9).target_bytes == 7
+    assert rules_for(spec(target_file_size=7), CompactionLevel.MINOR, 9).target_bytes == 7
     assert rules_for(spec(), CompactionLevel.MINOR, 9).target_bytes == 9
     assert rules_for(spec(), CompactionLevel.MINOR, None).target_bytes == 512 * 1024 * 1024
 

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.event_order import (
@@ -20,6 +19,7 @@ from airflow_lake_provider.contracts.event_order import (
 )
 from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
     DELETED,
@@ -57,7 +57,7 @@ _TABLES_NAMED = 20
 
 def read_debezium_changes(
     spark: SparkSession,
-    source: Source,
+    source: Debezium,
     files: tuple[InputFile, ...],
     keys: Sequence[str],
     table_schema: StructType | None,
@@ -78,7 +78,7 @@ def read_debezium_changes(
     column's type is neither declared, nor the table's, nor in the events' schema. Columns of the table that no event
     has are not in the result; a column that only some final rows lack is NULL in them and counted in ``absent``.
 
-    :param source: with envelope and ``envelope_table``.
+    :param source: change events of one table.
     :param files: files of lines, see ``list_input_files``.
     :param keys: key columns: the source table's primary key.
     :param table_schema: of the target; None when it does not exist yet.
@@ -96,12 +96,12 @@ def read_debezium_changes(
     :raises UnsupportedError: truncations, types that events cannot have.
     """
     with released_on_failure() as cached:
-        names = [sink_file(file.path, str(source.envelope_table)) for file in files]
+        names = [sink_file(file.path, source.table) for file in files]
         raw = read_events(spark, source, files, keys, names).persist()
         cached.append(raw)
         found = survey(raw, names, marks).without(exclude_columns)
         refuse_bad_events(spark, found, source, files, keys)
-        refuse_unfit_columns(found.columns, f"events of {source.envelope_table}")
+        refuse_unfit_columns(found.columns, f"events of {source.table}")
         if is_first and not found.events:
             _refuse_other_tables(spark, source, files)
         told = _told_repeated(found, source, marks, ignore_marks)
@@ -142,9 +142,10 @@ class _Repeated:
         return replace(batch, ordering=self.ordering, dropped=self.dropped, marks=self.marks)
 
 
-def _told_repeated(found: EventSurvey, source: Source, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
-    table = str(source.envelope_table)
-    ordering = choose_ordering(source.ordering, marks, found.seen, table)
+def _told_repeated(found: EventSurvey, source: Debezium, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
+    table = source.table
+    asked = EventOrdering(source.ordering) if source.ordering else None
+    ordering = choose_ordering(asked, marks, found.seen, table)
     refuse_two_lives(ordering, found.seen, table)
     return _Repeated(
         ordering=ordering,
@@ -153,7 +154,7 @@ def _told_repeated(found: EventSurvey, source: Source, marks: EventMarks | None,
     )
 
 
-def _refuse_other_tables(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> None:
+def _refuse_other_tables(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> None:
     """Refuse lines of which none belongs to the table; once it has had events, it may be quiet.
 
     :raises BadInputError: with the tables whose events were seen.
@@ -163,8 +164,8 @@ def _refuse_other_tables(spark: SparkSession, source: Source, files: tuple[Input
         return
     told = ", ".join(f"{table} ({count})" for table, count in seen.items())
     raise BadInputError(
-        f"none of the events belongs to {source.envelope_table}, and no earlier run has had one; there are events of "
-        f"{told}. Give envelope_table as one of these, as <table> or <schema>.<table>; or wait with this task until "
+        f"none of the events belongs to {source.table}, and no earlier run has had one; there are events of "
+        f"{told}. Give table as one of these, as <table> or <schema>.<table>; or wait with this task until "
         "the table has its first event"
     )
 
@@ -211,7 +212,7 @@ def _last_rows(events: DataFrame, cut: Sequence[CutDelete], values: _KnownValues
     return found
 
 
-def _empty(spark: SparkSession, source: Source, table_schema: StructType | None, events: int) -> ChangeBatch:
+def _empty(spark: SparkSession, source: Debezium, table_schema: StructType | None, events: int) -> ChangeBatch:
     fields = [StructField(name, kind) for name, kind in declared_types(source.schema, table_schema).items()]
     changes = spark.createDataFrame([], StructType([*fields, StructField(DELETED, BooleanType())]))
     return ChangeBatch(changes=changes, rows=events, keys=0, upserts=0, deletes=0)

@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_images
 from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, common_type, inferred_type
@@ -72,7 +72,7 @@ def types_hash() -> Column:
 
 def find_columns(
     spark: SparkSession,
-    source: Source,
+    source: Debezium,
     files: tuple[InputFile, ...],
     found: EventSurvey,
     table_schema: StructType | None,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import Names, partition_label
@@ -49,7 +49,7 @@ def _line_schema(image: str) -> str:
 
 
 def read_events(
-    spark: SparkSession, source: Source, files: tuple[InputFile, ...], keys: Sequence[str], names: Names = ()
+    spark: SparkSession, source: Debezium, files: tuple[InputFile, ...], keys: Sequence[str], names: Names = ()
 ) -> DataFrame:
     """Return one row per change event of the source's table and per line that is no change event at all.
 
@@ -70,12 +70,12 @@ def read_events(
     return kept.select(ARRIVAL, "bad", "op", *_places(), _record_key(), "after", *_row_columns(keys))
 
 
-def read_images(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
+def read_images(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
     """Return ``after``, or ``before`` where there is none, of the table's events as one column of JSON text."""
     return _events_of_table(spark, source, files, "STRING").select(sf.coalesce("after", "before"))
 
 
-def count_tables(spark: SparkSession, source: Source, files: tuple[InputFile, ...], limit: int) -> dict[str, int]:
+def count_tables(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...], limit: int) -> dict[str, int]:
     """Return how many events of which tables the lines hold, whatever table is read; those with the most."""
     events = _parse(spark, _lines(spark, source, files), files, "STRING").filter(
         "op != 'm' AND source_table IS NOT NULL"
@@ -85,22 +85,22 @@ def count_tables(spark: SparkSession, source: Source, files: tuple[InputFile, ..
     return {row["table"]: row["count"] for row in counts}
 
 
-def mark_bad(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
+def mark_bad(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
     """Return every line's arrival and ``bad``, whether ``read_events`` counts it as no change event."""
     lines = _lines(spark, source, files)
     parsed = _parse(spark, lines, files, "STRING")
-    return parsed.select(ARRIVAL, (sf.col("bad") & _may_be_of(str(source.envelope_table))).alias("bad"))
+    return parsed.select(ARRIVAL, (sf.col("bad") & _may_be_of(source.table)).alias("bad"))
 
 
-def _lines(spark: SparkSession, source: Source, files: tuple[InputFile, ...]) -> DataFrame:
+def _lines(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
     lines = spark.read.options(**source.options).text(literal_paths(files))
     return lines.filter(sf.length(sf.trim("value")) > 0)
 
 
 def _events_of_table(
-    spark: SparkSession, source: Source, files: tuple[InputFile, ...], image: str, names: Names | None = None
+    spark: SparkSession, source: Debezium, files: tuple[InputFile, ...], image: str, names: Names | None = None
 ) -> DataFrame:
-    table = str(source.envelope_table)
+    table = source.table
     of_table = (sf.col("source_table") == table) | (sf.concat_ws(".", "source_schema", "source_table") == table)
     # A logical message ('m') may name a table and carries no row.
     wanted = sf.col("bad") | (of_table & (sf.col("op") != "m"))

@@ -23,6 +23,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColum
 from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOutcome
 from airflow_lake_provider.spark_jobs.sources.debezium.key_reuse import refuse_pending, refuse_reused
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, place_at
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH, RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
     OldRows,
@@ -33,7 +34,6 @@ from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import 
 from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import missing_values, values_at
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
-from airflow_lake_provider.spark_jobs.sources.log_places import FIRST, place_at
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 _MAY_COME = (
@@ -142,7 +142,7 @@ def _refuse_restarted(events: int) -> None:
     if events:
         raise BadInputError(
             f"{events} events have a lower position than their row and a newer time: the positions of the source have "
-            "started again, as after a restored database or on a new server. Give the new source a source_name of "
+            "started again, as after a restored database or on a new server. Give the new source a name of "
             "its own, or apply this input with on_repeat='apply', and let source be the new files only: their events "
             "then win over every row of before. Nothing was applied"
         )

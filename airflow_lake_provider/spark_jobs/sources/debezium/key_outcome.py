@@ -14,9 +14,9 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.row_position import PLACE_FIELDS, PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, is_later, place_at
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import EVENT_ORDER, inherit, with_parents
-from airflow_lake_provider.spark_jobs.sources.log_places import FIRST, is_later, place_at
 
 _BEGINS, _ENDS = ("c", "r", "m"), ("d", "x")
 

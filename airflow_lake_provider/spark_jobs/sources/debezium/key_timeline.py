@@ -16,9 +16,9 @@ from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.row_position import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, LAST, in_lines, place_at, place_of
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import KeyChangeHistory, OldRows
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
-from airflow_lake_provider.spark_jobs.sources.log_places import FIRST, LAST, in_lines, place_at, place_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 _MAX_ROUNDS = 40

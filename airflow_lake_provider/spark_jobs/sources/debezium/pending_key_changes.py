@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_lake_provider.contracts.key_changes import OpenKeyChange
-from airflow_lake_provider.contracts.merge_engine import MergeRules
+from airflow_lake_provider.contracts.merge_engines import Deduplicate
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyedCommit, KeyedTable
@@ -49,7 +49,7 @@ def _beside(commit: KeyedCommit, batch: ChangeBatch, number: int) -> KeyedCommit
         rows=batch.last_rows[number],
         source_name=None,
         key_ranges=None,
-        merge_rules=MergeRules(),
+        merge_engine=Deduplicate(),
         order_by=(),
         strategy=UpsertStrategy.AUTO,
         audits=None,

@@ -174,7 +174,7 @@ class RowBuilder:
         told = ", ".join(f"{count} of {name} as {self.types[name].simpleString()}" for name, count in found)
         raise BadInputError(
             f"{events} events have a key that is NULL or cannot be read: {told}. Give the source table's primary key "
-            "as keys, whose columns are never NULL; or give them a type in source_schema that holds their values"
+            "as keys, whose columns are never NULL; or give them a type in the source's schema that holds their values"
         )
 
     def _refuse_lost(self, lost: dict[str, int], texts: dict[str, str]) -> None:
@@ -190,7 +190,7 @@ class RowBuilder:
             + (
                 _ABOUT_UNITS
                 if without_unit
-                else "Give the columns in source_schema a type that holds them, or widen the table's"
+                else "Give the columns in the source's schema a type that holds them, or widen the table's"
             )
         )
 
@@ -211,7 +211,7 @@ class RowBuilder:
 _ABOUT_UNITS = (
     "A number tells no time unless the events carry their connect schema, which says its unit: let the converter write "
     "it (value.converter.schemas.enable=true), or the connector texts (time.precision.mode=isostring); or declare the "
-    "column BIGINT in source_schema"
+    "column BIGINT in the source's schema"
 )
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.event_order import SeenEvents
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
 from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import (
@@ -139,7 +139,7 @@ def _all_of(groups: Sequence[dict[str, Any]], name: str) -> set[Any]:
 
 
 def refuse_bad_events(
-    spark: SparkSession, found: EventSurvey, source: Source, files: tuple[InputFile, ...], keys: Sequence[str]
+    spark: SparkSession, found: EventSurvey, source: Debezium, files: tuple[InputFile, ...], keys: Sequence[str]
 ) -> None:
     """Refuse what cannot be applied.
 
@@ -148,7 +148,7 @@ def refuse_bad_events(
         updates that move a key.
     :raises UnsupportedError: truncations, and operations this package does not know.
     """
-    table = source.envelope_table or ""
+    table = source.table
     if found.bad_lines:
         place = describe_first(mark_bad(spark, source, files), sf.col("bad"), files)
         raise BadInputError(f"{found.bad_lines} lines are no Debezium change events: {place}")

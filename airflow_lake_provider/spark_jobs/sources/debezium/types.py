@@ -106,7 +106,7 @@ def _wider(column: str, one: types.DataType, other: types.DataType) -> types.Dat
         return one
     raise BadInputError(
         f"column {column} is {one.simpleString()} in some events and {other.simpleString()} in others; "
-        "say in source_schema which it is to be"
+        "say in the source's schema which it is to be"
     )
 
 

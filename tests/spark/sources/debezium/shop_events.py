@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, columns_and_keys
 
@@ -29,8 +29,8 @@ def parts(spark: SparkSession, *numbers: int) -> tuple[InputFile, ...]:
     return tuple(file for n in numbers for file in list_input_files(spark, str(SHOP / f"part-{n}.jsonl.gz")))
 
 
-def events_of(table: str, schema: str | None = None) -> Source:
-    return Source(path=str(SHOP), format="json", schema=schema, envelope="debezium", envelope_table=table)
+def events_of(table: str, schema: str | None = None) -> Debezium:
+    return Debezium(path=str(SHOP), table=table, schema=schema)
 
 
 def ddl_of(table: str, folder: Path = SHOP) -> str:

@@ -15,13 +15,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import UpsertReport
-from airflow_lake_provider.contracts.merge_engine import Deletes, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
-from airflow_lake_provider.contracts.table_layout import SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.schema_contract import schema_contract
+from airflow_lake_provider.contracts.sources import Debezium
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from tests.spark.sources.debezium.event_writer import UNCHANGED, SourceTable
@@ -35,14 +36,7 @@ class Deliveries:
 
     def __init__(self, spark: SparkSession, folder: Path, **changes: Any) -> None:
         self.inbox = folder / "inbox"
-        source = Source(
-            path=f"{self.inbox}/*.jsonl",
-            format="json",
-            schema=DDL,
-            envelope="debezium",
-            envelope_table="public.items",
-            ordering=EventOrdering.KEY,
-        )
+        source = Debezium(path=f"{self.inbox}/*.jsonl", table="public.items", schema=DDL, ordering=EventOrdering.KEY)
         fixed = {"source": source, "delete_when": None, "exclude_columns": (), **changes}
         self.flow = Flow(spark=spark, table="order_by_key.items", inbox=self.inbox, changes=fixed)
         self.files = 0
@@ -67,7 +61,7 @@ class Deliveries:
         with suppress(BadInputError):
             self.run()
 
-    def source_of(self, file: str) -> Source:
+    def source_of(self, file: str) -> Debezium:
         """The source with one of its files only."""
         return replace(self.flow.changes["source"], path=f"{self.inbox}/{file}.jsonl")
 
@@ -142,8 +136,8 @@ def test_a_late_event_of_an_old_key_reaches_the_row_under_its_new_one(spark: Spa
 
 
 def test_flagged_rows_keep_their_position_and_need_no_side_table(spark: SparkSession, inbox: Path) -> None:
-    soft = MergeRules(deletes=Deletes.SOFT)
-    source, table = SourceTable(), Deliveries(spark, inbox, merge_rules=soft)
+    soft = Deduplicate(deletes=Deletes.SOFT)
+    source, table = SourceTable(), Deliveries(spark, inbox, merge_engine=soft)
     source.insert(1, 1, "short")
     first = source.take_lines()
     source.update(1, 2, "shorter")
@@ -177,20 +171,20 @@ def test_of_two_writers_at_once_no_older_event_wins(spark: SparkSession, inbox: 
 
 
 def test_a_table_that_may_not_change_gets_no_position(spark: SparkSession, inbox: Path) -> None:
-    source, table = SourceTable(), Deliveries(spark, inbox)
+    source, table, frozen = SourceTable(), Deliveries(spark, inbox), schema_contract("freeze")
     source.insert(1, 1, "short")
     table.flow.catalog()
     spark.sql("CREATE TABLE order_by_key.items (id BIGINT, n INT, note STRING) USING iceberg")
     spark.sql("INSERT INTO order_by_key.items VALUES (1, 0, 'by another'), (2, 0, 'by another')")
     table.bring(source.take_lines())
-    with pytest.raises(BadInputError, match=r"_source_position.*schema_evolution"):
-        table.run(schema_evolution=SchemaEvolution.FREEZE)
+    with pytest.raises(BadInputError, match=r"_source_position.*schema_contract"):
+        table.run(schema_contract=frozen)
     assert table.rows() == {1: (0, "by another"), 2: (0, "by another")}
     assert table.run().schema_changes
     assert table.rows() == {1: (1, "short"), 2: (0, "by another")}
     # Nothing changes the table any more.
     source.update(1, 2)
-    table.deliver(source.take_lines(), schema_evolution=SchemaEvolution.FREEZE)
+    table.deliver(source.take_lines(), schema_contract=frozen)
     assert table.rows() == {1: (2, "short"), 2: (0, "by another")}
 
 

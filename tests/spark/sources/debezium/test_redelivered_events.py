@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
@@ -45,15 +45,7 @@ class Stream:
 
     def apply(self, ordering: Any = None, **changes: Any) -> UpsertReport:
         self.runs += 1
-        source = Source(
-            path=str(self.flow.inbox),
-            format="json",
-            schema=ITEMS,
-            envelope="debezium",
-            envelope_table="items",
-            name="items",
-            ordering=ordering,
-        )
+        source = Debezium(path=str(self.flow.inbox), table="items", schema=ITEMS, name="items", ordering=ordering)
         plain: dict[str, Any] = {"delete_when": None, "exclude_columns": (), "missing_columns": MissingColumns.NULL}
         return self.flow.apply(f"run {self.runs}", source=source, **plain, **changes)
 
@@ -86,14 +78,7 @@ class Reader:
         folder.mkdir(parents=True)
         for name, lines in files.items():
             (folder / name).write_text("".join(line + "\n" for line in lines))
-        source = Source(
-            path=str(folder),
-            format="json",
-            schema=ITEMS,
-            envelope="debezium",
-            envelope_table="items",
-            ordering=self.ordering,
-        )
+        source = Debezium(path=str(folder), table="items", schema=ITEMS, ordering=self.ordering)
         found = list_input_files(self.spark, str(folder))
         before = as_table(self.spark, self.rows, ITEMS)
         batch = read_debezium_changes(
@@ -306,7 +291,7 @@ def test_a_real_stream_with_replays_ends_as_the_server_did(spark: SparkSession) 
     dropped = []
     for number in (1, 2, 3, 2, 3):
         files = list_input_files(spark, str(REDELIVERED / f"part-{number}.jsonl.gz"))
-        source = Source(**{**vars(events_of("orders", ddl)), "ordering": "stream"})
+        source = replace(events_of("orders", ddl), ordering="stream")
         batch = read_debezium_changes(
             spark, source, files, ["order_id"], None, as_table(spark, rows, ddl), ["item_count"], marks=marks
         )

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.sources.debezium.event_writer import SourceTable, Topic
@@ -65,9 +65,7 @@ class Border:
 @pytest.fixture
 def flows(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Flow]:
     inbox = tmp_path / "inbox"
-    source = Source(
-        path=f"{inbox}/*.jsonl", format="json", schema=DDL, envelope="debezium", envelope_table="public.items"
-    )
+    source = Debezium(path=f"{inbox}/*.jsonl", table="public.items", schema=DDL)
     name = f"key_changes.t{zlib.crc32(request.node.name.encode())}"
     changes = {"source": source, "delete_when": None, "exclude_columns": ()}
     yield Flow(spark=spark, table=name, inbox=inbox, changes=changes)

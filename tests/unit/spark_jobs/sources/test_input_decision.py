@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.batch_source import OnSourceChange, Source
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, MergeEngine
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import InputFile, SideFile, SourcePosition
+from airflow_lake_provider.contracts.sources import Files, OnSourceChange
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
 from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision, decide_input
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-SUMS = MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"n": "sum"})
+SUMS = Aggregation(aggregates={"n": "sum"})
 SHAPE = {"format": "csv", "schema": "a"}
 LOST = SourcePosition(generation=3, files=None, side_file=SideFile("_lake-position-s-3.bin", 300), shape=SHAPE)
 
@@ -45,7 +45,7 @@ def after(*listings: BatchInput, max_age: timedelta | None = timedelta(days=365)
 def decide(
     position: SourcePosition, listing: BatchInput, others: Mapping[str, SourcePosition] | None = None, **words: Any
 ) -> InputDecision:
-    source = Source(
+    source = Files(
         path="s3://in/*", format="csv", name="s", on_source_change=words.pop("change", OnSourceChange.CONTINUE)
     )
     spec = UpsertSpec(catalog="c", table="shop.t", run=RunIdentity.of("r"), source=source, keys=("id",), **words)
@@ -77,26 +77,26 @@ def test_a_file_that_may_have_been_forgotten_is_neither_applied_nor_skipped() ->
 
 def test_a_sum_remembers_a_file_for_ever() -> None:
     later = NOW + timedelta(days=4_000)
-    first = decide(SourcePosition(), listed("a"), merge_rules=SUMS)
-    second = decide(first.position, listed("b", at=later), merge_rules=SUMS)
-    assert decide(second.position, listed("a", at=later, modified=NOW), merge_rules=SUMS).wanted.is_empty
+    first = decide(SourcePosition(), listed("a"), merge_engine=SUMS)
+    second = decide(first.position, listed("b", at=later), merge_engine=SUMS)
+    assert decide(second.position, listed("a", at=later, modified=NOW), merge_engine=SUMS).wanted.is_empty
 
 
-@pytest.mark.parametrize("merge_rules", [MergeRules(), SUMS])
-def test_a_lost_list_is_refused_and_its_advice_works(merge_rules: MergeRules) -> None:
+@pytest.mark.parametrize("merge_engine", [Deduplicate(), SUMS])
+def test_a_lost_list_is_refused_and_its_advice_works(merge_engine: MergeEngine) -> None:
     with pytest.raises(BadInputError, match=r"_lake-position-s-3\.bin") as refused:
-        decide(LOST, listed("a"), merge_rules=merge_rules)
+        decide(LOST, listed("a"), merge_engine=merge_engine)
     assert "on_repeat='apply'" in str(refused.value)
-    assert ("counted again" in str(refused.value)) == (merge_rules is SUMS)
-    decision = decide(LOST, listed("a"), merge_rules=merge_rules, on_repeat=OnRepeat.APPLY)
+    assert ("counted again" in str(refused.value)) == (merge_engine is SUMS)
+    decision = decide(LOST, listed("a"), merge_engine=merge_engine, on_repeat=OnRepeat.APPLY)
     assert (names(decision), decision.position.generation) == (["a"], 4)
-    assert decide(decision.position, listed("a"), merge_rules=merge_rules).wanted.is_empty
+    assert decide(decision.position, listed("a"), merge_engine=merge_engine).wanted.is_empty
 
 
 def test_files_of_other_listings_that_a_roll_back_may_have_taken_are_not_skipped() -> None:
     position = after(listed("1/a"), listed("2/a"))
     applied_state = AppliedState(position=position, newest_summary="s=1")
-    source = Source(path="s3://in/*", format="csv", name="s")
+    source = Files(path="s3://in/*", format="csv", name="s")
     spec = UpsertSpec(
         catalog="c", table="t.t", run=RunIdentity.of("r"), source=source, keys=("id",), on_repeat=OnRepeat.APPLY
     )
@@ -123,20 +123,20 @@ def test_a_change_of_the_source_is_said_and_replays_only_when_asked_to() -> None
 @pytest.mark.parametrize("other", [after(listed("a", "z")), LOST])
 def test_what_another_name_has_consumed_or_may_have_is_not_counted_again(other: SourcePosition) -> None:
     others = {"old": other, "unrelated": after(listed("y"))}
-    with pytest.raises(BadInputError, match="source_name='old'"):
-        decide(SourcePosition(), listed("a", "b"), others, merge_rules=SUMS)
+    with pytest.raises(BadInputError, match="name='old'"):
+        decide(SourcePosition(), listed("a", "b"), others, merge_engine=SUMS)
     (warning,) = decide(SourcePosition(), listed("a", "b"), others).warnings
     assert "under the name old" in warning
-    assert decide(SourcePosition(), listed("c"), {"unrelated": after(listed("y"))}, merge_rules=SUMS).warnings == ()
+    assert decide(SourcePosition(), listed("c"), {"unrelated": after(listed("y"))}, merge_engine=SUMS).warnings == ()
 
 
 def test_an_earlier_day_that_an_old_name_has_counted_is_not_counted_under_a_new_one() -> None:
-    renamed = decide(SourcePosition(), listed("2/a"), {"old": after(listed("1/a"))}, merge_rules=SUMS)
+    renamed = decide(SourcePosition(), listed("2/a"), {"old": after(listed("1/a"))}, merge_engine=SUMS)
     others = {"old": after(listed("1/a"))}
-    with pytest.raises(BadInputError, match=r"1 of 2 inputs .* source_name='old'"):
-        decide(renamed.position, listed("1/a", "1/late"), others, merge_rules=SUMS)
-    assert names(decide(renamed.position, listed("2/a", "2/late"), others, merge_rules=SUMS)) == ["late"]
-    own = decide(renamed.position, listed("2/a", "2/late"), {"old": after(listed("2/a"))}, merge_rules=SUMS)
+    with pytest.raises(BadInputError, match=r"1 of 2 inputs .* name='old'"):
+        decide(renamed.position, listed("1/a", "1/late"), others, merge_engine=SUMS)
+    assert names(decide(renamed.position, listed("2/a", "2/late"), others, merge_engine=SUMS)) == ["late"]
+    own = decide(renamed.position, listed("2/a", "2/late"), {"old": after(listed("2/a"))}, merge_engine=SUMS)
     assert (names(own), own.warnings) == (["late"], ())
     # Rows that replace are the same once more.
     replaced = decide(renamed.position, listed("1/a"), others)
@@ -144,7 +144,7 @@ def test_an_earlier_day_that_an_old_name_has_counted_is_not_counted_under_a_new_
 
 
 def test_a_list_that_one_source_has_lost_does_not_stop_a_sum_of_another() -> None:
-    decision = decide(after(listed("a")), listed("a", "b"), {"other": LOST}, merge_rules=SUMS)
+    decision = decide(after(listed("a")), listed("a", "b"), {"other": LOST}, merge_engine=SUMS)
     assert (names(decision), len(decision.warnings)) == (["b"], 1)
 
 
@@ -152,11 +152,11 @@ def test_two_queries_over_the_same_files_go_on_once_that_was_allowed() -> None:
     credit, debit = ({**SHAPE, "query": query} for query in ("credit", "debit"))
     others = {"credit": after(listed("a", "b", shape=credit))}
     with pytest.raises(BadInputError, match="on_repeat='apply'"):
-        decide(SourcePosition(), listed("a", shape=debit), others, merge_rules=SUMS)
-    allowed = decide(SourcePosition(), listed("a", shape=debit), others, merge_rules=SUMS, on_repeat=OnRepeat.APPLY)
-    decision = decide(allowed.position, listed("a", "b", shape=debit), others, merge_rules=SUMS)
+        decide(SourcePosition(), listed("a", shape=debit), others, merge_engine=SUMS)
+    allowed = decide(SourcePosition(), listed("a", shape=debit), others, merge_engine=SUMS, on_repeat=OnRepeat.APPLY)
+    decision = decide(allowed.position, listed("a", "b", shape=debit), others, merge_engine=SUMS)
     assert (names(decision), decision.warnings) == (["b"], ())
     # The same query is the same source under another name.
-    renamed = decide(SourcePosition(), listed("a", shape=credit), others, merge_rules=SUMS, on_repeat=OnRepeat.APPLY)
+    renamed = decide(SourcePosition(), listed("a", shape=credit), others, merge_engine=SUMS, on_repeat=OnRepeat.APPLY)
     with pytest.raises(BadInputError, match="twice"):
-        decide(renamed.position, listed("a", "b", shape=credit), others, merge_rules=SUMS)
+        decide(renamed.position, listed("a", "b", shape=credit), others, merge_engine=SUMS)

@@ -173,8 +173,8 @@ def _properties(layout: TableLayout) -> dict[str, str]:
     if layout.sort_by:
         # As WRITE ORDERED BY sets it.
         properties["write.distribution-mode"] = "range"
-    if layout.target_file_bytes is not None:
-        properties["write.target-file-size-bytes"] = str(layout.target_file_bytes)
+    if layout.target_file_size is not None:
+        properties["write.target-file-size-bytes"] = str(layout.target_file_size)
     for column in layout.bloom_filter_columns:
         properties[f"write.parquet.bloom-filter-enabled.column.{column}"] = "true"
     return {**properties, **layout.properties}

@@ -14,14 +14,14 @@ from pyspark.sql.types import (
 )
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution
+from airflow_lake_provider.contracts.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.alter_table import alter_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
 
 
 def fit_schema(
-    table: IcebergTable, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns
+    table: IcebergTable, columns: StructType, contract: SchemaContract, missing: MissingColumns
 ) -> tuple[str, ...]:
     """Add and widen columns so that a batch of ``columns`` fits.
 
@@ -35,12 +35,7 @@ def fit_schema(
     known = [column for column in columns if column.name.lower() in present]
     widened = [column for column in known if widens(present[column.name.lower()], column)]
     _refuse_unfit(table, known, present)
-    if (added or widened) and evolution is SchemaEvolution.FREEZE:
-        names = sorted(column.name for column in (*added, *widened))
-        raise BadInputError(
-            f"{table.name}: the batch has new or wider columns {names}; allow them with "
-            "schema_evolution='evolve', or leave them out with exclude_columns"
-        )
+    _refuse_frozen(table, added, widened, contract)
     columns_text = ", ".join(f"{quoted_name(column.name)} {type_text(column.dataType)}" for column in added)
     alter_table(
         table,
@@ -53,6 +48,22 @@ def fit_schema(
         *(f"added column {column.name} {column.dataType.simpleString()}" for column in added),
         *(f"widened column {column.name} to {column.dataType.simpleString()}" for column in widened),
     )
+
+
+def _refuse_frozen(
+    table: IcebergTable, added: list[StructField], widened: list[StructField], contract: SchemaContract
+) -> None:
+    found = {
+        "new_columns": added if contract.new_columns is Evolution.FREEZE else [],
+        "wider_types": widened if contract.wider_types is Evolution.FREEZE else [],
+    }
+    names = sorted(column.name for columns in found.values() for column in columns)
+    if names:
+        frozen = " and ".join(f"{field}='evolve'" for field, columns in found.items() if columns)
+        raise BadInputError(
+            f"{table.name}: the batch has new or wider columns {names}, and its schema_contract freezes them; allow "
+            f"them with {frozen}, or leave them out with exclude_columns"
+        )
 
 
 def widens(present: StructField, wanted: StructField) -> bool:
@@ -90,7 +101,7 @@ def _refuse_unfit(table: IcebergTable, known: list[StructField], present: dict[s
     ]
     if unfit:
         raise BadInputError(
-            f"{table.name}: {'; '.join(unfit)}. Cast them in source_query, or declare the types with source_schema"
+            f"{table.name}: {'; '.join(unfit)}. Cast them in a Query, or declare the types with the source's schema"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -77,18 +77,18 @@ def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> 
         types = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in columns)
         raise BadInputError(
             f"{table.name}: the columns {types} cannot be stored, {root_message(error)}. Cast or drop them in "
-            "source_query, or leave them out with exclude_columns"
+            "a Query, or leave them out with exclude_columns"
         ) from error
 
 
-def _refuse_unknown(table: IcebergTable, schema: Any, bloom_filter_columns: tuple[str, ...]) -> None:
+def _refuse_unknown(table: IcebergTable, schema: Any, bloom_filter_columns: Sequence[str]) -> None:
     unknown = [name for name in bloom_filter_columns if schema.caseInsensitiveFindField(name) is None]
     if unknown:
         names = [str(field.name()) for field in schema.columns()]
         raise InvalidSpecError(f"{table.name}: bloom_filter_columns names {unknown}; the table will have {names}")
 
 
-def _partition_spec(table: IcebergTable, schema: Any, terms: tuple[str, ...]) -> Any:
+def _partition_spec(table: IcebergTable, schema: Any, terms: Sequence[str]) -> Any:
     jvm: Any = table.spark._jvm
     builder = jvm.org.apache.iceberg.PartitionSpec.builderFor(schema)
     for term in partition_terms(terms):

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.table_layout import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
-from airflow_lake_provider.contracts.merge_engine import MergeEngine
+from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
@@ -156,7 +156,7 @@ def _refuse_decided_anew(
     elif commit.source_name is not None:
         consumed = SourcePosition.read(properties, commit.source_name)
         known = known or consumed.generation >= commit.position.generation
-        if commit.merge_rules.engine is MergeEngine.AGGREGATION and _is_counted_elsewhere(table, commit, committed):
+        if isinstance(commit.merge_engine, Aggregation) and _is_counted_elsewhere(table, commit, committed):
             raise CommitConflictError(
                 f"{table.name}: another source got in between, and may have consumed files of {commit.source_name}"
             )

@@ -23,7 +23,7 @@ def row_merge(table: IcebergTable, commit: KeyedCommit, old: Name = _of_table, n
     :param old: name of a column of the table to its SQL; ``new``: of the batch.
     """
     return RowMerge(
-        merge_rules=commit.merge_rules,
+        merge_engine=commit.merge_engine,
         keys=commit.keys,
         order_by=commit.order_by,
         missing=commit.missing_columns,

@@ -13,8 +13,9 @@ from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.row_position import epoch_of
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
-from airflow_lake_provider.contracts.table_layout import MissingColumns, SchemaEvolution, TableLayout
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit
@@ -121,9 +122,9 @@ class IcebergKeyedTable:
         """Create the table unless another job has just done so."""
         create_table.create_table(self.table, columns, keys, layout, strategy)
 
-    def fit_schema(self, columns: StructType, evolution: SchemaEvolution, missing: MissingColumns) -> tuple[str, ...]:
+    def fit_schema(self, columns: StructType, contract: SchemaContract, missing: MissingColumns) -> tuple[str, ...]:
         """Add and widen columns so that ``columns`` fit."""
-        return schema_evolution.fit_schema(self.table, columns, evolution, missing)
+        return schema_evolution.fit_schema(self.table, columns, contract, missing)
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         """Commit once."""

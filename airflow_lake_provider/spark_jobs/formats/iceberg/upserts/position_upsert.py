@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.merge_engine import Deletes
+from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
@@ -80,7 +80,7 @@ class _Committed:
 
 
 def _inserted(table: IcebergTable, commit: KeyedCommit, staged: StagedBatch, resolved: ResolvedRows) -> int:
-    soft = commit.merge_rules.deletes is Deletes.SOFT
+    soft = commit.merge_engine.deletes is Deletes.SOFT
     replaced = resolved.updated + (resolved.deleted if soft else 0)
     repeats = resolved.place.may_repeat and not row_merge(table, commit).reads
     if replaced and repeats and resolved.rows is not None:

@@ -82,6 +82,6 @@ def _found(table: IcebergTable, commit: KeyedCommit, held: DataFrame, pruning: s
 
 def deciding_columns(commit: KeyedCommit) -> list[str]:
     """Return the columns of the batch, beside the keys, that decide whether its row changes the table's."""
-    order = commit.order_by if commit.merge_rules.ignore_stale else ()
+    order = commit.order_by if commit.merge_engine.ignore_stale else ()
     markers = [name for name in MARKERS if name in commit.rows.columns]
     return [*markers, *(name for name in order if name not in commit.keys)]

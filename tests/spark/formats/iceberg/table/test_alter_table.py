@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
+from airflow_lake_provider.contracts.sources import Files
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 
 
@@ -32,9 +32,7 @@ def test_a_change_of_the_table_that_another_driver_makes_first_is_looked_at_agai
         return execute(session, text, *arguments, **named)
 
     flow.arrive("1.jsonl", row(1, "a"))
-    wider = Source(
-        path=f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA.replace("n INT", "n BIGINT, extra DOUBLE")
-    )
+    wider = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA.replace("n INT", "n BIGINT, extra DOUBLE"))
     flow.apply("run 1")
     flow.arrive("2.jsonl", {**row(1, "b", 2**40), "extra": 1.5})
     monkeypatch.setattr(type(flow.spark), "sql", late)

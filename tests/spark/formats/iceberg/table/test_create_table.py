@@ -12,7 +12,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     CommitConflictError,
@@ -21,6 +20,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.reserved_columns import RESERVED_COLUMNS
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
@@ -131,7 +131,7 @@ def test_a_column_under_a_name_that_iceberg_reserves_never_reaches_a_table(flow:
     for place, name in enumerate(sorted(RESERVED_COLUMNS)):
         spelled = name.upper() if place % 2 else name
         flow.arrive("1.jsonl", {**row(1, "b"), spelled: 1})
-        source = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, {spelled} INT")
+        source = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, {spelled} INT")
         with pytest.raises(BadInputError, match=rf"\['{spelled}'\].*exclude_columns"):
             flow.apply(f"run {place + 2}", source=source)
     if exists:

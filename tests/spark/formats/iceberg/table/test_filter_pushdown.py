@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import AuditFailedError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files, LakeTable, Query
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -37,7 +37,7 @@ def written(flow: Flow, name: str, *rows: dict[str, Any]) -> None:
 
 
 def flow_of(spark: SparkSession, folder: Path, name: str, schema: str, **changes: Any) -> Flow:
-    source = Source(path=f"{folder}/inbox/*.jsonl", format="json", schema=schema)
+    source = Files(path=f"{folder}/inbox/*.jsonl", format="json", schema=schema)
     arguments = {"source": source, "keys": ("k",), "create": ORC, "delete_when": None, "exclude_columns": ()}
     return Flow(spark, f"orc.{name}", folder / "inbox", {**arguments, **changes})
 
@@ -126,7 +126,7 @@ def test_queries_and_audits_find_the_rows_of_orc_files(spark: SparkSession, tmp_
     written(flow, "1.jsonl", *({"k": key, "v": n} for n, key in enumerate([LETTER, WIDE, EMOJI])))
     flow.apply("run 1")
     query = f"SELECT * FROM source WHERE k = '{WIDE}'"
-    copied = flow_of(spark, tmp_path, "copied", "", source=Source(table=flow.table, query=query))
+    copied = flow_of(spark, tmp_path, "copied", "", source=Query(query, over=LakeTable(flow.table)))
     assert copied.apply("run 2").batch_rows == 1
     audits = Audits(queries={"no wide letters": f"SELECT * FROM audited WHERE k = '{WIDE}'"})
     written(flow, "2.jsonl", {"k": LETTER, "v": 9})

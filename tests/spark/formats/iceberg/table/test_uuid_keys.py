@@ -11,10 +11,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, UUIDType
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -28,7 +28,7 @@ STRATEGIES = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStra
 @pytest.fixture
 def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
     arguments: dict[str, Any] = {
-        "source": Source(path=f"{tmp_path}/*.jsonl", format="json", schema="id STRING, n INT"),
+        "source": Files(path=f"{tmp_path}/*.jsonl", format="json", schema="id STRING, n INT"),
         "delete_when": None,
     }
     made = Flow(spark, f"upserts.u{abs(hash(request.node.name)) % 10**9}", tmp_path, arguments)
@@ -63,7 +63,7 @@ def test_an_erasure_is_not_told_that_a_uuid_in_capitals_is_held_nowhere(flow: Fl
     def erase(text: str) -> int | None:
         keys = tmp_path / f"{len(list(tmp_path.iterdir()))}.csv"
         keys.write_text(f"id\n{text}\n")
-        source = Source(path=str(keys), format="csv", options={"header": "true", "multiLine": "true"})
+        source = Files(path=str(keys), format="csv", options={"header": "true", "multiLine": "true"})
         run = RunIdentity.of("dag", text, "task", "-1")
         spec = DeleteRowsSpec(catalog="lake_default", table=flow.table, run=run, keys_from=source, keys=("id",))
         return delete_rows(flow.spark, spec, Progress()).rows_deleted

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.batch_source import Source
-from airflow_lake_provider.contracts.merge_engine import MergeEngine, MergeRules
+from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, MergeEngine
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -24,7 +24,7 @@ from tests.spark.upsert_flow import Flow, InterruptedProgress, row
 
 V3, V2 = TableLayout(), TableLayout(properties={"format-version": "2"})
 BY_NAME = {version: replace(layout, partition_by=("name",)) for version, layout in (("3", V3), ("2", V2))}
-SUM = MergeRules(engine=MergeEngine.AGGREGATION, aggregates={"n": "sum"})
+SUM = Aggregation(aggregates={"n": "sum"})
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_compaction_costs_a_read_of_the_files_that_it_wrote(flow: Flow, versio
 
 @pytest.mark.parametrize("layout", [V3, V2], ids=["v3", "v2"])
 def test_only_keys_whose_rows_have_changed_are_staged_again(flow: Flow, layout: TableLayout) -> None:
-    flow.changes["merge_rules"] = SUM
+    flow.changes["merge_engine"] = SUM
     flow.arrive("1.jsonl", *(row(number, "a", 1) for number in range(5)))
     flow.apply("run 1", create=layout)
     ids = flow.row_ids() if layout is V3 else {}
@@ -96,7 +96,7 @@ def test_only_keys_whose_rows_have_changed_are_staged_again(flow: Flow, layout: 
 
 
 def test_a_batch_of_which_most_has_changed_is_staged_again_as_a_whole(flow: Flow) -> None:
-    flow.changes["merge_rules"] = SUM
+    flow.changes["merge_engine"] = SUM
     flow.arrive("1.jsonl", row(1, "a", 1), row(2, "a", 1))
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b", 10), row(2, "b", 10))
@@ -109,7 +109,7 @@ def test_a_batch_of_which_most_has_changed_is_staged_again_as_a_whole(flow: Flow
 def test_a_key_that_changes_twice_while_the_batch_waits_is_right(
     flow: Flow, layout: TableLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flow.changes["merge_rules"] = SUM
+    flow.changes["merge_engine"] = SUM
     flow.arrive("1.jsonl", *(row(number, "a", 1) for number in range(6)))
     flow.apply("run 1", create=layout)
     flow.arrive("2.jsonl", *(row(number, "b", 10) for number in range(6)))
@@ -136,7 +136,7 @@ def test_a_compaction_is_rebased_by_a_batch_that_spells_its_key_otherwise(flow: 
     flow.apply("run 2")
     batch = flow.spark.range(1, 301).selectExpr("id AS ID", "'c' AS NAME", "0 AS n", "'u' AS op")
     batch.write.parquet(f"{tmp_path}/3")
-    source = Source(path=f"{tmp_path}/3", format="parquet")
+    source = Files(path=f"{tmp_path}/3", format="parquet")
     report = flow.apply("run 3", source=source, progress=meanwhile(lambda: rewrite(flow, "true")))
     assert (report.attempts, len(flow.rows()), flow.rows()[0]) == (1, 301, ("a", 0))
 
@@ -153,7 +153,7 @@ LAYOUTS = {
 def test_rows_that_change_while_a_batch_waits_are_merged_in_every_layout(
     flow: Flow, layout: str, audited: bool
 ) -> None:
-    flow.changes["merge_rules"] = SUM
+    flow.changes["merge_engine"] = SUM
     flow.arrive("1.jsonl", *(row(number, "a", 1) for number in range(8)))
     flow.apply("run 1", create=LAYOUTS[layout])
     flow.arrive("2.jsonl", *(row(number, "b", 10) for number in range(8)))
@@ -189,19 +189,19 @@ UPGRADE = "ALTER TABLE {} SET TBLPROPERTIES ('format-version'='3')"
 
 
 @pytest.mark.parametrize(
-    ("others", "merge_rules"),
+    ("others", "merge_engine"),
     [
         ([UPGRADE], SUM),
-        ([UPGRADE, "INSERT INTO {} VALUES (2, 'z', 1), (4, 'z', 1)"], MergeRules()),
-        (["UPDATE {} SET n = 100 WHERE id = 1", UPGRADE], MergeRules()),
+        ([UPGRADE, "INSERT INTO {} VALUES (2, 'z', 1), (4, 'z', 1)"], Deduplicate()),
+        (["UPDATE {} SET n = 100 WHERE id = 1", UPGRADE], Deduplicate()),
         ([UPGRADE, "UPDATE {} SET n = 100 WHERE id = 1"], SUM),
     ],
     ids=["alone", "and an append", "after an update", "and an update"],
 )
 def test_a_table_that_is_upgraded_while_the_batch_waits_gets_it_once(
-    flow: Flow, others: list[str], merge_rules: MergeRules
+    flow: Flow, others: list[str], merge_engine: MergeEngine
 ) -> None:
-    flow.changes["merge_rules"] = merge_rules
+    flow.changes["merge_engine"] = merge_engine
     flow.arrive("1.jsonl", *(row(number, "a", 1) for number in (1, 3, 5)))
     flow.apply("run 1", create=V2)
     model = dict.fromkeys((1, 3, 5), ("a", 1))
@@ -211,7 +211,7 @@ def test_a_table_that_is_upgraded_while_the_batch_waits_gets_it_once(
         model[1] = ("a", 100)
     flow.arrive("2.jsonl", *(row(number, "b", 10) for number in (1, 2, 3)))
     flow.apply("run 2", progress=meanwhile(*(lambda o=o: flow.spark.sql(o.format(flow.table)) for o in others)))
-    before = {number: model.get(number, ("", 0))[1] if merge_rules is SUM else 0 for number in (1, 2, 3)}
+    before = {number: model.get(number, ("", 0))[1] if merge_engine is SUM else 0 for number in (1, 2, 3)}
     assert flow.rows() == model | {number: ("b", 10 + before[number]) for number in (1, 2, 3)}
 
 

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap, snapshot_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import strategy_requirements

@@ -7,10 +7,10 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -138,7 +138,7 @@ def test_a_batch_that_spells_its_key_otherwise_is_pruned_as_well(spark: SparkSes
     flow.arrive("1.jsonl", row(1, "a"))
     flow.apply("run 1")
     spark.range(1, 301).selectExpr("id AS ID", "'b' AS NAME", "0 AS n", "'u' AS op").write.parquet(f"{tmp_path}/2")
-    report = flow.apply("run 2", source=Source(path=f"{tmp_path}/2", format="parquet"))
+    report = flow.apply("run 2", source=Files(path=f"{tmp_path}/2", format="parquet"))
     assert "pruned by the range of" in str(report.strategy_reason)
     assert len(flow.rows()) == 300
 
@@ -151,7 +151,7 @@ def test_the_least_numbers_of_a_type_are_found_in_the_partition_that_truncate_gi
     spark: SparkSession, tmp_path: Path
 ) -> None:
     schema = "id INT, name STRING, n INT, op STRING"
-    source = Source(path=f"{tmp_path}/inbox/*.jsonl", format="json", schema=schema)
+    source = Files(path=f"{tmp_path}/inbox/*.jsonl", format="json", schema=schema)
     flow = Flow(spark, "pruning.least", tmp_path / "inbox", {"source": source, "strategy": UpsertStrategy.POSITIONS})
     least = -(2**31)
     numbers = [*range(least, least + 150), *range(100)]

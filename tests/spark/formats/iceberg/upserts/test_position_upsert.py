@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import (
     CommitConflictError,
@@ -21,7 +20,9 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import MissingColumns, TableLayout
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Files, Query
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
@@ -331,7 +332,7 @@ def test_a_batch_made_by_a_query_over_the_target_is_made_again_when_the_target_h
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b", 5))
     query = f"SELECT s.id, s.name, t.n + s.n AS n, s.op FROM source s JOIN lake_default.{flow.table} t ON t.id = s.id"
-    source = Source(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA, query=query)
+    source = Query(query, over=Files(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA))
     update = f"UPDATE {flow.table} SET n = 20 WHERE id = 1"
     flow.apply("run 2", progress=InterruptedProgress(at="commit", then=lambda: flow.spark.sql(update)), source=source)
     assert flow.rows() == {1: ("b", 25)}
@@ -342,7 +343,7 @@ def test_a_batch_made_by_a_query_over_its_files_alone_is_kept_when_the_target_ha
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b", 5))
     query = "WITH named AS (SELECT id, upper(name) AS name, n, op FROM source) SELECT * FROM named"
-    source = Source(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA, query=query)
+    source = Query(query, over=Files(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA))
     insert = f"INSERT INTO {flow.table} VALUES (2, 'z', 0)"
     writer = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(insert))
     assert flow.apply("run 2", progress=writer, source=source).attempts == 1

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
@@ -113,7 +113,7 @@ def test_keys_of_every_type_are_written_as_readers_compare_them(flow: Flow, part
             "code": "d\u00fcr/ \U0001f4a7 a=b",
         }  # fmt: skip
         other = key | {"code": "other"}
-        source = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{KEYS}, n INT, op STRING")
+        source = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{KEYS}, n INT, op STRING")
         shape: dict[str, Any] = {"source": source, "keys": tuple(key)}
         flow.arrive("1.jsonl", key | {"n": 1}, other | {"n": 1})
         flow.apply("run 1", create=TableLayout(partition_by=partition_by), **shape)
@@ -220,7 +220,7 @@ def test_a_table_that_equality_deletes_are_not_right_for_is_refused_with_the_rea
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
     flow.spark.sql(f"CREATE TABLE {flow.table} ({declaration})")
     schema = SCHEMA.replace("BIGINT", "DOUBLE") if "DOUBLE" in declaration else SCHEMA
-    source = Source(path=f"{flow.inbox}/*.jsonl", format="json", schema=schema)
+    source = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=schema)
     with pytest.raises(UnsupportedError, match=f"{REFUSED[declaration]}.*use 'auto'"):
         flow.apply("run 1", source=source)
 

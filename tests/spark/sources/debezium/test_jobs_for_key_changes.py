@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.batch_source import Source
 from airflow_lake_provider.contracts.event_marks import EventOrdering
+from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.sources.debezium.event_writer import SourceTable
 from tests.spark.sql.spark_traces import SparkTraces
@@ -52,14 +52,7 @@ class Readings:
         inbox = self.folder / str(self.number)
         inbox.mkdir()
         first, *second = source.take_lines()
-        events = Source(
-            path=f"{inbox}/*.jsonl",
-            format="json",
-            schema=DDL,
-            envelope="debezium",
-            envelope_table="public.items",
-            ordering=self.ordering,
-        )
+        events = Debezium(path=f"{inbox}/*.jsonl", schema=DDL, table="public.items", ordering=self.ordering)
         changes: dict[str, Any] = {"source": events, "delete_when": None, "exclude_columns": ()}
         flow = Flow(self.spark, f"cut_jobs.{self.folder.name}_{self.number}", inbox, changes)
         (inbox / "1.jsonl").write_text(f"{first}\n")
