@@ -18,7 +18,7 @@ LATE_TOLERANCE_MS = 10_000
 NO_POSITION = (-1, -1)
 
 _NEW_LIFE = (
-    "Take a new snapshot with the connector, and give the task a new name and a source of the new files only, "
+    "Take a new snapshot with the connector, and give the source a new name and the new files only, "
     "by another path or folder"
 )
 
@@ -238,8 +238,8 @@ def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
     raise BadInputError(
         f"{count} events of {table} are at positions below {list(floor.position)}, up to which events were applied "
         "before the table went over to ordering='key'. Rows and deletes of then have no position, so these events "
-        f"cannot be compared with them. Either {BY_KEY}; or take a new snapshot with the connector and give the task a "
-        "new name and a source of its files only. Nothing was applied"
+        f"cannot be compared with them. Either {BY_KEY}; or take a new snapshot with the connector and give the source "
+        "a new name and its files only. Nothing was applied"
     )
 
 

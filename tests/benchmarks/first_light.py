@@ -100,10 +100,11 @@ class Bench:
 
     def ours(self, source: str, number: int) -> float:
         """Run our operator on the same batch, and return its seconds."""
+        from airflow_lake_provider import Files
         from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
         operator = LakeUpsertOperator(
-            task_id="bench", table="bench.ours", source=source, source_format="parquet", keys=["id"], order_by=["n"]
+            task_id="bench", table="bench.ours", source=Files(source, format="parquet"), keys=["id"], order_by=["n"]
         )
         started = time.monotonic()
         operator.execute(_context(f"round {number}"))

@@ -49,7 +49,7 @@ def test_a_header_says_which_column_a_key_is_in_whatever_the_place_of_it_in_the_
     file.write_text(f"request_id,customer_id\n7,{SECRET}\n")
     assert keys_in(spark, file, schema="customer_id BIGINT, request_id STRING") == [int(SECRET)]
     assert keys_in(spark, file) == [int(SECRET)]
-    assert "keys_schema" in refusal(spark, file, schema="customer_id BIGINT")
+    assert "the columns of its schema" in refusal(spark, file, schema="customer_id BIGINT")
     (tmp_path / "b.csv").write_text(f"customer_id,request_id\n{SECRET},8\n")
     for schema in (None, "customer_id BIGINT, request_id BIGINT"):
         assert "the same in all files" in refusal(spark, tmp_path, schema=schema)

@@ -148,7 +148,7 @@ def test_files_that_another_name_has_consumed_are_not_counted_twice(flow: Flow) 
     flow.arrive("1.jsonl", row(1, "a", 10))
     flow.apply("run 1", source=source_of(flow), **SUMS)
     renamed = source_of(flow, name="renamed")
-    with pytest.raises(BadInputError, match="source_name='inbox'"):
+    with pytest.raises(BadInputError, match="the source name='inbox'"):
         flow.apply("run 2", source=renamed, **SUMS)
     assert flow.rows() == {1: ("a", 10)}
     report = flow.apply("run 3", source=renamed)
@@ -162,13 +162,13 @@ def test_a_file_that_another_name_consumes_at_the_same_time_is_not_counted_twice
     for number, name in ((1, "inbox"), (2, "renamed")):
         flow.arrive(f"{number}.jsonl", row(1, "a", 10))
         flow.apply(f"run {number}", source=source_of(flow, f"{number}.jsonl", name=name), **SUMS)
-    with pytest.raises(BadInputError, match="source_name='inbox'"):
+    with pytest.raises(BadInputError, match="the source name='inbox'"):
         flow.apply("run 3", source=source_of(flow, "1.jsonl", name="renamed"), **SUMS)
     flow.arrive("3.jsonl", row(1, "b", 1))
     flow.arrive("4.jsonl", row(1, "c", 5))
     third, fourth = (partial(source_of, flow, f"{number}.jsonl") for number in (3, 4))
     first = InterruptedProgress(at="commit", then=lambda: flow.apply("run 4", source=third(), **SUMS))
-    with pytest.raises(BadInputError, match="source_name='inbox'"):
+    with pytest.raises(BadInputError, match="the source name='inbox'"):
         flow.apply("run 5", source=third(name="renamed"), progress=first, **SUMS)
     flow.arrive("5.jsonl", row(2, "d", 1))
     fifth = source_of(flow, "5.jsonl")

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, Deletes, FirstRow
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.sources import Files, LakeTable, Query, Source
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
@@ -30,6 +31,7 @@ def changes(
 ) -> ChangeBatch:
     run = RunIdentity.of("dag", "run", "task", "-1")
     named = replace(source, name="batches")
+    words["schema_contract"] = SchemaContract(exclude_columns=words.pop("exclude_columns", ()))
     spec = UpsertSpec(catalog="lake_default", table="shop.target", run=run, source=named, keys=keys, **words)
     files = list_input_files(spark, source.files.path) if source.files else ()
     return read_row_changes(spark, spec, files, parse_ddl(table) if table else None)

@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.sources import Query
 from airflow_lake_provider.contracts.sources import source as as_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
 from airflow_lake_provider.spark_jobs.sources.batch_input import list_input
@@ -46,10 +48,13 @@ def flow(spark: SparkSession, folder: Path, table: str) -> Flow:
     return Flow(spark, f"unreadable.{table}", folder, {"delete_when": None, "exclude_columns": ()})
 
 
-def apply(spark: SparkSession, path: Path, table: str = "refused", **source: Any) -> Any:
+def apply(spark: SparkSession, path: Path, table: str = "refused", /, **source: Any) -> Any:
     kind = {} if "type" in source else {"type": "files", "format": "json"}
     arguments = {"path": str(path), "name": "source", **kind, **source}
-    return flow(spark, path.parent, table).apply(path.stem, source=as_source(arguments))
+    query = arguments.pop("query", None)
+    found = as_source(arguments)
+    given = found if query is None else Query(query, over=replace(found, name=None), name="source")
+    return flow(spark, path.parent, table).apply(path.stem, source=given)
 
 
 def event(**after: Any) -> bytes:
@@ -117,7 +122,7 @@ def test_among_many_files_the_one_that_does_not_fit_is_named(spark: SparkSession
 
 def test_orc_puts_no_null_in_the_place_of_a_value_that_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     orc.write_table(pa.table({"id": [1], "n": ["x"]}), str(tmp_path / "a.orc"))
-    with pytest.raises(BadInputError, match=r"n is string and declared as bigint.*source_query"):
+    with pytest.raises(BadInputError, match=r"n is string and declared as bigint.*cast in a Query"):
         apply(spark, tmp_path / "a.orc", format="orc", schema="id BIGINT, n BIGINT")
     assert apply(spark, tmp_path / "a.orc", "orc", format="orc", schema="id BIGINT").batch_rows == 1
     orc.write_table(pa.table({"id": [2], "n": [2]}), str(tmp_path / "b.orc"))
@@ -142,7 +147,7 @@ def test_orc_files_that_spark_cannot_merge_are_read_as_they_are_declared(spark: 
 
 def test_orc_files_of_0_bytes_have_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "0.orc").write_bytes(b"")
-    with pytest.raises(BadInputError, match=r"0 bytes.*source_schema"):
+    with pytest.raises(BadInputError, match=r"0 bytes.*give the source a schema"):
         apply(spark, tmp_path / "0.orc", "hive", format="orc")
     orc.write_table(pa.table({"id": [1], "n": ["x"]}), str(tmp_path / "1.orc"))
     assert apply(spark, tmp_path / "*.orc", "hive", format="orc").batch_rows == 1

@@ -249,7 +249,7 @@ def test_a_restored_database_is_not_taken_for_a_repetition(reader: Reader) -> No
     lines = restored.take_lines()
     for ordering in ("stream", None):
         reader.ordering = ordering
-        with pytest.raises(BadInputError, match=r"started again.*source_name.*on_repeat='apply'"):
+        with pytest.raises(BadInputError, match=r"started again.*the source a new name.*on_repeat='apply'"):
             reader.apply(lines)
     with pytest.raises(BadInputError, match="two lives of the source"):
         reader.apply([*old_life, *lines], ignore_marks=True)
