@@ -57,7 +57,7 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
     files = spec.source.files
     located = SourceLocation.of(spark, files.path if files else None)
     report = retry_conflicts(
-        lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
+        lambda attempt: _counted(_attempt(spark, spec, target, progress), attempt), spec.max_attempts, progress
     )
     return replace(report, source_location=located.address, warnings=(*report.warnings, *located.warnings))
 
@@ -72,9 +72,12 @@ def _check_texts(spark: SparkSession, spec: UpsertSpec) -> None:
         check_query(spark, query, f"{spec.table}: audit {name!r}", allow_sql=spec.allow_sql)
 
 
-def _attempt(
-    spark: SparkSession, spec: UpsertSpec, target: KeyedTable, attempt: int, progress: Progress
-) -> UpsertReport:
+def _counted(report: UpsertReport, attempt: int) -> UpsertReport:
+    """Add how many commits were tried: one that lost may leave nothing to commit."""
+    return replace(report, attempts=attempt if report.committed else attempt - 1)
+
+
+def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress: Progress) -> UpsertReport:
     with progress.phase("plan") as facts:
         listed = list_input(spark, spec)
         applied_state = target.applied_state(listed.source_name, spec.branch)
@@ -123,7 +126,6 @@ def _attempt(
         source_position=decision.position.to_summary(listed.source_name),
         ordering=batch.ordering.value if batch.ordering else None,
         events_dropped=batch.dropped,
-        attempts=attempt,
         **_counts(applied),
     )
 
@@ -261,6 +263,7 @@ def _keep_deleted_keys(spec: UpsertSpec, target: KeyedTable, batch: ChangeBatch)
 def _key_order(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState, *, again: bool) -> KeyOrder:
     return KeyOrder(
         epoch=applied_state.epoch,
+        schema=target.schema(),
         rows=target.rows(applied_state.base),
         # Read after the base was: a commit adds to them before it is made.
         deleted_keys=target.deleted_keys(),

@@ -108,9 +108,10 @@ def read_by_key(
 
 def _refuse_other_positions(order: KeyOrder) -> None:
     """Refuse a table whose positions cannot be compared with a snapshot's."""
-    known = ((order.rows, POSITION_COLUMN, POSITION_TYPE), (order.deleted_keys, _DELETED, DELETED_POSITION_TYPE))
-    for rows, name, expected in known:
-        held = {column.lower(): kind for column, kind in rows.dtypes}.get(name) if rows is not None else None
+    deleted = order.deleted_keys.schema if order.deleted_keys is not None else None
+    known = ((order.schema, POSITION_COLUMN, POSITION_TYPE), (deleted, _DELETED, DELETED_POSITION_TYPE))
+    for schema, name, expected in known:
+        held = {field.name.lower(): field.dataType.simpleString() for field in schema or ()}.get(name)
         if held is not None and held != expected.lower().replace(": ", ":").replace(", ", ","):
             raise BadInputError(
                 f"the table has a column {name} of type {held}, and ordering='key' needs {expected}: another version "

@@ -12,7 +12,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from airflow_lake_provider.contracts.row_position import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
@@ -30,6 +30,7 @@ class KeyOrder:
     """What a table knows of the keys of a source with ``ordering="key"``.
 
     :param epoch: of the source.
+    :param schema: of the table; None where there is none.
     :param rows: of the table; None where it has none.
     :param deleted_keys: of ``KeyedTable.deleted_keys``.
     :param deleted_column: where deletes are soft.
@@ -37,6 +38,7 @@ class KeyOrder:
     """
 
     epoch: int
+    schema: StructType | None = None
     rows: DataFrame | None = None
     deleted_keys: DataFrame | None = None
     history: KeyChangeHistory = field(default_factory=KeyChangeHistory)
