@@ -31,6 +31,8 @@ def start_session(home: Path) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        "spark.sql.ui.explainMode": "simple",
         "spark.jars": lake_jars(),
         "spark.local.dir": str(home / "scratch"),
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
