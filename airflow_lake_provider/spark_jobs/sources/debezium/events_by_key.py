@@ -52,6 +52,7 @@ class _Facts:
     dropped: int
     restarted: int
     begun: int
+    deletes: int
 
 
 def read_by_key(
@@ -75,13 +76,13 @@ def read_by_key(
     if facts.restarted and order.again:
         return read_by_key(events, columns, keys, found, replace(order, epoch=order.epoch + 1))
     _refuse_restarted(facts.restarted)
-    if not order.again:
+    if facts.deletes and not order.again:
         refuse_reused(timeline)
     if facts.begun and not order.again:
         refuse_pending(timeline)
     holes = sorted({*found.hole_columns, *(name for name in facts.older if name in columns.types)})
     rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
-    lines = _Lines(rows=rows, order=order, old=old)
+    lines = _Lines(rows=rows, order=order, old=old, has_deletes=facts.deletes > 0)
     batch = rows.batch_of(lines.checked(timeline), found.events, old.hint if old.expired else _MAY_COME)
     # Late values may have come to the row under other keys, so each is looked at.
     may_be_cut = order.history.is_kept and found.may_be_cut(is_whole=False)
@@ -100,7 +101,7 @@ def read_by_key(
         cut_deletes=cut,
         last_rows=last_rows,
         completed=lines.completed(),
-        deleted_keys=_deleted_keys(timeline, keys, order, holes),
+        deleted_keys=_deleted_keys(timeline, keys, order, holes) if facts.deletes else None,
         epoch=order.epoch,
         dropped=facts.dropped,
     )
@@ -135,6 +136,7 @@ def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
         sf.count_if(sent & (sf.col("second") <= sf.col("floor"))).alias("dropped"),
         sf.count_if(sent & restarted).alias("restarted"),
         sf.count_if((sf.col("op") == "m") & sf.col("old_key").isNotNull()).alias("begun"),
+        sf.count_if(sf.col("op").isin("d", "x")).alias("deletes"),
     ).collect()[0]
     return _Facts(**{**found.asDict(), "older": tuple(found["older"])})
 
@@ -156,10 +158,16 @@ class _Lines:
     rows: RowBuilder
     order: KeyOrder
     old: OldRows
+    has_deletes: bool
 
     def checked(self, timeline: DataFrame, only: str | None = None) -> DataFrame:
         """Return ``checked_rows`` of the keys that change."""
-        outcome = KeyOutcome(holes=self.rows.hole_columns, epoch=self.order.epoch, again=self.order.again)
+        outcome = KeyOutcome(
+            holes=self.rows.hole_columns,
+            epoch=self.order.epoch,
+            again=self.order.again,
+            has_deletes=self.has_deletes,
+        )
         last = outcome.last(timeline)
         last = last.filter(only) if only else last
         return self.rows.checked_rows(self._filled(last)).localCheckpoint(eager=False)

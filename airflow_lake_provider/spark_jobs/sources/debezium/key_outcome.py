@@ -26,11 +26,13 @@ class KeyOutcome:
     """Reduces lines of events.
 
     :param holes: columns of which the batch leaves out a value, or the table has one older than its row.
+    :param has_deletes: False where no key of the lines ever ended, so none can have gone on as another.
     """
 
     holes: Sequence[str]
     epoch: int
     again: bool = False
+    has_deletes: bool = True
 
     def last(self, timeline: DataFrame) -> DataFrame:
         """Return one event per key that changes: ``d``, or what a row becomes.
@@ -91,6 +93,7 @@ class KeyOutcome:
         key = Window.partitionBy("key")
         states = [self._last_known(name).alias(f"s{i}") for i, name in enumerate(self.holes)]
         order = sf.struct(*EVENT_ORDER)
+        states_only = [f"s{i}" for i in range(len(self.holes))]
         lives = (
             placed.withColumn("numbers", sf.max("number").over(key))
             .groupBy("key", "number", "numbers")
@@ -103,12 +106,13 @@ class KeyOutcome:
                 sf.struct("key", "number").alias("id"),
                 (sf.col("number") == sf.col("numbers")).alias("is_last"),
                 sf.lit(None).cast("STRING").alias("root"),
-                *("start", "end", *(f"s{i}" for i in range(len(self.holes)))),
+                *("start", "end", *states_only),
             )
-            .localCheckpoint()
         )
-        found = inherit(with_parents(lives, None, ends=_ENDS, begins=("c", "m")), len(self.holes), _newer)
-        states_only = [f"s{i}" for i in range(len(self.holes))]
+        found = lives
+        if self.has_deletes:
+            parents = with_parents(lives.localCheckpoint(), None, ends=_ENDS, begins=("c", "m"))
+            found = inherit(parents, len(self.holes), _newer)
         return found.filter("is_last").select(sf.col("id.key").alias("key"), *states_only)
 
     def _last_known(self, name: str) -> Column:

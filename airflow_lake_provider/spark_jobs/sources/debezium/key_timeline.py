@@ -68,23 +68,11 @@ class KeyTimeline:
             ``known``, the number up to which the values of a deleted key had come; ``at``, the snapshot of rows.
         """
         new_events = self._with_implied(events, old)
-        found = [new_events, *self._old_rows(old)]
-        seen = wanted = new_events.select("key").distinct().localCheckpoint()
-        for _ in range(_MAX_ROUNDS):
-            known = self._known(wanted)
-            if known is None:
-                break
-            heirs = known.filter("op = 'x' AND new_key IS NOT NULL")
-            begun = heirs.select(*self._event(sf.col("new_key"), "m", sf.col("place"), old_key=sf.col("key")))
-            found += [known, begun]
-            wanted = heirs.select(sf.col("new_key").alias("key")).distinct().join(seen, "key", "left_anti")
-            wanted = wanted.localCheckpoint()
-            if wanted.isEmpty():
-                break
-            seen = seen.union(wanted)
-        # Once for all that is done by key.
+        deletes, keys = self._deletes(new_events.select("key").distinct())
+        found = [new_events, *deletes, *self._old_rows(old), *self._rows(keys)]
+        # Once for all that is done by key. The first job on the lines fills them.
         lines = reduce(DataFrame.unionByName, found).repartition("key")
-        return in_lines(_once(lines)).localCheckpoint()
+        return in_lines(_once(lines)).localCheckpoint(eager=False)
 
     def _with_implied(self, events: DataFrame, old: OldRows) -> DataFrame:
         """Return the batch's own, and for each create that tells its old key the delete of that."""
@@ -109,17 +97,35 @@ class KeyTimeline:
         )
         return new_events.unionByName(moved.select(*implied))
 
-    def _known(self, wanted: DataFrame) -> DataFrame | None:
-        """Return the rows of keys, their deletes, and where those with older values began."""
-        found = []
-        if self.order.rows is not None:
-            rows = self._held(self.order.rows, PRESENT).join(sf.broadcast(wanted), "key", "left_semi").localCheckpoint()
-            begun = rows.filter("op = 'h' AND held.since IS NOT NULL")
-            found += [rows, begun.select(*self._event(sf.col("key"), "m", sf.col("held.since")))]
-        if self.order.deleted_keys is not None:
-            deleted = self._deleted(self.order.deleted_keys).join(sf.broadcast(wanted), "key", "left_semi")
-            found.append(deleted.localCheckpoint())
-        return reduce(DataFrame.unionByName, found) if found else None
+    def _deletes(self, wanted: DataFrame) -> tuple[list[DataFrame], DataFrame]:
+        """Return the deletes of keys and the begins of the keys that they have changed to, and all these keys."""
+        if self.order.deleted_keys is None:
+            return [], wanted
+        deletes = self._deleted(self.order.deleted_keys)
+        found: list[DataFrame] = []
+        seen = wanted = wanted.localCheckpoint()
+        for _ in range(_MAX_ROUNDS):
+            deleted = deletes.join(sf.broadcast(wanted), "key", "left_semi").localCheckpoint()
+            moved = deleted.filter("new_key IS NOT NULL")
+            found += [
+                deleted,
+                moved.select(*self._event(sf.col("new_key"), "m", sf.col("place"), old_key=sf.col("key"))),
+            ]
+            heirs = moved.select(sf.col("new_key").alias("key")).distinct()
+            wanted = heirs.join(seen, "key", "left_anti").localCheckpoint()
+            if wanted.isEmpty():
+                break
+            seen = seen.union(wanted)
+        return found, seen
+
+    def _rows(self, wanted: DataFrame) -> list[DataFrame]:
+        """Return the rows of keys, and where those with older values began."""
+        if self.order.rows is None:
+            return []
+        rows = self._held(self.order.rows, PRESENT).join(sf.broadcast(wanted), "key", "left_semi")
+        rows = rows.localCheckpoint(eager=False)
+        begun = rows.filter("op = 'h' AND held.since IS NOT NULL")
+        return [rows, begun.select(*self._event(sf.col("key"), "m", sf.col("held.since")))]
 
     def _old_rows(self, old: OldRows) -> list[DataFrame]:
         if old.roots is None:
