@@ -23,8 +23,6 @@ WORDS_PER_HOW_TO = 800
 WAITING = frozenset(
     {
         "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "README.md",
         "docs/architecture.md",
         "docs/benchmarks.md",
         "docs/decisions/0001-record-decisions.md",
@@ -47,22 +45,6 @@ WAITING = frozenset(
         "docs/decisions/0018-events-ordered-by-key.md",
         "docs/decisions/0019-what-is-not-pushed-down.md",
         "docs/decisions/0020-texts-from-people.md",
-        "docs/getting-started.md",
-        "docs/how-to/cluster.md",
-        "docs/how-to/compaction.md",
-        "docs/how-to/connection.md",
-        "docs/how-to/docker.md",
-        "docs/how-to/incremental.md",
-        "docs/how-to/maintenance-dags.md",
-        "docs/how-to/row-changes.md",
-        "docs/how-to/snapshot-expiry.md",
-        "docs/how-to/snapshots.md",
-        "docs/how-to/upsert.md",
-        "docs/how-to/write-audit-publish.md",
-        "docs/reference/errors.md",
-        "docs/reference/reports.md",
-        "docs/reference/settings.md",
-        "docs/reference/sql-texts.md",
     }
 )
 
