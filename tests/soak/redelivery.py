@@ -221,6 +221,9 @@ def main() -> None:
     parser.add_argument("--deliveries", type=int, default=200)
     parser.add_argument("--only", type=int, help="number of the one share to play again")
     options = parser.parse_args()
+    shares = len(TABLES) * len(WAYS)
+    if options.deliveries < shares:
+        parser.error(f"--deliveries is {options.deliveries}; give at least {shares}, one for each table and way")
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake.at(Path(folder) / "lake")
         os.environ.update(session_environment(lake))
