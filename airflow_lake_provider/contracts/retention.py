@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 
 MAIN = "main"
@@ -151,7 +151,7 @@ def _line(head: int, by_id: Mapping[int, SnapshotFact]) -> Iterator[int]:
         current = by_id[current].parent
 
 
-def request_for(spec: ExpirySpec, max_ref_age: int, now: datetime) -> RetentionRequest:
+def request_for(spec: SnapshotExpirySpec, max_ref_age: int, now: datetime) -> RetentionRequest:
     """Turn a spec into epoch milliseconds, rounded down as Iceberg is given them."""
     return RetentionRequest(
         expire_before=to_millis(spec.expire_before),
@@ -167,7 +167,7 @@ def to_millis(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
-def expiry_sentence(retention: Retention, spec: ExpirySpec) -> str:
+def expiry_sentence(retention: Retention, spec: SnapshotExpirySpec) -> str:
     """Say what goes and what keeps the rest."""
     moment = spec.expire_before.isoformat(timespec="seconds")
     parts = [f"{len(retention.expired):,} snapshots from before {moment} are not needed by any branch or tag"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
 SPECS: dict[str, type[JobSpec]] = {
     spec.action: spec
-    for spec in (UpsertSpec, CompactionSpec, ExpirySpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
+    for spec in (UpsertSpec, CompactionSpec, SnapshotExpirySpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
 }
 
 

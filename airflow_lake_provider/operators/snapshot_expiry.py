@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.readers import flag, number
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.operators.arguments import at_least_nothing
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
-from airflow_lake_provider.planning.expiry_plan import plan_expiry
+from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeSnapshotExpiryOperator(LakeJobOperator[ExpirySpec]):
+class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     """Expire snapshots by age and number; branches, tags and the consumers behind them keep theirs.
 
     :param table: ``namespace.table`` (templated).
@@ -69,11 +69,11 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[ExpirySpec]):
         self.only_plan = dry_run
         self.refuse_wrong_arguments()
 
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> ExpirySpec:  # noqa: ARG002  # for others
+    def make_spec(self, frame: SpecFrame, context: Context | None) -> SnapshotExpirySpec:  # noqa: ARG002  # for others
         """Translate the arguments; the cutoff is fixed here, so that a slow queue does not move it."""
         now = datetime.now(UTC)
         flag(self.only_plan, "dry_run")
-        return ExpirySpec(
+        return SnapshotExpirySpec(
             **frame,
             expire_before=now - self._age(self.older_than, "older_than"),
             retain_last=number(self.retain_last, "retain_last"),
@@ -91,7 +91,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[ExpirySpec]):
 
     def report_without_spark(self, spec: JobSpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""
-        if not isinstance(spec, ExpirySpec):
+        if not isinstance(spec, SnapshotExpirySpec):
             return None
         planned = plan_expiry(self.lake.load_table(spec.table), spec)
         return planned if flag(self.only_plan, "dry_run") or planned.outcome is Outcome.NOTHING_DUE else None

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from airflow_lake_provider.contracts.new_snapshot import NoNewSnapshot, Since, SkipReason, decide
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.snapshots.source_positions import newest_source_position
+from airflow_lake_provider.snapshots.newest_source_position import newest_source_position
 from airflow_lake_provider.snapshots.table_head import read_head
 
 _REASONS = {

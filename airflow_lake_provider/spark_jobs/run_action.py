@@ -6,11 +6,11 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import JobReport
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -34,7 +34,7 @@ def run_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
             from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 
             return compact_table(spark, spec, progress)
-        case ExpirySpec():
+        case SnapshotExpirySpec():
             from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 
             return expire_snapshots(spark, spec, progress)

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, Protocol
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -100,6 +100,6 @@ def draw_maintenance(table: RacedTable, random: Random, number: int) -> JobSpec 
     now = datetime.now(UTC)
     # A stage branch may be that of a merge that is running.
     branches = now - timedelta(days=1)
-    return ExpirySpec(
+    return SnapshotExpirySpec(
         **job, expire_before=now, expire_stage_branches_before=branches, retain_last=random.choice([1, 1, 3])
     )

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, MergeEngine
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
@@ -102,7 +102,7 @@ class History:
 
     def expire(self, step: Expire) -> None:
         now = datetime.now(UTC) + timedelta(seconds=1)
-        spec = ExpirySpec(
+        spec = SnapshotExpirySpec(
             **self.job(), expire_before=now, expire_stage_branches_before=now, retain_last=step.retain_last
         )
         expire_snapshots(self.flow.spark, spec, Progress())

@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -226,7 +226,7 @@ class TypedHistory:
     def expire(self) -> None:
         now = datetime.now(UTC) + timedelta(seconds=1)
         self.told.append("expire")
-        spec = ExpirySpec(**self.job(), expire_before=now, expire_stage_branches_before=now, retain_last=1)
+        spec = SnapshotExpirySpec(**self.job(), expire_before=now, expire_stage_branches_before=now, retain_last=1)
         expire_snapshots(self.flow.spark, spec, Progress())
 
     def alter(self) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.formats.choose import maintained_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
-def expire_snapshots(spark: SparkSession, spec: ExpirySpec, progress: Progress) -> ExpiryReport:
+def expire_snapshots(spark: SparkSession, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
     """Forget old snapshots, delete the files only they reach, and report what was done.
 
     :raises MissingTableError: the table is not in the catalog.

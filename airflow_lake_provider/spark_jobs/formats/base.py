@@ -16,12 +16,12 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
 from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -291,7 +291,7 @@ class MaintainedTable(Protocol):
     def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
         """Rewrite small files and files with deletes; a conflict with a writer is an outcome of the report."""
 
-    def expire(self, spec: ExpirySpec, progress: Progress) -> ExpiryReport:
+    def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         """Forget old snapshots and delete the files that only they reach."""
 
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, UnsupportedError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome, report_to_json
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
@@ -33,7 +33,9 @@ def compact(table: MaintainedTable) -> None:
 
 def expire(table: MaintainedTable) -> None:
     now = datetime.now(UTC) + timedelta(minutes=1)
-    spec = ExpirySpec(catalog=CATALOG, table=table.name, run=RUN, expire_before=now, expire_stage_branches_before=now)
+    spec = SnapshotExpirySpec(
+        catalog=CATALOG, table=table.name, run=RUN, expire_before=now, expire_stage_branches_before=now
+    )
     expire_snapshots(table.spark, spec, Progress())
 
 

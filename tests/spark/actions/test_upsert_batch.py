@@ -20,10 +20,10 @@ from airflow_lake_provider.contracts.errors import (
     ForgottenRunError,
     RolledBackError,
 )
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, schema_contract
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files, LakeTable, Query
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
@@ -123,7 +123,9 @@ def test_run_keys_and_positions_survive_compaction_and_expiry_of_all_but_one_sna
     compact_table(flow.spark, CompactionSpec(level=CompactionLevel.FULL, **shared), Progress())
     now = datetime.now(UTC) + timedelta(seconds=1)
     expire_snapshots(
-        flow.spark, ExpirySpec(expire_before=now, expire_stage_branches_before=now, retain_last=1, **shared), Progress()
+        flow.spark,
+        SnapshotExpirySpec(expire_before=now, expire_stage_branches_before=now, retain_last=1, **shared),
+        Progress(),
     )
     assert len(flow.loaded().metadata.snapshots) == 1
     assert flow.apply("run 1").outcome is Outcome.ALREADY_APPLIED

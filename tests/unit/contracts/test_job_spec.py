@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, FirstRow
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import Evolution, MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Debezium, Files, Query
 from airflow_lake_provider.contracts.spec_file import SPECS, spec_from_plain, spec_to_json
 from airflow_lake_provider.contracts.table_layout import TableLayout
@@ -62,7 +62,7 @@ MAXIMAL: dict[str, JobSpec] = {
         partial_progress=False,
         delete_ratio_threshold=0.5,
     ),
-    "snapshot-expiry": ExpirySpec(**BASE, expire_before=NOW, expire_stage_branches_before=NOW, retain_last=3),
+    "snapshot-expiry": SnapshotExpirySpec(**BASE, expire_before=NOW, expire_stage_branches_before=NOW, retain_last=3),
     "incremental": IncrementalSpec(
         **BASE,
         source="shop.lines",
@@ -196,8 +196,8 @@ def incremental(**changed: Any) -> IncrementalSpec:
     return IncrementalSpec(**{**BASE, **given, **changed})
 
 
-def expiry(**changed: Any) -> ExpirySpec:
-    return ExpirySpec(**{**BASE, "expire_before": NOW, "expire_stage_branches_before": NOW, **changed})
+def expiry(**changed: Any) -> SnapshotExpirySpec:
+    return SnapshotExpirySpec(**{**BASE, "expire_before": NOW, "expire_stage_branches_before": NOW, **changed})
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import JobFailedError, UnknownOutcomeError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome, UpsertReport
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
@@ -105,7 +105,7 @@ def test_an_incremental_run_is_resolved_with_its_own_report(lake: LakeCatalogHoo
 
 def test_actions_without_run_keys_resolve_no_lost_report(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    expiry = ExpirySpec(
+    expiry = SnapshotExpirySpec(
         catalog="lake_default", table="shop.orders", run=RUN, expire_before=now, expire_stage_branches_before=now
     )
     for spec in (CompactionSpec(catalog="lake_default", table="shop.orders", run=RUN), expiry):

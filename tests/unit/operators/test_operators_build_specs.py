@@ -16,12 +16,12 @@ from pyiceberg.table import Table
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Debezium, Files, LakeTable, Query, Source
 from airflow_lake_provider.contracts.table_layout import TableLayout
@@ -307,7 +307,7 @@ def test_what_is_younger_than_a_day_is_not_removed_unless_the_code_says_so(
         job.execute(context)
     lower: Any = {name: age, "minimum_age": timedelta(seconds=1)}
     assert isinstance(
-        LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **lower).build_spec(context), ExpirySpec
+        LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", **lower).build_spec(context), SnapshotExpirySpec
     )
     assert "minimum_age" not in LakeSnapshotExpiryOperator.template_fields
     for wrong in ("PT1S", "{{ params.age }}", timedelta(seconds=-1)):
@@ -361,7 +361,7 @@ def test_the_cutoff_of_an_expiry_is_fixed_when_the_task_runs(
     lake_connection: str, context: Context, older_than: timedelta | str
 ) -> None:
     spec = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", older_than=older_than).build_spec(context)
-    assert isinstance(spec, ExpirySpec)
+    assert isinstance(spec, SnapshotExpirySpec)
     assert abs(datetime.now(UTC) - timedelta(days=5) - spec.expire_before) < timedelta(minutes=1)
     assert spec.expire_before.tzinfo is not None
     assert spec.retain_last == 1
@@ -460,6 +460,6 @@ def test_the_module_of_a_transform_is_shipped_where_the_worker_has_it(
         assert incremental(query=None, transform=elsewhere).build_spec(context).transform_code is None
 
 
-@pytest.mark.parametrize("cls", [CompactionSpec, ExpirySpec])
+@pytest.mark.parametrize("cls", [CompactionSpec, SnapshotExpirySpec])
 def test_a_spec_of_another_action_is_not_answered(lake_connection: str, context: Context, cls: type) -> None:
     assert upsert().report_without_spark(upsert().build_spec(context)) is None

@@ -15,11 +15,11 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
-from airflow_lake_provider.planning.expiry_plan import plan_expiry
+from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -44,9 +44,9 @@ def compaction(**arguments: object) -> CompactionSpec:
     return CompactionSpec(catalog="lake", table="shop.orders", run=RUN, **arguments)  # type: ignore[arg-type]  # as kwargs
 
 
-def expiry(**arguments: object) -> ExpirySpec:
+def expiry(**arguments: object) -> SnapshotExpirySpec:
     everything = {"expire_before": datetime.now(UTC) + timedelta(minutes=1), "expire_stage_branches_before": LONG_AGO}
-    return ExpirySpec(catalog="lake", table="shop.orders", run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
+    return SnapshotExpirySpec(catalog="lake", table="shop.orders", run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
 
 
 def test_a_plan_counts_the_files_that_each_partition_would_merge(table: Table) -> None:

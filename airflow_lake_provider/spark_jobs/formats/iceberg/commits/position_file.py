@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError
 from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import delete_locations
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 _PREFIX = "_lake-position-"

@@ -12,8 +12,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties 
     refuse_concurrent_commit,
     summary_of,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import conflict_error, swap_metadata
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CommitConflictError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.stage_updates import stage_updates

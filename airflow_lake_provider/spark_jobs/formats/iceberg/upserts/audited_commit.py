@@ -17,7 +17,6 @@ from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConfl
 from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_cleanup import discard_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import (
     KEPT_AUDIT_DAYS,
     drop_branch,
@@ -26,6 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import
     stage_branch_name,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discard_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress

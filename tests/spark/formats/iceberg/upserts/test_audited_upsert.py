@@ -18,10 +18,10 @@ from airflow_lake_provider.contracts.errors import (
     InvalidSpecError,
     UnknownOutcomeError,
 )
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
@@ -55,7 +55,7 @@ def expire(flow: Flow, stage_branches_too: bool) -> None:
     now = datetime.now(UTC) + timedelta(seconds=1)
     stage = now if stage_branches_too else now - timedelta(days=1)
     expire_snapshots(
-        flow.spark, ExpirySpec(**job(flow), expire_before=now, expire_stage_branches_before=stage), Progress()
+        flow.spark, SnapshotExpirySpec(**job(flow), expire_before=now, expire_stage_branches_before=stage), Progress()
     )
 
 

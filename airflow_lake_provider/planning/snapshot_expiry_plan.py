@@ -8,7 +8,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.retention import (
     FOREVER,
@@ -20,10 +19,11 @@ from airflow_lake_provider.contracts.retention import (
     request_for,
     work_out,
 )
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.planning.table_state import state_of
 
 
-def plan_expiry(table: Table, spec: ExpirySpec) -> ExpiryReport:
+def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
     """Tell which snapshots and left-over stage branches an expiry would remove and which refs keep the others.
 
     Files are not counted: that needs the manifests of every snapshot, kept ones included.

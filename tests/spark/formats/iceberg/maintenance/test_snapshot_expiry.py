@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.planning.expiry_plan import plan_expiry
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -19,9 +19,9 @@ from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def expiry(table: MaintainedTable, **arguments: object) -> ExpirySpec:
+def expiry(table: MaintainedTable, **arguments: object) -> SnapshotExpirySpec:
     everything = {"expire_before": datetime.now(UTC) + timedelta(minutes=1), "expire_stage_branches_before": LONG_AGO}
-    return ExpirySpec(catalog=CATALOG, table=table.name, run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
+    return SnapshotExpirySpec(catalog=CATALOG, table=table.name, run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
 
 
 def expire(table: MaintainedTable, **arguments: object) -> ExpiryReport:
@@ -163,7 +163,7 @@ def test_a_table_whose_files_belong_to_others_is_refused(spark: SparkSession) ->
 
 
 def test_a_missing_table_is_named(spark: SparkSession) -> None:
-    spec = ExpirySpec(
+    spec = SnapshotExpirySpec(
         catalog=CATALOG,
         table="maintained.nowhere",
         run=RUN,

@@ -10,7 +10,6 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError, UnsupportedError
-from airflow_lake_provider.contracts.expiry_spec import ExpirySpec
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.retention import (
     FOREVER,
@@ -22,6 +21,7 @@ from airflow_lake_provider.contracts.retention import (
     to_millis,
     work_out,
 )
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import (
     conflict_message,
     is_unknown,
@@ -31,7 +31,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
-def expire(table: IcebergTable, spec: ExpirySpec, progress: Progress) -> ExpiryReport:
+def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
     """Remove left-over stage branches, expire snapshots and delete the files that no kept snapshot reaches.
 
     Branches, tags and their own retention are respected as Iceberg does. An expiry makes no snapshot, so what went is
@@ -64,7 +64,7 @@ def _refuse_without_gc(table: IcebergTable) -> None:
 
 
 def _expire(
-    table: IcebergTable, spec: ExpirySpec, progress: Progress, retention: Retention, report: ExpiryReport
+    table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress, retention: Retention, report: ExpiryReport
 ) -> ExpiryReport:
     known = _snapshot_ids(table)
     try:
@@ -98,7 +98,7 @@ def _remove_branches(table: IcebergTable, names: tuple[str, ...]) -> None:
     manage.commit()
 
 
-def _run_action(table: IcebergTable, spec: ExpirySpec) -> dict[str, Any]:
+def _run_action(table: IcebergTable, spec: SnapshotExpirySpec) -> dict[str, Any]:
     jvm: Any = table.spark._jvm
     actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(table.spark._jsparkSession)
     action = actions.expireSnapshots(table.java)
@@ -126,7 +126,7 @@ def _refusal(table: IcebergTable, error: Py4JJavaError) -> str:
     return refusal
 
 
-def _retention(table: IcebergTable, spec: ExpirySpec) -> Retention:
+def _retention(table: IcebergTable, spec: SnapshotExpirySpec) -> Retention:
     default_age = int(table.properties().get("history.expire.max-ref-age-ms", FOREVER))
     request = request_for(spec, default_age, datetime.now(UTC))
     return work_out(_snapshot_facts(table), _ref_facts(table), request)

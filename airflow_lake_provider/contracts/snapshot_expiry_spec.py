@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpirySpec(JobSpec):
+class SnapshotExpirySpec(JobSpec):
     """Forget snapshots and delete the files that only they reach.
 
     :param expire_before: snapshots committed before this moment may go; fixed in the worker, so a queue cannot move it.
