@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def summary_of(commit: DataCommit) -> dict[str, str]:
@@ -17,19 +16,6 @@ def summary_of(commit: DataCommit) -> dict[str, str]:
     if commit.source_name is not None:
         identity[SOURCE_POSITION] = commit.position.to_summary(commit.source_name)
     return {**commit.summary, **identity}
-
-
-def refuse_concurrent_commit(table: IcebergTable, commit: DataCommit) -> None:
-    """Refuse a commit whose branch is no longer where it was decided on.
-
-    :raises CommitConflictError: with both snapshots.
-    """
-    head = table.base_of(commit.branch)
-    if head != commit.base:
-        raise CommitConflictError(
-            f"{table.name}: commit refused, {commit.branch or MAIN} was at snapshot {commit.base} and is at {head} "
-            "now. No data changed; the task can be retried."
-        )
 
 
 def properties_of(table: IcebergTable, commit: DataCommit, position: dict[str, str]) -> dict[str, str]:

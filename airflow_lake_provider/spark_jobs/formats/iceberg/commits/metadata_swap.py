@@ -1,4 +1,4 @@
-"""The one compare-and-swap that publishes a data commit, and what an answer to it means.
+"""The guard on the head, the one compare-and-swap that publishes a data commit, and what an answer to it means.
 
 Not through ``Table.newTransaction().commitTransaction()``: it would refresh and try again over whatever came in
 between, a roll-back of main included, and would delete its manifests when a catalog reports as refused what was
@@ -39,6 +39,19 @@ def swap_metadata(table: IcebergTable, commit: DataCommit, staged: int, expected
     # It was made. Who looks at the table next asks the catalog again, and says so where it does not answer.
     with suppress(Exception):
         table.refresh()
+
+
+def refuse_concurrent_commit(table: IcebergTable, commit: DataCommit) -> None:
+    """Refuse a commit whose branch is no longer where it was decided on.
+
+    :raises CommitConflictError: with both snapshots.
+    """
+    head = table.base_of(commit.branch)
+    if head != commit.base:
+        raise CommitConflictError(
+            f"{table.name}: commit refused, {commit.branch or MAIN} was at snapshot {commit.base} and is at {head} "
+            "now. No data changed; the task can be retried."
+        )
 
 
 def conflict_error(table: IcebergTable, commit: DataCommit, error: Exception) -> Exception:

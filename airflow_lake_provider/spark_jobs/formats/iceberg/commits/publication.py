@@ -12,9 +12,11 @@ from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
     properties_of,
-    refuse_concurrent_commit,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
+    refuse_concurrent_commit,
+    swap_metadata,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 

@@ -9,10 +9,13 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownO
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
     properties_of,
-    refuse_concurrent_commit,
     summary_of,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import conflict_error, swap_metadata
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
+    conflict_error,
+    refuse_concurrent_commit,
+    swap_metadata,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 

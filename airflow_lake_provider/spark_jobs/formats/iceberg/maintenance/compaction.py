@@ -126,7 +126,7 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
     with progress.phase("tidy metadata"):
         refusals = []
         if tally.groups and table.state().delete_files:
-            refusals.append(upkeep.remove_dangling_deletes(table, summary))
+            refusals.append(upkeep.remove_outdated_deletes(table, summary))
         if spec.where is None:
             refusals.append(remove_dangling_deletes(table, summary))
         if _position_deletes_wanted(table, spec, tally):

@@ -46,7 +46,7 @@ def rewrite_position_deletes(
     return _run(table, _actions(table).rewritePositionDeletes(table.java).options(options), summary)
 
 
-def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
+def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
     """Remove delete files older than every data file of their partition.
 
     :return: what another commit refused; None when it worked.
