@@ -39,6 +39,12 @@ def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -
     return replace(report, source_location=located.address, warnings=(*report.warnings, *located.warnings))
 
 
+def _erasure_digest(identity: str) -> tuple[str, str]:
+    """Return a digest of the erased keys, which tells nothing without its salt, and the salt."""
+    salt = secrets.token_hex(16)
+    return hashlib.sha256(f"{salt}\x1f{identity}".encode()).hexdigest(), salt
+
+
 def _attempt(
     spark: SparkSession, spec: DeleteRowsSpec, target: MatchedTable, attempt: int, progress: Progress
 ) -> DeleteRowsReport:
@@ -52,8 +58,7 @@ def _attempt(
     )
     if match is None:
         return replace(unchanged, after=before, seconds=dict(progress.seconds), attempts=attempt)
-    salt = secrets.token_hex(16)
-    digest = hashlib.sha256(f"{salt}\x1f{identity}".encode()).hexdigest()
+    digest, salt = _erasure_digest(identity)
     report = replace(
         unchanged,
         outcome=Outcome.ALREADY_APPLIED,
