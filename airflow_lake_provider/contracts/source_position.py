@@ -8,15 +8,15 @@ table that was rolled back behind its own position is recognised.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.contracts.consumed_files import DIGEST_BYTES, ConsumedFiles
+from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import RolledBackError
 from airflow_lake_provider.contracts.event_marks import EventMarks
+from airflow_lake_provider.contracts.input_file import PATH_BYTES, InputFile
 from airflow_lake_provider.contracts.table_properties import (
     EVENTS_PREFIX,
     MAX_VALUE_CHARACTERS,
@@ -24,59 +24,7 @@ from airflow_lake_provider.contracts.table_properties import (
     SOURCE_POSITION,
 )
 
-_PATH_BYTES = 3
 _DAY = 24 * 60 * 60
-# Names of one storage: which of them a path has depends on the cluster's settings, not on the file.
-_SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
-
-
-@dataclass(frozen=True, order=True)
-class InputFile:
-    """One file of a batch.
-
-    :param path: full path with scheme.
-    :param size: bytes.
-    :param version: modification time in epoch milliseconds, which stands for one: no store is asked for more.
-    """
-
-    path: str
-    size: int
-    version: str
-
-    @property
-    def identity(self) -> str:
-        """Path, size and version in one text; a corrected file under the same name has another identity."""
-        return f"{plain_path(self.path)}\x1f{self.size}\x1f{self.version}"
-
-    @property
-    def modified(self) -> int | None:
-        """Modification time in epoch seconds; None where the version is none."""
-        return int(self.version) // 1000 if self.version.isdecimal() else None
-
-    @property
-    def digest(self) -> bytes:
-        """10 bytes: 3 of the path's SHA-256, so that a corrected file is told from a new one, 7 of the identity's."""
-        identity = hashlib.sha256(self.identity.encode()).digest()
-        return self.path_digest + identity[: DIGEST_BYTES - _PATH_BYTES]
-
-    @property
-    def path_digest(self) -> bytes:
-        """First 3 bytes of the path's SHA-256; for wording only, never for a decision."""
-        return hashlib.sha256(plain_path(self.path).encode()).digest()[:_PATH_BYTES]
-
-
-def plain_path(path: str) -> str:
-    """Return a path in the one spelling that all names of its storage have: ``s3a://a/b`` is ``s3://a/b``.
-
-    :param path: with a scheme; ``file:/a`` and ``file:///a`` are one.
-    """
-    scheme, colon, rest = path.partition(":")
-    if not colon or "/" in scheme:
-        return path
-    scheme = scheme.lower()
-    if scheme == "file":
-        return f"file:/{rest.lstrip('/')}"
-    return f"{_SAME_SCHEMES.get(scheme, scheme)}:{rest}"
 
 
 @dataclass(frozen=True)
@@ -145,7 +93,7 @@ class SourcePosition:
 
     def corrected(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
         """Return the unconsumed files of which an earlier version was consumed under the same path."""
-        paths = {digest[:_PATH_BYTES] for digest in (self.files or ConsumedFiles()).days}
+        paths = {digest[:PATH_BYTES] for digest in (self.files or ConsumedFiles()).days}
         return tuple(file for file in self.unconsumed(files) if file.path_digest in paths)
 
     def shares_files(self, other: SourcePosition) -> bool:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.source_position import InputFile, SourcePosition
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.input_file import InputFile
 
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 

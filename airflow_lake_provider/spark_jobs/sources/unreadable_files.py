@@ -16,7 +16,7 @@ from pyspark.errors import IllegalArgumentException, NumberFormatException, PySp
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
 

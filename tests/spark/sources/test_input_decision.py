@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts import source_position
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.run_key import RunIdentity
@@ -271,7 +272,7 @@ def test_a_list_of_a_refused_commit_is_removed_and_one_of_an_unknown_outcome_sta
         behind.before = behind.before or flow.loaded().properties
     assert len(read_position(behind, "inbox").files or ()) == 3, "a list that was superseded meanwhile was not found"
     table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
-    files = [source_position.InputFile("s3://in/new", 1, "1")]
+    files = [InputFile("s3://in/new", 1, "1")]
     position = SourcePosition(generation=9).next_files(files * 9, datetime.now(UTC), None, {"query": "x" * 99})
     commit = DataCommit(action="upsert", run_key="r", base=None, source_name="other", position=position)
     for error, left in ((CommitConflictError, 0), (UnknownOutcomeError, 1)):

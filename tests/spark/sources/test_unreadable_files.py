@@ -22,7 +22,7 @@ from pyspark.errors.exceptions.captured import IllegalArgumentException, NumberF
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.source_position import InputFile
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Query
 from airflow_lake_provider.contracts.sources import source as as_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table

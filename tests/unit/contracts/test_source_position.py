@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import RolledBackError
-from airflow_lake_provider.contracts.source_position import InputFile, SideFile, SourcePosition
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS, POSITION_PREFIX
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

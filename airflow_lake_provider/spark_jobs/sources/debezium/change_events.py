@@ -17,8 +17,8 @@ from airflow_lake_provider.contracts.event_order import (
     count_repeated,
     refuse_two_lives,
 )
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.key_changes import CutDelete
-from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, MergeEngine
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.source_position import InputFile, SideFile, SourcePosition
+from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
 from airflow_lake_provider.contracts.sources import Files, OnSourceChange
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
