@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_transform_keys
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 
 CHANGE_TYPE = "_change_type"
@@ -159,8 +160,7 @@ def _refuse_bad_keys(rows: DataFrame, spec: IncrementalSpec) -> None:
             f"{spec.table}: {found['unknown']} rows of the transform have a {CHANGE_TYPE} that is neither 'upsert' nor "
             "'delete'"
         )
-    if found["nulls"]:
-        raise BadInputError(f"{spec.table}: {found['nulls']} rows of the transform have NULL in the key ({names})")
+    refuse_null_transform_keys(spec.table, found["nulls"] or 0, spec.keys)
     if found["twice"]:
         raise BadInputError(
             f"{spec.table}: {found['twice']} keys ({names}) occur more than once in what the transform returns; it "

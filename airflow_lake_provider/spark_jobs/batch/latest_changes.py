@@ -131,16 +131,10 @@ def _rows_where(condition: Column) -> Column:
 
 
 def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequence[str]) -> None:
-    """Refuse NULL keys, and keys whose last change cannot be told.
+    """Refuse keys whose last change cannot be told.
 
     :raises BadInputError: naming the columns and how many.
     """
-    if counts.null_keys:
-        raise BadInputError(
-            f"{counts.null_keys} of {counts.rows} rows have NULL in a key column: {_told(counts.null_by_key)}. Such a "
-            "row has no identity in the table: fill the keys in the source, leave these rows out (Query('SELECT "
-            "* FROM source WHERE ... IS NOT NULL'), or choose keys that are always there"
-        )
     if counts.ambiguous and order_by:
         raise BadInputError(
             f"{counts.ambiguous} keys of {list(keys)} have different rows with the same {list(order_by)}, and which "
@@ -151,10 +145,6 @@ def refuse_unordered(counts: ChangeCounts, keys: Sequence[str], order_by: Sequen
             f"{counts.ambiguous} keys of {list(keys)} occur more than once with different content, and a table or "
             "query has no order of its own; give order_by"
         )
-
-
-def _told(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} in {count}" for name, count in counts.items())
 
 
 def content_of(fields: Sequence[StructField]) -> Column:

@@ -11,9 +11,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.source_position import InputFile
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.aggregated_changes import aggregate_changes, before_aggregation
 from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_order
@@ -37,6 +37,7 @@ from airflow_lake_provider.spark_jobs.batch.latest_changes import (
     refuse_unordered,
     resolve_columns,
 )
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -76,6 +77,7 @@ def read_row_changes(
         cached.append(latest)
         counts = _count(latest, keys, spec)
         batch.refuse_unparsable(counts.unparsable)
+        refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
         refuse_unordered(counts, keys, order_by)
     return ChangeBatch(
         changes=latest.drop(*COUNTERS, ARRIVAL, UNPARSABLE, *_excluded(latest, spec)),

@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.batch.latest_changes import (
     refuse_unordered,
     resolve_columns,
 )
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 
 Row = tuple[int | None, str | None, int | None, int | None, str]
 DDL = "id INT, region STRING, first INT, second INT, note STRING"
@@ -105,7 +106,6 @@ def test_null_keys_unreadable_rows_and_deletes_are_counted_in_one_pass(spark: Sp
 @pytest.mark.parametrize(
     ("found", "order_by", "message"),
     [
-        ({"null_keys": 2}, (), r"2 of 9 rows have NULL in a key column: region in 2\. "),
         ({"ambiguous": 3}, (), r"3 keys of \['id', 'region'\] occur more than once .* give order_by"),
         ({"ambiguous": 3}, ("first",), r"3 keys of .* the same \['first'\], .* add a column"),
     ],
@@ -116,12 +116,17 @@ def test_what_has_no_last_change_is_refused(found: dict[str, int], order_by: tup
         keys=5,
         deletes=0,
         unparsable=0,
-        null_keys=found.get("null_keys", 0),
-        null_by_key={"region": found["null_keys"]} if "null_keys" in found else {},
-        ambiguous=found.get("ambiguous", 0),
+        null_keys=0,
+        ambiguous=found["ambiguous"],
     )
     with pytest.raises(BadInputError, match=message):
         refuse_unordered(counts, KEYS, order_by)
+
+
+def test_rows_with_null_in_a_key_are_refused_by_column() -> None:
+    refuse_null_keys(0, 9, {})
+    with pytest.raises(BadInputError, match=r"2 of 9 rows have NULL in a key column: region in 2\. "):
+        refuse_null_keys(2, 9, {"region": 2})
 
 
 def test_missing_columns_are_named_with_what_there_is(spark: SparkSession) -> None:

@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, ChangeBatch
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_event_keys
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
@@ -88,7 +89,8 @@ class RowBuilder:
             sf.struct(*(self._text_of(name).alias(f"t{i}") for i, name in self._numbered())).alias(_TEXTS),
         ).collect()[0]
         lost, unfilled, absent = (self._found(counts[kind]) for kind in (_LOST, _UNFILLED, _ABSENT))
-        self._refuse_null_keys(counts["no_key"], counts["null_keys"])
+        no_key = {name: count for name, count in zip(self.keys, counts["null_keys"], strict=True) if count}
+        refuse_null_event_keys(counts["no_key"], no_key, self.types)
         self._refuse_lost(lost, dict(zip(self.types, counts[_TEXTS], strict=True)))
         self._refuse_unfilled(unfilled, hint)
         carried = [name for name in (RESET, *CARRIED) if name in checked.columns]
@@ -166,16 +168,6 @@ class RowBuilder:
 
     def _found(self, counts: Sequence[int]) -> dict[str, int]:
         return {name: count for name, count in zip(self.types, counts, strict=True) if count}
-
-    def _refuse_null_keys(self, events: int, counts: Sequence[int]) -> None:
-        if not events:
-            return
-        found = [(name, count) for name, count in zip(self.keys, counts, strict=True) if count]
-        told = ", ".join(f"{count} of {name} as {self.types[name].simpleString()}" for name, count in found)
-        raise BadInputError(
-            f"{events} events have a key that is NULL or cannot be read: {told}. Give the source table's primary key "
-            "as keys, whose columns are never NULL; or give them a type in the source's schema that holds their values"
-        )
 
     def _refuse_lost(self, lost: dict[str, int], texts: dict[str, str]) -> None:
         if not lost:
