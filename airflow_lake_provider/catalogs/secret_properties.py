@@ -1,4 +1,7 @@
-"""Recognise properties that hide a secret, for Airflow's logs and for Spark's pages."""
+"""Recognise properties that hide a secret, for Airflow's logs and for Spark's pages.
+
+Where secrets lie on disk while a job runs: ``submission/job_files.py``.
+"""
 
 from __future__ import annotations
 

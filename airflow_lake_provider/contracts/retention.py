@@ -134,6 +134,7 @@ def _aged(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: RetentionReq
 
 def _kept_by(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: RetentionRequest) -> Iterator[int]:
     yield ref.snapshot
+    # A tag keeps its snapshot only, the tag of an incremental consumer (lake.consumer.*) like any other.
     if not ref.is_branch:
         return
     least = ref.min_snapshots if ref.min_snapshots is not None else request.retain_last
