@@ -23,26 +23,6 @@ WORDS_PER_HOW_TO = 800
 WAITING = frozenset(
     {
         "CHANGELOG.md",
-        "docs/decisions/0001-record-decisions.md",
-        "docs/decisions/0002-stage-branch-and-compare-and-swap.md",
-        "docs/decisions/0003-run-key-in-two-halves.md",
-        "docs/decisions/0004-position-of-files.md",
-        "docs/decisions/0005-settings-file-not-command-line.md",
-        "docs/decisions/0006-missing-columns-fail-by-default.md",
-        "docs/decisions/0007-operators-answer-from-metadata.md",
-        "docs/decisions/0008-consumer-tag-and-reading-tag.md",
-        "docs/decisions/0009-checkpoints-not-caches-in-the-envelope-reader.md",
-        "docs/decisions/0010-an-archive-of-sparks-classes.md",
-        "docs/decisions/0011-upsert-by-position.md",
-        "docs/decisions/0012-merging-rows-of-a-key.md",
-        "docs/decisions/0013-copy-on-write.md",
-        "docs/decisions/0014-equality-deletes-on-request.md",
-        "docs/decisions/0015-write-audit-publish.md",
-        "docs/decisions/0016-redelivered-change-events.md",
-        "docs/decisions/0017-key-changes-across-runs.md",
-        "docs/decisions/0018-events-ordered-by-key.md",
-        "docs/decisions/0019-what-is-not-pushed-down.md",
-        "docs/decisions/0020-texts-from-people.md",
     }
 )
 
