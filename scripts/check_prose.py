@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +18,6 @@ WORDS_PER_SENTENCE = 25
 LONG_SENTENCES_PERCENT = 5
 CHARACTERS_PER_LINE = 110
 WORDS_PER_HOW_TO = 800
-
-# Pages from before the limits. Their faults are counted and do not fail until the page is written anew.
-WAITING = frozenset(
-    {
-        "CHANGELOG.md",
-    }
-)
 
 # What may stand between the full stop and the space: a bracket or a quotation mark that closes.
 SENTENCE_END = re.compile(r"""[.?!]["')\]*_]*\s+(?=["'(\[*_]*[A-Z0-9]|code\b)""")
@@ -131,16 +124,12 @@ def table(measures: Iterable[Measure]) -> Iterator[str]:
     yield f"{count:9} {long:10} {share:5.1f} % {longest:12} {sum(each.words for each in found):6}  all pages"
 
 
-def faults(measures: Iterable[Measure], waiting: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return what fails, and what pages that wait to be written anew have.
+def faults(measures: Iterable[Measure]) -> list[str]:
+    """Return which limits are exceeded, and where.
 
-    :param waiting: paths of these pages; one that keeps every limit has to leave the list, which fails, too.
+    :param measures: one for each page.
     """
-    found = list(measures)
-    left = [fault for each in found if each.path in waiting for fault in each.faults()]
-    mended = [each.path for each in found if each.path in waiting and not any(each.faults())]
-    fails = [fault for each in found if each.path not in waiting for fault in each.faults()]
-    return [*fails, *(f"{path}: keeps every limit; take it from WAITING" for path in mended)], left
+    return [fault for each in measures for fault in each.faults()]
 
 
 def main() -> None:
@@ -149,8 +138,8 @@ def main() -> None:
     print("\n".join(table(measures)))
     if "--sentences" in sys.argv[1:]:
         print("\n".join(f"{each.path}: {word_count(long)} words: {long}" for each in measures for long in each.long))
-    found, left = faults(measures, WAITING)
-    print("\n".join([*found, f"{len(found)} limits exceeded, and {len(left)} on pages that wait to be written anew"]))
+    found = faults(measures)
+    print("\n".join([*found, f"{len(found)} limits exceeded"]))
     sys.exit(bool(found))
 
 

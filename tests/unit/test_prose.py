@@ -8,7 +8,7 @@ import pytest
 
 from scripts import check_prose
 from scripts.check_prose import measure, sentences, word_count
-from scripts.markdown_pages import Page
+from scripts.markdown_pages import Page, documents
 
 SHORT = "This is a sentence of seven words. "
 LONG = "One " + " ".join(["two"] * 25) + ". "
@@ -104,13 +104,5 @@ def test_the_table_ends_with_the_sum_of_all_pages(pages: Path) -> None:
     assert last.split() == ["2", "1", "50.0", "%", "104", "33", "all", "pages"]
 
 
-def test_a_page_that_waits_to_be_written_anew_does_not_fail_until_it_keeps_every_limit(pages: Path) -> None:
-    page = pages / "page.md"
-    page.write_text(f"{LONG}\n")
-    fails, left = check_prose.faults([measure(page)], {"page.md"})
-    assert (fails, len(left)) == ([], 1)
-    assert check_prose.faults([measure(page)], set())[0]
-    page.write_text(f"{SHORT}\n")
-    fails, left = check_prose.faults([measure(page)], {"page.md"})
-    assert fails == ["page.md: keeps every limit; take it from WAITING"]
-    assert left == []
+def test_the_pages_of_this_repository_keep_every_limit() -> None:
+    assert check_prose.faults(measure(document) for document in documents()) == []
