@@ -68,7 +68,7 @@ def lake_table_asset(
 
 
 def watches(asset: object) -> bool:
-    """Whether an asset has this package's watcher, so that its events come from there and from nowhere else.
+    """Tell whether an asset has this package's watcher, so that its events come from there and from nowhere else.
 
     :param asset: an outlet; anything that is not an asset is not watched.
     """

@@ -26,7 +26,7 @@ def _queries(value: object, name: str) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Audits(AuthorObject):
-    """What has to hold before a batch becomes part of main.
+    """Assertions that have to hold before a batch becomes part of main.
 
     :param queries: name of an assertion to the SQL query of the rows that offend it; it passes when there are none.
     :param local: whether all of them look only at the batch, so that what others commit cannot change their answer.

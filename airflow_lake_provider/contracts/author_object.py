@@ -22,7 +22,7 @@ _TEMPLATE_MARKS = ("{{", "{%", "{#")
 
 
 def is_open(value: object) -> bool:
-    """Whether a value has a template or a reference to XCom in it, so that it is not known yet."""
+    """Tell whether a value has a template or a reference to XCom in it, so that it is not known yet."""
     if isinstance(value, str):
         return any(mark in value for mark in _TEMPLATE_MARKS)
     if isinstance(value, AuthorObject):

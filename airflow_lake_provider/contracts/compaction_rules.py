@@ -17,7 +17,7 @@ _TARGETS_PER_GROUP = 16
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteRules:
-    """Which files of a partition are rewritten together, as Iceberg's planner understands it.
+    """Rules that choose the files of a partition to rewrite together, as Iceberg's planner understands them.
 
     :param target_bytes: size of a new file; below 75 % a file is small, above 180 % it is split.
     :param delete_file_threshold: delete files that make a file due; ``OFF`` never.
@@ -86,7 +86,7 @@ def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int)
 
 
 def surely_nothing_due(rules: RewriteRules, state: TableState) -> bool:
-    """Whether the head's summary alone proves that no file is due, so that no manifest needs to be read."""
+    """Tell whether the head's summary alone proves that no file is due, so that no manifest needs to be read."""
     if state.data_files == 0:
         return True
     if rules.rewrite_all or state.delete_files:

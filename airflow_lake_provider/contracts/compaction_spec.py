@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_f
 
 
 class CompactionLevel(str, Enum):
-    """How much a compaction rewrites."""
+    """Amount that a compaction rewrites."""
 
     AUTO = "auto"
     MINOR = "minor"
@@ -22,7 +22,7 @@ class CompactionLevel(str, Enum):
 
 
 class CompactionStrategy(str, Enum):
-    """How rewritten files are ordered."""
+    """Order of the rows in rewritten files."""
 
     BINPACK = "binpack"
     SORT = "sort"

@@ -23,7 +23,7 @@ BY_KEY = "read the stream from its beginning into a new table with ordering='key
 
 
 class EventOrdering(str, Enum):
-    """What is known of the order in which the events of one table arrive."""
+    """Known order in which the events of one table arrive."""
 
     PARTITION = "partition"
     STREAM = "stream"
@@ -32,13 +32,13 @@ class EventOrdering(str, Enum):
 
     @classmethod
     def asked(cls) -> tuple[EventOrdering, ...]:
-        """What an author can say."""
+        """Return the orderings that an author can ask for."""
         return cls.PARTITION, cls.STREAM, cls.KEY
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventMarks:
-    """What was applied, by the order that was known then.
+    """Marks of what was applied, by the order that was known then.
 
     :param ordering: which of the marks are kept: those of ``partitions``, or that of the whole table.
     :param table: greatest of all events of the table; with ``partition`` that of a time when it was the only one, in
@@ -68,7 +68,7 @@ class EventMarks:
 
     @property
     def key_floor(self) -> tuple[Mark | None, bool]:
-        """What ``unkeyed`` and ``unkeyed_stream`` are with ``ordering="key"``, whatever the ordering is now."""
+        """Values of ``unkeyed`` and ``unkeyed_stream`` with ``ordering="key"``, whatever the ordering is now."""
         if self.ordering is EventOrdering.KEY:
             return self.unkeyed, self.unkeyed_stream
         return self.greatest, self.ordering is EventOrdering.STREAM

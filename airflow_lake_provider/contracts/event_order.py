@@ -57,7 +57,7 @@ class OldEvents:
 
 @dataclass(frozen=True, kw_only=True)
 class SeenTimes:
-    """Whether times of commit follow the positions, as in one life of a source they do.
+    """Times of commit beside positions, which they follow in one life of a source.
 
     :param top: greatest position; ``top_ts_ms``: ``source.ts_ms`` of the event there.
     :param newest_ts_ms: greatest of all changes; ``led_ts_ms``: of those with a commit before them. Rows of a snapshot
@@ -87,7 +87,7 @@ class SeenTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class SeenPartition:
-    """What a batch has of one partition, or of none that is known.
+    """Events of a batch from one partition, or from none that is known.
 
     :param mark: that applying all of it would leave; None where it has no event of the table.
     :param old: events below the mark that the table has of it.
@@ -100,7 +100,7 @@ class SeenPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class SeenEvents:
-    """What one pass over the events of a batch has found of their places.
+    """Places of the events of a batch, as one pass over them has found them.
 
     :param partitions: by label, None for events without one.
     :param unplaced: events whose partition or offset is not known.

@@ -96,7 +96,7 @@ class IncrementalSpec(JobSpec):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def replaces_transform(self, properties: Mapping[str, str]) -> bool:
-        """Whether another transform filled the target, and ``on_transform_change`` does not go on over it.
+        """Tell whether another transform filled the target, and ``on_transform_change`` does not go on over it.
 
         :param properties: of the target.
         """

@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_p
 
 
 class Outcome(str, Enum):
-    """How an operation ended when it did not fail."""
+    """End of an operation that did not fail."""
 
     APPLIED = "applied"
     ALREADY_APPLIED = "already-applied"
@@ -51,7 +51,7 @@ class TableState:
 
 @dataclass(frozen=True, kw_only=True)
 class JobReport:
-    """What all actions report.
+    """Fields that all actions report.
 
     :param table: ``namespace.table``.
     :param outcome: how the operation ended.
@@ -78,7 +78,7 @@ class JobReport:
 
 @dataclass(frozen=True, kw_only=True)
 class UpsertReport(JobReport):
-    """What an upsert did.
+    """Report of an upsert.
 
     :param batch_files: files read.
     :param batch_rows: rows or events read.
@@ -123,7 +123,7 @@ class UpsertReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionReport(JobReport):
-    """What a compaction did, or in a dry run would do.
+    """Report of a compaction; of a dry run, what it would do.
 
     :param level: the level that was carried out.
     :param files_rewritten: data files that were replaced.
@@ -150,7 +150,7 @@ class CompactionReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpiryReport(JobReport):
-    """What an expiry did, or in a dry run would do.
+    """Report of an expiry; of a dry run, what it would do.
 
     :param snapshots_expired: ids, as text.
     :param kept_by_refs: snapshot ids past the age that a branch or tag keeps, with the ref's name.
@@ -175,7 +175,7 @@ class ExpiryReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementalReport(JobReport):
-    """What an incremental run read and wrote.
+    """Report of an incremental run: what it read and wrote.
 
     :param source: ``namespace.table`` that was read.
     :param from_snapshot: exclusive start of the range; None for a full read.
@@ -202,7 +202,7 @@ class IncrementalReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteRowsReport(JobReport):
-    """What a deletion did, and who still holds the rows; no value of an erased row is in it.
+    """Report of a deletion, and of who still holds the rows; no value of an erased row is in it.
 
     :param rows_deleted: rows that were deleted.
     :param erased_digest: SHA-256 of the salt and of what named the rows; also in the snapshot's summary.
@@ -229,7 +229,7 @@ class DeleteRowsReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRowsReport(JobReport):
-    """What an update did.
+    """Report of an update.
 
     :param rows_updated: rows that were updated.
     :param attempts: commits tried; 1 without a conflict.

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """What all actions share.
+    """Fields that the specs of all actions share.
 
     :param catalog: name of the Spark catalog, which is the connection id or its ``catalog_name``.
     :param table: ``namespace.table`` that the action commits to.

@@ -14,7 +14,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """How far events that are in order were applied.
+    """Position up to which events that are in order were applied.
 
     :param position: ``source.sequence`` of the greatest.
     :param ts_ms: greatest ``source.ts_ms``; None where events have none.

@@ -63,16 +63,16 @@ class MergeEngine(AuthorObject):
 
     @property
     def combines_rows(self) -> bool:
-        """Whether more than the last row of a key counts."""
+        """True where more than the last row of a key counts."""
         return not isinstance(self, Deduplicate)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the table's row has no say: it is replaced or deleted as it stands."""
+        """True where the table's row has no say: it is replaced or deleted as it stands."""
         return not self.combines_rows and not self.ignore_stale and self.deletes is not Deletes.SOFT
 
     def depends_on_order(self, column: str) -> bool:
-        """Whether the order of a key's rows, none of which deletes, decides what a column that is no key becomes."""
+        """Tell whether the order of a key's rows, none of which deletes, decides the value of a column."""
         return not isinstance(self, Aggregation) or self.function_of(column) in _ORDERED
 
     def function_of(self, column: str) -> str:

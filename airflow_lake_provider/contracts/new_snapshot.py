@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.table_head import Lineage, SnapshotRecord, 
 
 
 class Ancestry(str, Enum):
-    """How the head descends from where the reader stood."""
+    """Descent of the head from where the reader stood."""
 
     FIRST_LOOK = "first-look"
     LINEAR = "linear"
@@ -24,7 +24,7 @@ class Ancestry(str, Enum):
 
 
 class SkipReason(str, Enum):
-    """Why a head is skipped."""
+    """Reason to skip a head."""
 
     NO_SNAPSHOTS = "no-snapshots"
     NOTHING_COMMITTED = "nothing-committed"
@@ -35,7 +35,7 @@ class SkipReason(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Since:
-    """Where a reader stands; without anything it has seen nothing yet.
+    """Place where a reader stands; without anything it has seen nothing yet.
 
     :param snapshot_id: the last snapshot it has seen.
     :param time: commits that reached the branch at this moment or later are new.
@@ -118,7 +118,7 @@ class NoNewSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class EventThreshold:
-    """When a new snapshot is worth an event.
+    """Least change and least time that make a new snapshot worth an event.
 
     :param min_added_rows: commits are collected until they added this many rows together.
     :param min_interval: least time between two events.
@@ -170,7 +170,7 @@ def decide(
 
 @dataclass(frozen=True, kw_only=True)
 class _Change:
-    """What lies between a reader and the head.
+    """Commits between a reader and the head.
 
     :param records: on the head's side, newest first.
     :param abandoned: on the reader's side, after a rollback.
@@ -189,7 +189,7 @@ class _Change:
 
     @property
     def countable(self) -> bool:
-        """Whether added rows measure the change: not where rows went that were counted before."""
+        """True where added rows measure the change: not where rows went that were counted before."""
         return self.known and self.ancestry is not Ancestry.ROLLED_BACK
 
 
@@ -217,7 +217,7 @@ def _change_since_snapshot(head: TableHead, start: int) -> _Change:
 
 
 def _may_continue(lineage: Lineage, start: SnapshotRecord) -> bool:
-    """Whether ``start`` may be an ancestor beyond the point where expiry cut the walk."""
+    """Tell whether ``start`` may be an ancestor beyond the point where expiry cut the walk."""
     return not lineage.complete and start.order < lineage.records[-1].order
 
 
@@ -272,7 +272,7 @@ _WATERMARK = re.compile(r"(\d+)(?:@(\d+))?")
 
 @dataclass(frozen=True)
 class Watermark:
-    """What a watcher remembers between restarts.
+    """State that a watcher remembers between restarts.
 
     :param snapshot_id: last snapshot reported, or passed over in silence.
     :param event_at: when the last event was made, to the second.

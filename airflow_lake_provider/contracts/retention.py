@@ -40,7 +40,7 @@ class RefFact:
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionRequest:
-    """What is asked.
+    """Retention that a run asks for.
 
     :param expire_before: epoch milliseconds; younger snapshots stay.
     :param retain_last: ancestors of each branch that stay in any case.

@@ -26,7 +26,7 @@ _ENTRY = re.compile(r"([0-9a-f]{16})@(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class RunIdentity:
-    """Who applies a batch.
+    """Identity of who applies a batch.
 
     :param who: digest of dag, run, task and map index, or of the author's batch id; 8 hexadecimal digits.
     :param label: the same in words, for messages.

@@ -19,7 +19,7 @@ class Evolution(str, Enum):
 
 
 class MissingColumns(str, Enum):
-    """What a column of the table that the batch lacks becomes in the rows of the batch."""
+    """Value of a column that the batch lacks, in the rows of the batch."""
 
     FAIL = "fail"
     NULL = "null"
@@ -28,7 +28,7 @@ class MissingColumns(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaContract(AuthorObject):
-    """What a batch may change in a table's columns.
+    """Changes that a batch may make to a table's columns.
 
     :param new_columns: ``"evolve"`` adds columns that the table lacks, ``"freeze"`` refuses the batch.
     :param wider_types: ``"evolve"`` widens columns, such as INT to BIGINT, ``"freeze"`` refuses the batch.

@@ -29,7 +29,7 @@ _DAY = 24 * 60 * 60
 
 @dataclass(frozen=True)
 class SideFile:
-    """Where a list of files is that does not fit into a property.
+    """Address of a list of files that does not fit into a property.
 
     :param entries: how many files it lists; another number means another file, or a part of it.
     """
@@ -40,7 +40,7 @@ class SideFile:
 
 @dataclass(frozen=True, kw_only=True)
 class SourcePosition:
-    """What a table has consumed of one source.
+    """Record of what a table has consumed of one source.
 
     :param generation: how many commits moved this position; 0 for a source never consumed.
     :param files: the consumed files; None while they are in ``side_file`` only.
@@ -83,7 +83,7 @@ class SourcePosition:
 
     @property
     def has_lost_files(self) -> bool:
-        """Whether the consumed files are not known, which is so until their side file is read."""
+        """True where the consumed files are not known, which is so until their side file is read."""
         return self.files is None
 
     def unconsumed(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
@@ -97,7 +97,7 @@ class SourcePosition:
         return tuple(file for file in self.unconsumed(files) if file.path_digest in paths)
 
     def shares_files(self, other: SourcePosition) -> bool:
-        """Whether both positions know a file; False where a list is lost."""
+        """Tell whether both positions know a file; False where a list is lost."""
         if self.files is None or other.files is None:
             return False
         return not self.files.days.keys().isdisjoint(other.files.days.keys())
@@ -165,7 +165,7 @@ class SourcePosition:
 
     @property
     def needs_side_file(self) -> bool:
-        """Whether the files do not fit into a property and are in no side file yet."""
+        """True where the files do not fit into a property and are in no side file yet."""
         return self.side_file is None and len(self._text()) > MAX_VALUE_CHARACTERS
 
     def to_properties(self, source_name: str) -> dict[str, str]:
@@ -194,7 +194,7 @@ class SourcePosition:
         return f"{source_name}={self.generation}"
 
     def is_rolled_back(self, newest_summary: str | None, source_name: str) -> bool:
-        """Whether the table was rolled back behind this position.
+        """Tell whether the table was rolled back behind this position.
 
         :param newest_summary: see :meth:`refuse_rolled_back`.
         """

@@ -35,7 +35,7 @@ ONE_YEAR = timedelta(days=365)
 
 
 class OnSourceChange(str, Enum):
-    """What to do when what shapes the rows of a source has changed since its last commit.
+    """Action to take when what shapes the rows of a source has changed since its last commit.
 
     ``continue`` reads new files with the change, ``replay`` applies all files again once, ``fail`` refuses the run.
     """

@@ -75,7 +75,7 @@ class SnapshotRecord:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether a reader of rows can see a difference; where the summary cannot tell, yes.
+        """True where a reader of rows can see a difference; where the summary cannot tell, yes.
 
         The operation alone does not tell: a row delta that deletes nothing is an ``overwrite``.
         """
@@ -103,7 +103,7 @@ class Lineage:
 
     @property
     def complete(self) -> bool:
-        """Whether the walk got to the table's first snapshot.
+        """True where the walk got to the table's first snapshot.
 
         PyIceberg's expiry erases the parent id of what it leaves behind, so the sequence number has to agree.
         """
@@ -112,7 +112,7 @@ class Lineage:
 
 @dataclass(frozen=True, kw_only=True)
 class TableHead:
-    """What a table's metadata says about one branch at one moment.
+    """Metadata of a table about one branch at one moment.
 
     :param head: snapshot the branch points at; None without table, branch or snapshot.
     :param snapshots: all snapshots of the table by id, other branches' too.

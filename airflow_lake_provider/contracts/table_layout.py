@@ -29,7 +29,7 @@ def _sort_by(value: object, name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class TableLayout(AuthorObject):
-    """How a missing table is created; an existing table keeps its own layout.
+    """Layout with which a missing table is created; an existing table keeps its own.
 
     :param partition_by: columns and transforms of them, for example ``("days(placed_at)", "bucket(16, id)")``.
     :param sort_by: columns and transforms with their order, for example ``("placed_at DESC", "id")``.

@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
 
 class OnRepeat(str, Enum):
-    """What to do with a batch that the table says it has applied."""
+    """Action to take with a batch that the table says it has applied."""
 
     SKIP = "skip"
     APPLY = "apply"
@@ -93,7 +93,7 @@ class UpsertSpec(JobSpec):
 
     @property
     def missing_columns(self) -> MissingColumns:
-        """What a column of the table that the batch lacks becomes in the rows of the batch."""
+        """Value of a column that the batch lacks, in the rows of the batch."""
         if self.schema_contract.missing_columns is not None:
             return MissingColumns(self.schema_contract.missing_columns)
         if isinstance(self.source, Debezium):
@@ -109,7 +109,7 @@ class UpsertSpec(JobSpec):
 
     @property
     def keep_consumed_for(self) -> timedelta | None:
-        """How long a consumed file is remembered that is not in the source any more; None for ever."""
+        """Time for which a consumed file is remembered that is not in the source any more; None for ever."""
         if isinstance(self.merge_engine, Aggregation):
             return None
         files = self.source.files

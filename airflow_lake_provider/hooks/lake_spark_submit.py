@@ -16,7 +16,7 @@ from airflow_lake_provider.submission.spark_installation import launch_environme
 
 @dataclass(frozen=True, kw_only=True)
 class SparkTarget:
-    """Where a Spark connection submits to.
+    """Master and deploy mode of a Spark connection.
 
     :param master: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://https://host:443``.
     :param cluster_mode: whether the driver runs in the cluster, on another machine than this worker.

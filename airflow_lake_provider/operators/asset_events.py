@@ -31,7 +31,7 @@ _OF_ROWS = (UpsertReport, IncrementalReport, DeleteRowsReport, UpdateRowsReport)
 
 
 class TaskWithOutlets(Protocol):
-    """What of an operator decides on its events."""
+    """Parts of an operator that decide on its events."""
 
     outlets: list[Any]
 
@@ -40,7 +40,7 @@ class TaskWithOutlets(Protocol):
         """The hook of the catalog that it wrote to."""
 
     def is_retry(self, context: Context) -> bool:
-        """Whether an earlier try may have committed without an event."""
+        """Tell whether an earlier try may have committed without an event."""
 
 
 def announce(operator: TaskWithOutlets, report: JobReport, context: Context) -> None:

@@ -34,7 +34,7 @@ _OURS = ("application", "application_args", "conn_id")
 
 
 class SpecFrame(TypedDict):
-    """What every spec has beside the arguments of its operator."""
+    """Fields that every spec has beside the arguments of its operator."""
 
     catalog: str
     table_format: str
@@ -204,7 +204,7 @@ class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
         )
 
     def is_retry(self, context: Context) -> bool:
-        """Whether an earlier try of the same clearing failed; the first try after a clearing is none."""
+        """Tell whether an earlier try of the same clearing failed; the first try after a clearing is none."""
         instance = context["ti"]
         # As TaskInstance counts: clearing sets max_tries to the tries so far and as many retries again.
         first_try = instance.max_tries - (self.retries or 0) + 1

@@ -46,7 +46,7 @@ def plan_groups(files: Iterable[FileRecord], rules: RewriteRules, spec_id: int) 
 
 
 def has_many_deletes(file: FileRecord, rules: RewriteRules) -> bool:
-    """Whether the deletes on a file alone make it due."""
+    """Tell whether the deletes on a file alone make it due."""
     if not file.delete_files:
         return False
     # Iceberg divides by zero into NaN here, which is past no threshold.

@@ -21,7 +21,7 @@ _REASONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementalRange:
-    """What a consumer has not read yet.
+    """Range that a consumer has not read yet.
 
     :param from_snapshot: snapshot id as text that the target has consumed; None for nothing yet.
     :param to_snapshot: head of the source's main as text; None for a source without snapshots.

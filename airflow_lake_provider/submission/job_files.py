@@ -46,12 +46,12 @@ class JobFiles:
 
     @property
     def spec(self) -> Path:
-        """Where the spec is."""
+        """Path of the spec."""
         return self.folder / "spec.json"
 
     @property
     def report(self) -> Path:
-        """Where a driver on this machine leaves its report."""
+        """Path where a driver on this machine leaves its report."""
         return self.folder / "report.json"
 
     @property

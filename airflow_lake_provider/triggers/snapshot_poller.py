@@ -26,14 +26,14 @@ def default_poll_interval() -> float:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same look may succeed later."""
+    """Tell whether the same look may succeed later."""
     if isinstance(error, LakeProviderError):
         return error.retry_may_help
     return isinstance(error, OSError)
 
 
 class Log(Protocol):
-    """What is used of the logger of a trigger or a sensor, whose types differ."""
+    """Methods that are used of the logger of a trigger or a sensor, whose types differ."""
 
     def info(self, event: str, /, *args: Any) -> Any:
         """Say what goes on."""

@@ -16,7 +16,7 @@ DELAY_SECONDS = 5.0
 
 
 class AssetState(Protocol):
-    """What is used of Airflow's ``AssetStateStoreAccessors``."""
+    """Methods that are used of Airflow's ``AssetStateStoreAccessors``."""
 
     def get(self, key: str) -> object:
         """Return the value, or None."""

@@ -38,7 +38,7 @@ OTHERS = (
 
 
 def is_ours(cls: type) -> bool:
-    """Whether a class is of this package.
+    """Tell whether a class is of this package.
 
     :param cls: any class.
     """

@@ -20,7 +20,7 @@ PAGES = [page for page in documents() if BLOCK.search(page.read_text())]
 
 
 def context_of_readers() -> dict[str, Any]:
-    """What a reader has already where a page shows one line of it."""
+    """Return what a reader has already where a page shows one line of it."""
     orders = LakeUpsertOperator(task_id="read_orders", table="shop.orders", source="/in/*.parquet", keys=["id"])
     return {"report": mock.MagicMock(), "orders": orders, "spark": None}
 

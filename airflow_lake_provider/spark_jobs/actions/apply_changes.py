@@ -33,7 +33,7 @@ from airflow_lake_provider.spark_jobs.sql.query import check_query
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """What is read of the source.
+    """Range that is read of the source.
 
     :param start: exclusive, as text; None to read everything and rebuild the target.
     :param why: a sentence.

@@ -186,7 +186,7 @@ def _recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> 
 
 
 def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
-    """Whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
+    """Tell whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
     return spec.branch is None and spec.source.files is not None and not applied_state.position.has_lost_files
 
 

@@ -30,7 +30,7 @@ class BatchAudit:
 
     @property
     def is_decided(self) -> bool:
-        """Whether their answer holds whatever else the table has: they look at the batch alone, and have passed."""
+        """True where their answer holds whatever else the table has: they look at the batch alone, and have passed."""
         return self.audits.local and self._has_passed
 
     def run(self, audited: DataFrame) -> dict[str, int]:

@@ -45,7 +45,7 @@ def spread_column(number: Column) -> Column:
 
 
 def is_uneven(least: int, greatest: int, spread: Sequence[float]) -> bool:
-    """Whether numbers are not spread evenly over their range, so that gaps are likely.
+    """Tell whether numbers are not spread evenly over their range, so that gaps are likely.
 
     :param least: least number that was aggregated; likewise ``greatest``.
     :param spread: of :func:`spread_column`.

@@ -27,7 +27,7 @@ COUNTERS = (_ROWS, _BAD_ROWS, AMBIGUOUS)
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeCounts:
-    """What one pass over reduced rows found.
+    """Counts that one pass over reduced rows found.
 
     :param null_keys: rows with NULL in a key column, and in ``null_by_key`` how many in which.
     :param ambiguous: keys of which nothing tells the last row.
@@ -60,7 +60,7 @@ def resolve_columns(rows: DataFrame, names: Sequence[str], role: str) -> list[st
 
 
 def is_unparsable(rows: DataFrame) -> Column:
-    """Whether a row is a record that could not be read as its schema says."""
+    """Tell whether a row is a record that could not be read as its schema says."""
     return sf.col(UNPARSABLE).isNotNull() if UNPARSABLE in rows.columns else sf.lit(False)
 
 

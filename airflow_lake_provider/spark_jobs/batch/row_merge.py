@@ -34,7 +34,7 @@ class RowMerge:
 
     @property
     def wins(self) -> str | None:
-        """When the batch's row changes the table's; None for always."""
+        """Condition for the batch's row to change the table's; None for always."""
         conditions = []
         if self.merge_engine.ignore_stale:
             new, old = (self._ordered(side) for side in (self.new, self.old))
@@ -45,12 +45,12 @@ class RowMerge:
 
     @property
     def removes(self) -> str | None:
-        """When the table's row goes and none comes; None for never."""
+        """Condition for the table's row to go while none comes; None for never."""
         return None if self.merge_engine.deletes is Deletes.SOFT else self.new(DELETED)
 
     @property
     def adds(self) -> str:
-        """When a row is written for a key that the table has not got."""
+        """Condition to write a row for a key that the table has not got."""
         keeps_order = self.merge_engine.deletes is Deletes.SOFT and self.merge_engine.ignore_stale
         # The row of a delete that came first is what a late insert is compared with.
         return "true" if keeps_order else f"NOT {self.new(DELETED)}"
@@ -66,7 +66,7 @@ class RowMerge:
 
     @property
     def ignores_existing_row(self) -> bool:
-        """Whether what is written does not depend on the table's row."""
+        """True where what is written does not depend on the table's row."""
         return self.merge_engine.is_plain and not self.reads
 
     @property
@@ -98,7 +98,7 @@ class RowMerge:
 
     @property
     def _counts(self) -> str:
-        """Whether values of the table's row still count: its key was not deleted."""
+        """True where values of the table's row still count: its key was not deleted."""
         conditions = []
         if self.resets:
             conditions.append(f"NOT {self._reset}")
@@ -108,7 +108,7 @@ class RowMerge:
 
     @property
     def _reset(self) -> str:
-        """Whether the batch deleted the key before its row; a delete older than the table's row is none."""
+        """True where the batch deleted the key before its row; a delete older than the table's row is none."""
         if not self.merge_engine.ignore_stale:
             return self.new(RESET)
         return f"({self.new(RESET)} AND {self.new(RESET_ORDER)} >= {self._ordered(self.old)})"

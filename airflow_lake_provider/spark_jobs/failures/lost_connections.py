@@ -16,12 +16,12 @@ _END_IN_TEXT = re.compile(r"java\.io\.EOFException[^\n]*(?:\n\s+at [^\n]*)*")
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether a host was not found or did not answer; Hadoop says it as an IllegalArgumentException too."""
+    """Tell whether a host was not found or did not answer; Hadoop says it as an IllegalArgumentException too."""
     return any(name in _UNREACHABLE for name, _ in java_causes(error))
 
 
 def is_cut_connection(error: BaseException) -> bool:
-    """Whether an end of file is one of a connection to a store; HDFS and S3A say the same of both."""
+    """Tell whether an end of file is one of a connection to a store; HDFS and S3A say the same of both."""
     return any(_is_of_network(told) for told in _ends(error))
 
 

@@ -31,7 +31,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedState:
-    """What a table says it has applied, all read from one version of its metadata.
+    """State that a table says it has applied, all read from one version of its metadata.
 
     :param base: head of the branch, as text; None for a table without snapshots.
     :param run_keys: recent run keys of main; for another branch those in the summaries of its snapshots.
@@ -51,7 +51,7 @@ class AppliedState:
 
 @dataclass(frozen=True, kw_only=True)
 class DataCommit:
-    """What every commit that changes rows has, whichever rows.
+    """Fields of every commit that changes rows, whichever rows.
 
     :param base: head that the decision was taken on; the commit is refused when the branch has moved.
     :param source_name: whose ``position`` moves with the rows; None where no position does.
@@ -95,7 +95,7 @@ class KeyedCommit(DataCommit):
 
 @dataclass(frozen=True, kw_only=True)
 class RowMatch:
-    """Which rows: those where a predicate is true, or those whose key is among some.
+    """Rows to match: those where a predicate is true, or those whose key is among some.
 
     :param where: SQL predicate; None when keys are given.
     :param keys: the key columns and nothing else, no NULL in them.
@@ -122,7 +122,7 @@ class MatchedCommit(DataCommit):
 
 @dataclass(frozen=True, kw_only=True)
 class RetainedRows:
-    """Where the rows that match still are, whether deleted or not.
+    """Snapshots that still have the rows that match, whether deleted or not.
 
     :param snapshots: by the name of what keeps them, the ids of the snapshots that reach a file with such rows.
     :param live: whether rows of main match that no delete hides.
@@ -138,7 +138,7 @@ class RetainedRows:
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedCommit:
-    """What a commit did.
+    """Result of a commit.
 
     :param counted: whether rows inserted, updated and deleted were told apart; where not, their counts mean nothing.
     :param equality_delete_files: of the table after it; None where nobody counted.
@@ -161,10 +161,10 @@ class KeyedTable(Protocol):
     """A table that rows are applied to by key."""
 
     def exists(self) -> bool:
-        """Whether the catalog has it now."""
+        """Tell whether the catalog has it now."""
 
     def is_created(self) -> bool:
-        """Whether it exists with all that its creation sets; a creation that was cut off is finished by the next."""
+        """Tell whether it exists with all that its creation sets; the next run finishes one that was cut off."""
 
     def state(self, branch: str | None = None) -> TableState:
         """Counts of the newest metadata."""
@@ -257,7 +257,7 @@ class SourceTable(Protocol):
     """A table whose changes are read."""
 
     def exists(self) -> bool:
-        """Whether the catalog has it now."""
+        """Tell whether the catalog has it now."""
 
     def identity(self) -> str:
         """Something that a table dropped and made again under the same name does not share."""
@@ -266,7 +266,7 @@ class SourceTable(Protocol):
         """Live rows at a snapshot."""
 
     def has_passed(self, position: str, snapshot: str) -> bool:
-        """Whether ``snapshot`` is an ancestor of ``position``, and that one of the head: not rolled back."""
+        """Tell whether ``snapshot`` is an ancestor of ``position``, and that one of the head: not rolled back."""
 
     def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:
         """Rows that differ between two snapshots, with ``_change_type``; from the beginning when ``start`` is None.
@@ -286,7 +286,7 @@ class MaintainedTable(Protocol):
     """A table that is kept small; none of this changes its rows."""
 
     def exists(self) -> bool:
-        """Whether the catalog has it now."""
+        """Tell whether the catalog has it now."""
 
     def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
         """Rewrite small files and files with deletes; a conflict with a writer is an outcome of the report."""
@@ -297,7 +297,7 @@ class MaintainedTable(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeFilter:
-    """Which part of the changes is wanted.
+    """Part of the changes that is wanted.
 
     :param deletes: False leaves deletes out, and needs no keys.
     :param keys: key columns; empty takes the table's identifier fields.

@@ -42,7 +42,7 @@ class BatchInput:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read at all."""
+        """True where there is nothing to read at all."""
         return not self.identities
 
     def beyond(self, position: SourcePosition) -> BatchInput:

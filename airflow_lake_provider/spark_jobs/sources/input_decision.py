@@ -19,7 +19,7 @@ Positions = Callable[[], Mapping[str, SourcePosition]]
 
 @dataclass(frozen=True, kw_only=True)
 class InputDecision:
-    """What is applied, and what the table remembers after that.
+    """Decision on what is applied, and what the table remembers after that.
 
     :param start: the position that was gone on from: the table's, or one that has consumed nothing.
     :param wanted: what of the input is applied.
@@ -144,7 +144,7 @@ def _consumed_under_other_names(
 
 
 def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
-    """Whether two names read the same files with a query each, which ``on_repeat="apply"`` has allowed once."""
+    """Tell whether two names read the same files with a query each, which ``on_repeat="apply"`` has allowed once."""
     queries = [shape.get("query") for shape in (position.shape, other.shape) if shape]
     return len(set(queries)) > 1 and position.shares_files(other)
 

@@ -33,7 +33,7 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class SourceLocation:
-    """Where a path leads to for this driver.
+    """Address that a path leads to for this driver.
 
     :param address: with scheme and authority; None for a table.
     :param warnings: at most one.

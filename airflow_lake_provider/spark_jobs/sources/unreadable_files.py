@@ -144,7 +144,7 @@ def first_failing(files: Sequence[InputFile], fails: Callable[[Sequence[InputFil
 
 
 def is_content_error(error: Exception) -> bool:
-    """Whether the bytes of a file are to blame."""
+    """Tell whether the bytes of a file are to blame."""
     return not is_cut_connection(error) and any(
         name in _CONTENT_ERRORS or message == _END_OF_BZIP2 or any(words in message.lower() for words in _CONTENT_WORDS)
         for name, message in java_causes(error)
@@ -182,7 +182,7 @@ def _translated(
 
 
 def _is_wrong_option(error: Exception) -> bool:
-    """Whether Spark's reader refused an option; expressions, Iceberg and Hadoop throw the same class."""
+    """Tell whether Spark's reader refused an option; expressions, Iceberg and Hadoop throw the same class."""
     if not isinstance(error, IllegalArgumentException) or isinstance(error, NumberFormatException):
         return False
     java = java_exception(error)

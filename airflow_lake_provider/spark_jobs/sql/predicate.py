@@ -181,7 +181,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def _is_replaced(spark: SparkSession, function: str) -> bool:
-    """Whether the session has a function of its own under the name of a built-in one."""
+    """Tell whether the session has a function of its own under the name of a built-in one."""
     session: Any = spark._jsparkSession
     jvm: Any = spark._jvm
     identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(function)

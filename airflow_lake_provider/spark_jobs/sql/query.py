@@ -73,7 +73,7 @@ def _parse(spark: SparkSession, statement: str) -> None:
 
 
 def _runs_shell(spark: SparkSession, text: str) -> bool:
-    """Whether a text that parses has a script transform: the only USING that a constant follows."""
+    """Tell whether a text that parses has a script transform: the only USING that a constant follows."""
     jvm: Any = spark._jvm
     parser = jvm.org.apache.spark.sql.catalyst.parser
     characters = parser.UpperCaseCharStream(jvm.org.antlr.v4.runtime.CharStreams.fromString(text))

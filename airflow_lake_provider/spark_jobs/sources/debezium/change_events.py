@@ -132,7 +132,7 @@ def read_debezium_changes(
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
-    """What was found out about events that were delivered again."""
+    """Findings about events that were delivered again."""
 
     ordering: EventOrdering
     dropped: int
@@ -172,7 +172,7 @@ def _refuse_other_tables(spark: SparkSession, source: Debezium, files: tuple[Inp
 
 @dataclass(frozen=True, kw_only=True)
 class _KnownValues:
-    """Where unavailable values are looked for.
+    """Places where unavailable values are looked for.
 
     :param old: rows of the table that key changes of earlier batches began with; ``table_rows``: its present ones.
     """

@@ -182,7 +182,7 @@ def _texts(image: Column, keys: Sequence[str]) -> Column:
 
 
 def _places() -> list[Column | str]:
-    """Where the event stands in the source, and where its record stands in Kafka."""
+    """Return the place of the event in the source, and that of its record in Kafka."""
     sequence = sf.from_json("sequence", "ARRAY<STRING>")
     second = sf.get(sequence, sf.lit(1)).try_cast("bigint")
     last_commit = sf.get(sequence, sf.lit(0)).try_cast("bigint")

@@ -46,7 +46,7 @@ _NUMBERED = f"STRUCT<number: BIGINT, place: {PLACE_TYPE}>"
 
 @dataclass(frozen=True, kw_only=True)
 class _Facts:
-    """What one pass over the lines of a batch finds."""
+    """Findings of one pass over the lines of a batch."""
 
     older: tuple[str, ...]
     dropped: int

@@ -61,7 +61,7 @@ class KeyOutcome:
         )
 
     def _differs(self) -> Column:
-        """Whether a value that the table holds is not the newest known one any more."""
+        """Tell whether a value that the table holds is not the newest known one any more."""
         differs = sf.lit(False)
         for i, name in enumerate(self.holes):
             state = sf.col(f"s{i}")

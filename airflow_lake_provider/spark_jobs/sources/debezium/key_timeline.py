@@ -27,7 +27,7 @@ _HELD = f"STRUCT<known: {PLACE_TYPE}, since: {PLACE_TYPE}, older: MAP<STRING, {P
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOrder:
-    """What a table knows of the keys of a source with ``ordering="key"``.
+    """Knowledge of a table about the keys of a source with ``ordering="key"``.
 
     :param epoch: of the source.
     :param schema: of the table; None where there is none.

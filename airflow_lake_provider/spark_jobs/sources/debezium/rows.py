@@ -143,7 +143,7 @@ class RowBuilder:
         return self._is_left(name) & sf.col(f"t{self.hole_columns.index(name)}").isNull()
 
     def _is_left(self, name: str) -> Column:
-        """Whether the batch does not know the value, so that only the table can."""
+        """Tell whether the batch does not know the value, so that only the table can."""
         return sf.array_contains("holes", name) & sf.col(f"s{self.hole_columns.index(name)}").isNull()
 
     def _is_lost(self, number: int, name: str) -> Column:

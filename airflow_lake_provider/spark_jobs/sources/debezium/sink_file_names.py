@@ -19,7 +19,7 @@ _AIVEN = re.compile(
 
 @dataclass(frozen=True)
 class SinkFile:
-    """What a name tells.
+    """Partition and offsets that a file's name tells.
 
     :param label: ``<topic>-<partition>``.
     :param first: offset of the first record.

@@ -25,7 +25,7 @@ _UNSIGNED = 2**64
 
 @dataclass(frozen=True, kw_only=True)
 class KeyChangeHistory:
-    """What a table knows of key changes.
+    """Knowledge of a table about key changes.
 
     :param rows_of: rows of the table at a snapshot; None where that one was expired.
     :param is_kept: whether those that this batch begins will be remembered; on a branch none is.
@@ -52,7 +52,7 @@ class OldRows:
 
     @property
     def hint(self) -> str:
-        """What a value that stays unknown may wait for; empty where nothing is known of that."""
+        """Event that a value that stays unknown may wait for; empty where nothing is known of that."""
         if self.expired:
             return (
                 f"{self.expired} of them are of rows whose key changed, and the snapshots with the old rows have "

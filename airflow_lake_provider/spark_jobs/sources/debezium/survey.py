@@ -28,7 +28,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType,
 
 @dataclass(frozen=True, kw_only=True)
 class EventSurvey:
-    """What one pass over the events found.
+    """Findings of one pass over the events.
 
     :param events: change events of the table.
     :param columns: names in their images, in the events' order.
@@ -56,7 +56,7 @@ class EventSurvey:
     seen: SeenEvents = field(default_factory=SeenEvents)
 
     def may_be_cut(self, *, is_whole: bool) -> bool:
-        """Whether a delete may be half of a key change whose other half is not there.
+        """Tell whether a delete may be half of a key change whose other half is not there.
 
         :param is_whole: whether none of the events was left out since.
         """
@@ -128,7 +128,7 @@ def _survey(groups: Sequence[dict[str, Any]], seen: SeenEvents) -> EventSurvey:
 
 
 def _at_the_end(groups: Sequence[dict[str, Any]], name: str) -> bool:
-    """Whether an event for which a flag is true stands at the greatest position of all groups."""
+    """Tell whether an event for which a flag is true stands at the greatest position of all groups."""
     greatest = [found for found in (group[name] for group in groups) if found is not None and None not in found]
     return bool(greatest and max(greatest)["flag"])
 

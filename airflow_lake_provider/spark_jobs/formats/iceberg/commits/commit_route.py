@@ -16,7 +16,7 @@ class CommitRoute:
 
     @property
     def tries(self) -> int:
-        """How often it is tried; each costs about as much as what the other commit added."""
+        """Number of tries; each costs about as much as what the other commit added."""
         return 20
 
     def commit_delta(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
@@ -29,7 +29,7 @@ class CommitRoute:
         return commit_row_delta(table, commit, delta, position)
 
     def may_go_on(self) -> bool:
-        """Whether files of a commit that was refused may be committed again."""
+        """Tell whether files of a commit that was refused may be committed again."""
         return True
 
     def discard(self, table: IcebergTable, files: Collection[Any]) -> None:

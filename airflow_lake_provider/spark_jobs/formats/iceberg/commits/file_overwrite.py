@@ -13,7 +13,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 
 @dataclass(frozen=True, kw_only=True)
 class FileOverwrite:
-    """What a commit changes.
+    """Files that a commit adds and removes.
 
     :param replaced: ``org.apache.iceberg.FileScanTask`` of each data file that goes, at the commit's base.
     :param added: ``org.apache.iceberg.DataFile`` objects.

@@ -13,7 +13,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 
 @dataclass(frozen=True, kw_only=True)
 class RowDelta:
-    """What a commit changes: ``org.apache.iceberg`` DataFile and DeleteFile objects.
+    """Files that a commit adds and removes: ``org.apache.iceberg`` DataFile and DeleteFile objects.
 
     :param replaced: delete files that those of ``deletes`` hold everything of.
     :param referenced: paths of the data files of the table that ``deletes`` are on; they may also be on ``rows``.

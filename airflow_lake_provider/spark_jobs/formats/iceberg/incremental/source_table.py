@@ -20,7 +20,7 @@ class IcebergSourceTable:
     table: IcebergTable
 
     def exists(self) -> bool:
-        """Whether the catalog has it now."""
+        """Tell whether the catalog has it now."""
         return self.table.exists()
 
     def identity(self) -> str:
@@ -32,7 +32,7 @@ class IcebergSourceTable:
         return rows_for_queries(self.table, self.table.rows_at(int(snapshot)), int(snapshot))
 
     def has_passed(self, position: str, snapshot: str) -> bool:
-        """Whether ``snapshot`` is an ancestor of ``position`` and ``position`` still one of the head."""
+        """Tell whether ``snapshot`` is an ancestor of ``position`` and ``position`` still one of the head."""
         lineage = [ancestor.snapshot_id for ancestor in self.table.refresh().ancestors()]
         return position in lineage and snapshot in lineage[lineage.index(position) + 1 :]
 

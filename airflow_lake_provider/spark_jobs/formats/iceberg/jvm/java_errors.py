@@ -16,7 +16,7 @@ _UNKNOWN = frozenset({"CommitStateUnknownException"})
 
 
 def is_conflict(error: Exception) -> bool:
-    """Whether Iceberg refused the commit because of another one; nothing changed."""
+    """Tell whether Iceberg refused the commit because of another one; nothing changed."""
     return conflict_message(error) is not None
 
 
@@ -31,7 +31,7 @@ def conflict_message(error: Exception) -> str | None:
 
 
 def is_unknown(error: Exception) -> bool:
-    """Whether the commit was sent and its answer was lost."""
+    """Tell whether the commit was sent and its answer was lost."""
     return any(name in _UNKNOWN for name, _ in _causes(error))
 
 

@@ -25,16 +25,16 @@ class JavaFunctions:
         self._lookup = jvm.java.lang.invoke.MethodHandles.publicLookup()
 
     def location_of_task(self) -> Any:
-        """From a ``FileScanTask`` to the location of its data file."""
+        """Map a ``FileScanTask`` to the location of its data file."""
         return self._of_task("location", load_class(self._spark, "java.lang.String"))
 
     def location(self) -> Any:
-        """From a ``DataFile`` to its location."""
+        """Map a ``DataFile`` to its location."""
         text = load_class(self._spark, "java.lang.String")
         return self._function(self._method("org.apache.iceberg.ContentFile", "location", text))
 
     def referenced_data_file(self) -> Any:
-        """From a ``DeleteFile`` to the location of the one data file it is on; null where it may be on others."""
+        """Map a ``DeleteFile`` to the location of the one data file it is on; null where it may be on others."""
         text, delete_file = (
             load_class(self._spark, name) for name in ("java.lang.String", "org.apache.iceberg.DeleteFile")
         )
@@ -43,7 +43,7 @@ class JavaFunctions:
         return self._function(self._lookup.findStatic(owner, "referencedDataFileLocation", kind))
 
     def is_task_of(self, file_format: str) -> Any:
-        """Whether a ``FileScanTask`` reads a data file of a format; a Guava predicate.
+        """Tell whether a ``FileScanTask`` reads a data file of a format; a Guava predicate.
 
         :param file_format: name of an ``org.apache.iceberg.FileFormat``.
         """
@@ -53,7 +53,7 @@ class JavaFunctions:
         return predicates.compose(predicates.equalTo(wanted), self._of_task("format", kind))
 
     def is_position_delete(self) -> Any:
-        """Whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
+        """Tell whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
         kind = load_class(self._spark, "org.apache.iceberg.FileContent")
         content = self._function(self._method("org.apache.iceberg.ContentFile", "content", kind))
         predicates = self._jvm.com.google.common.base.Predicates
@@ -62,7 +62,7 @@ class JavaFunctions:
         )
 
     def input_file(self, io: Any) -> Any:
-        """From a ``DeleteFile`` to its ``InputFile``.
+        """Map a ``DeleteFile`` to its ``InputFile``.
 
         :param io: ``org.apache.iceberg.io.FileIO``.
         """
@@ -72,7 +72,7 @@ class JavaFunctions:
         return self._function(method.bindTo(io))
 
     def _of_task(self, name: str, result: Any) -> Any:
-        """From a ``FileScanTask`` to what a method of its data file returns."""
+        """Map a ``FileScanTask`` to what a method of its data file returns."""
         content_file = load_class(self._spark, "org.apache.iceberg.ContentFile")
         file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
         asked = self._method("org.apache.iceberg.ContentFile", name, result)

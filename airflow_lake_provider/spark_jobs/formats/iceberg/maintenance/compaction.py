@@ -143,7 +143,7 @@ def _position_deletes_wanted(table: IcebergTable, spec: CompactionSpec, tally: _
 
 
 def _everything(table: IcebergTable, tally: _Tally) -> bool:
-    """Whether all position deletes are read: version 2 cannot tell otherwise which lie on rewritten files."""
+    """Tell whether all position deletes are read: version 2 cannot tell otherwise which lie on rewritten files."""
     return table.format_version >= 3 or bool(tally.groups)
 
 

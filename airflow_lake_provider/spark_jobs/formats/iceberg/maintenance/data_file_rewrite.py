@@ -28,7 +28,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import bu
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedGroups:
-    """What Iceberg's planner found due at the table's present head."""
+    """Groups of files that Iceberg's planner found due at the table's present head."""
 
     groups: int
     files: int
@@ -37,7 +37,7 @@ class PlannedGroups:
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteAttempt:
-    """What became of the planned groups.
+    """Result of rewriting the planned groups.
 
     :param done: groups that were committed.
     :param failed: groups that Spark could not rewrite.

@@ -20,7 +20,7 @@ class IcebergMaintainedTable:
     table: IcebergTable
 
     def exists(self) -> bool:
-        """Whether the catalog has it now."""
+        """Tell whether the catalog has it now."""
         return self.table.exists()
 
     def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:

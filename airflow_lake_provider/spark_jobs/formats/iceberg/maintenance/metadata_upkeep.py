@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 
 
 def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
-    """Whether position delete files are many and small (version 2), or older than deletion vectors (version 3).
+    """Tell whether position delete files are many and small (version 2), or older than deletion vectors (version 3).
 
     Only the metadata is read; with ``where`` the answer is no, as delete files are not chosen by it.
     """
@@ -63,7 +63,7 @@ def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | Non
 
 
 def manifests_are_due(table: IcebergTable) -> bool:
-    """Whether merging would leave fewer manifests."""
+    """Tell whether merging would leave fewer manifests."""
     head = table.java.currentSnapshot()
     if head is None:
         return False

@@ -36,17 +36,17 @@ class ResolvedRows:
 
     @property
     def found(self) -> int:
-        """How many rows have a key of the batch; some of them may stay as they are."""
+        """Number of rows that have a key of the batch; some of them may stay as they are."""
         return sum(self.place.found.values())
 
     @property
     def deleted(self) -> int:
-        """How many rows the batch deletes."""
+        """Number of rows that the batch deletes."""
         return sum(self.place.deleted.values())
 
     @property
     def updated(self) -> int:
-        """How many rows the batch replaces."""
+        """Number of rows that the batch replaces."""
         return sum(len(of_file) for of_file in self.positions.values()) - self.deleted
 
     def split_by_file(self, paths: Set[str]) -> tuple[ResolvedRows, ResolvedRows]:

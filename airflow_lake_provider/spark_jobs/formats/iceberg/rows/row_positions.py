@@ -27,7 +27,7 @@ Positions = Mapping[str, NDArray[np.int64]]
 
 @dataclass(frozen=True, kw_only=True)
 class FoundPositions:
-    """Where the rows stand that a batch has keys of, by path of their data file.
+    """Positions of the rows that a batch has keys of, by path of their data file.
 
     :param positions: of those that it changes, ascending.
     :param found: how many rows have a key of the batch.

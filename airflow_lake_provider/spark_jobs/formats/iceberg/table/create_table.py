@@ -74,7 +74,7 @@ def create_table(
 
 
 def is_unfinished(table: IcebergTable) -> bool:
-    """Whether the creation of an existing table was cut off."""
+    """Tell whether the creation of an existing table was cut off."""
     return _UNFINISHED in table.refresh().properties()
 
 

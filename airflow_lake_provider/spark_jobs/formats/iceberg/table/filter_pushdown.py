@@ -56,7 +56,7 @@ def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> Dat
 
 
 def bounds_are_sure(table: IcebergTable, where: str) -> bool:
-    """Whether the bounds in the manifests tell files without a row that satisfies a predicate, in every format."""
+    """Tell whether the bounds in the manifests tell files without a row that satisfies a predicate, in every format."""
     conjuncts = list(_conjuncts(table.spark.table(table.sql_name).filter(sf.expr(where))))
     sure = _names_of(table, _SURE | _SURE_OUTSIDE_ORC) - wrapped_columns(table).keys()
     return bool(conjuncts) and all(_reads_only(table, part, sure) for part in conjuncts)
@@ -108,7 +108,7 @@ def _type_name(field: Any) -> str:
 
 
 def _holds_orc(table: IcebergTable, snapshot: int) -> bool:
-    """Whether a data file of a snapshot is ORC; its manifests are read, in the JVM."""
+    """Tell whether a data file of a snapshot is ORC; its manifests are read, in the JVM."""
     tasks = table.java.newScan().useSnapshot(snapshot).planFiles()
     try:
         collect: Any = table.spark._jvm.com.google.common.collect  # type: ignore[union-attr]  # JVM attribute

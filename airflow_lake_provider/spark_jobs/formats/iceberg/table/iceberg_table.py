@@ -49,7 +49,7 @@ class IcebergTable:
         return self.name.quoted(self.catalog)
 
     def exists(self) -> bool:
-        """Whether the catalog has the table now."""
+        """Tell whether the catalog has the table now."""
         return bool(self.spark.catalog.tableExists(self.sql_name))
 
     @property

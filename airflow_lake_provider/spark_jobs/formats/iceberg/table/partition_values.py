@@ -42,7 +42,7 @@ def keys_by_partition(table: IcebergTable, keys: DataFrame) -> Iterator[tuple[An
 
 
 def is_supported(field: Any, result: Any) -> bool:
-    """Whether the values of a partition field can be computed here.
+    """Tell whether the values of a partition field can be computed here.
 
     :param field: ``org.apache.iceberg.PartitionField``; ``result``: the type of its values.
     """

@@ -19,7 +19,7 @@ _FIRST_SURE_MICROSECOND = _FIRST_SURE_DAY * 86_400_000_000
 
 
 def has_literals(kind: DataType) -> bool:
-    """Whether values of a type are compared by literal at all."""
+    """Tell whether values of a type are compared by literal at all."""
     # A collation has an order of its own.
     return isinstance(kind, (IntegralType, DecimalType, DateType, TimestampType)) or kind == StringType()
 

@@ -67,7 +67,7 @@ def _refuse_frozen(
 
 
 def widens(present: StructField, wanted: StructField) -> bool:
-    """Whether Iceberg may promote the present type to the wanted one (spec, schema evolution)."""
+    """Tell whether Iceberg may promote the present type to the wanted one (spec, schema evolution)."""
     return _promotes(present.dataType, wanted.dataType)
 
 
@@ -82,7 +82,7 @@ def _promotes(narrow: DataType, wide: DataType) -> bool:
 
 
 def fits(present: DataType, wanted: DataType) -> bool:
-    """Whether values of ``wanted`` go into a column of ``present`` without loss."""
+    """Tell whether values of ``wanted`` go into a column of ``present`` without loss."""
     names = {"byte": 1, "short": 2, "integer": 3, "long": 4}
     if present == wanted or _promotes(wanted, present) or wanted.typeName() == "void":
         return True

@@ -31,7 +31,7 @@ _BUILDER_METHODS = {
 
 @dataclass(frozen=True, kw_only=True)
 class TableDefinition:
-    """What one commit of the catalog makes a table of.
+    """Definition of a table, which one commit of the catalog makes.
 
     :param schema: ``org.apache.iceberg.Schema`` with its identifier fields.
     :param spec: ``org.apache.iceberg.PartitionSpec``.

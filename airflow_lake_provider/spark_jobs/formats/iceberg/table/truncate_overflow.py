@@ -28,7 +28,7 @@ class WrappedColumn:
 
 
 def may_wrap(wrapped: Mapping[str, WrappedColumn], name: str, least: str) -> bool:
-    """Whether a range of a column may be projected to partitions that do not have its rows.
+    """Tell whether a range of a column may be projected to partitions that do not have its rows.
 
     :param wrapped: of ``wrapped_columns``.
     :param least: where the range begins, as ``as_text`` has it.

@@ -20,7 +20,7 @@ _WITH_CAPITALS = re.compile(r"\b(?=[0-9a-f-]*[A-F])[0-9a-fA-F]{8}(-[0-9a-fA-F]{4
 
 
 def is_uuid(table: IcebergTable, name: str, schema: Any = None) -> bool:
-    """Whether a column of the table is a UUID.
+    """Tell whether a column of the table is a UUID.
 
     :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
     """

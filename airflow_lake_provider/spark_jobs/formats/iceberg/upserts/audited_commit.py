@@ -70,7 +70,7 @@ class AuditedRoute(CommitRoute):
         return staged
 
     def may_go_on(self) -> bool:
-        """Whether no expiry can have deleted files of a commit that was refused."""
+        """Tell whether no expiry can have deleted files of a commit that was refused."""
         return not self._has_lost_files
 
     def discard(self, table: IcebergTable, files: Collection[Any]) -> None:

@@ -165,7 +165,7 @@ def _refuse_decided_anew(
 
 
 def _is_counted_elsewhere(table: IcebergTable, commit: KeyedCommit, committed: list[Mapping[str, str]]) -> bool:
-    """Whether another name may have consumed, in what was committed, what this commit would count once more."""
+    """Tell whether another name may have consumed, in what was committed, what this commit would count once more."""
     said = [summary[SOURCE_POSITION] for summary in committed if SOURCE_POSITION in summary]
     names = {text.rpartition("=")[0] for text in said} - {commit.source_name}
     if commit.position.generation == 1:

@@ -124,5 +124,5 @@ def known_ranges(commit: KeyedCommit) -> KeyRanges:
 
 
 def _are_listed(commit: KeyedCommit, ranges: KeyRanges) -> bool:
-    """Whether the keys themselves prune, so that nothing is gained by the gaps between them."""
+    """Tell whether the keys themselves prune, so that nothing is gained by the gaps between them."""
     return len(commit.keys) == 1 and 0 < ranges.keys <= _MAX_IN

@@ -49,11 +49,11 @@ class IcebergKeyedTable:
     table: IcebergTable
 
     def exists(self) -> bool:
-        """Whether the catalog has it now."""
+        """Tell whether the catalog has it now."""
         return self.table.exists()
 
     def is_created(self) -> bool:
-        """Whether it exists with all that its creation sets."""
+        """Tell whether it exists with all that its creation sets."""
         return self.table.exists() and not create_table.is_unfinished(self.table)
 
     def state(self, branch: str | None = None) -> TableState:

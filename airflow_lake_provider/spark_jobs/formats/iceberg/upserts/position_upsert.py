@@ -69,7 +69,7 @@ def upsert_by_position(
 
 @dataclass(frozen=True, kw_only=True)
 class _Committed:
-    """What was committed.
+    """Result of a commit.
 
     :param resolved: the rows that it has changed.
     """

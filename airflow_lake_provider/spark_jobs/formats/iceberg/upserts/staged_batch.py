@@ -24,7 +24,7 @@ from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 @dataclass
 class StagedBatch:
-    """What a commit is going to add.
+    """Rows that a commit is going to add.
 
     :param files: ``org.apache.iceberg.DataFile`` objects.
     :param outdated: positions of rows in them that do not count, by path.
@@ -35,7 +35,7 @@ class StagedBatch:
 
     @property
     def records(self) -> int:
-        """How many rows the commit adds."""
+        """Number of rows that the commit adds."""
         written = sum(int(file.recordCount()) for file in self.files)
         return written - sum(len(of_file) for of_file in self.outdated.values())
 
