@@ -77,10 +77,10 @@ class UpdateRowsSpec(JobSpec):
         super().__post_init__()
         if not self.assignments or not all(expression.strip() for expression in self.assignments.values()):
             raise InvalidSpecError(f"{self.table}: assignments needs one or more columns, each with an SQL expression")
-        texts = {f"{self.table}: set[{name!r}]": text for name, text in self.assignments.items()}
+        texts = {f"{self.table}: assignments[{name!r}]": text for name, text in self.assignments.items()}
         check_code(texts, allow_sql=self.allow_sql)
         if len({name.lower() for name in self.assignments}) != len(self.assignments):
-            raise InvalidSpecError(f"{self.table}: set names a column twice: {sorted(self.assignments)}")
+            raise InvalidSpecError(f"{self.table}: assignments names a column twice: {sorted(self.assignments)}")
         refuse_reserved_names(self.table, "assignments", self.assignments)
         if not self.where.strip():
             raise InvalidSpecError(f"{self.table}: where is empty; to update every row, say 'true' with allow_sql=True")

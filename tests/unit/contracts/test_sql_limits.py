@@ -77,7 +77,7 @@ def test_a_where_within_the_limits_is_left_to_the_driver() -> None:
         (lambda text, **more: upsert(delete_when=f"op = {text}", **more), "delete_when"),
         (lambda text, **more: upsert(audits=Audits(queries={"a": f"SELECT {text} FROM batch"}), **more), "audit 'a'"),
         (lambda text, **more: incremental(f"SELECT {text} FROM changes", **more), "query"),
-        (lambda text, **more: update(text=text, **more), r"set\['n'\]"),
+        (lambda text, **more: update(text=text, **more), r"assignments\['n'\]"),
     ],
 )
 def test_code_with_a_variable_is_refused_unless_it_is_allowed(make: Callable[..., Any], name: str) -> None:
