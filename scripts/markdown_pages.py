@@ -15,6 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # CommonMark with the tables of code hosts.
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 NO_PROSE = {"fence", "code_block", "html_block"}
+HTML_IMAGE = re.compile(r'\bsrc(?:set)?="([^"]*)"')
 LINK_TARGET = re.compile(r"\]\([^)\s]*\)")
 
 
@@ -38,8 +39,10 @@ class Page:
         return PARSER.parse(self.text)
 
     def links(self) -> Iterator[str]:
-        """Yield the target of every link and picture outside code."""
+        """Yield the target of every link and picture outside code, also of pictures in HTML."""
         for token in self.tokens:
+            if token.type == "html_block":
+                yield from HTML_IMAGE.findall(token.content)
             for child in token.children or []:
                 target = child.attrGet("href") if child.type == "link_open" else child.attrGet("src")
                 if target is not None:

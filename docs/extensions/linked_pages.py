@@ -1,7 +1,8 @@
 """Let one Markdown serve the site and the readers of a code host.
 
 A list item of an ``index.md`` that begins with a link to a page makes that page a child in the tree of the site. A link
-to a page that is in the repository but not on the site becomes a download.
+to a page that is in the repository but not on the site becomes a download. A ``<picture>`` with a dark and a light file
+becomes two images, of which the theme shows one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 ITEM = re.compile(r"^- \[[^\]]*\]\((?P<page>[^)#:\s]+)\.md\)", re.MULTILINE)
+PICTURE = re.compile(
+    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">\s*'
+    r'<img alt="(?P<alt>[^"]+)" src="(?P<light>[^"]+)">\s*</picture>'
+)
 LINK = re.compile(r"\]\((?P<page>\.\./[^)#:\s]+\.md)(?:#[^)\s]*)?\)")
 
 
@@ -52,8 +57,23 @@ def with_downloads(name: str, text: str) -> str:
     return LINK.sub(target, text)
 
 
+def with_images(text: str) -> str:
+    """Return the source of a page in which a picture of two files is two images of the theme.
+
+    :param text: its Markdown.
+    """
+
+    def images(picture: re.Match[str]) -> str:
+        return "\n".join(
+            f"```{{image}} {picture[name]}\n:alt: {picture['alt']}\n:class: only-{name}\n```\n"
+            for name in ("light", "dark")
+        )
+
+    return PICTURE.sub(images, text)
+
+
 def _on_source_read(_app: Sphinx, name: str, source: list[str]) -> None:
-    source[0] = with_tree(name, with_downloads(name, source[0]))
+    source[0] = with_tree(name, with_images(with_downloads(name, source[0])))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,0 +1,69 @@
+"""The pictures are what the script draws, are shown on a page, and need nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from docs.extensions.linked_pages import with_images
+from docs.extensions.public_names import public_names
+from docs.pictures.drawings import IMAGES, drawings
+from scripts.markdown_pages import Page, documents
+
+DRAWN = drawings()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_drawing_in_the_repository_is_what_the_script_draws(name: str) -> None:
+    assert (IMAGES / name).read_text() == DRAWN[name], "scripts/pictures draws it again"
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_drawing_needs_nothing_from_elsewhere(name: str) -> None:
+    ET.fromstring(DRAWN[name])
+    links = set(re.findall(r"https?://[^\s\"']+", DRAWN[name]))
+    assert links == {"http://www.w3.org/2000/svg"}
+
+
+def test_every_picture_is_shown_on_a_page_and_each_shown_picture_is_there() -> None:
+    targets = [(page.parent / link).resolve() for page in documents() for link in Page(page.read_text()).links()]
+    shown = {target.name for target in targets if target.parent == IMAGES}
+    assert shown == {picture.name for picture in IMAGES.iterdir()}
+
+
+def test_the_flow_names_public_classes_only() -> None:
+    named = set(re.findall(r"\bLake[A-Z]\w+", DRAWN["flow-light.svg"]))
+    assert len(named) >= 4
+    assert named <= {name.rpartition(".")[2] for name in public_names()}
+
+
+def test_light_and_dark_say_the_same() -> None:
+    for name, svg in DRAWN.items():
+        if name.endswith("-light.svg"):
+            dark = DRAWN[name.replace("-light", "-dark")]
+            assert svg != dark
+            assert words(svg) == words(dark)
+
+
+def words(svg: str) -> list[str]:
+    """Return the lines of text of a picture."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_a_picture_of_two_files_is_two_images_on_the_site() -> None:
+    page = (
+        '<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="../images/flow-dark.svg">\n'
+        '  <img alt="The flow." src="../images/flow-light.svg">\n</picture>\n\nText.\n'
+    )
+    assert set(Page(page).links()) == {"../images/flow-dark.svg", "../images/flow-light.svg"}
+    light, dark = (
+        f"```{{image}} ../images/flow-{name}.svg\n:alt: The flow.\n:class: only-{name}\n```\n"
+        for name in ("light", "dark")
+    )
+    assert with_images(page) == f"{light}\n{dark}\n\nText.\n"
+
+
+def test_no_picture_is_large() -> None:
+    assert {picture.name for picture in IMAGES.iterdir() if picture.stat().st_size > 200_000} == set()
