@@ -1,19 +1,33 @@
-"""Draw all pictures that need neither Spark nor a browser."""
+"""Draw all pictures that need neither Spark nor a browser, from the numbers in the repository."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from docs.pictures.benchmark_chart import draw_benchmark
 from docs.pictures.drawing import PALETTES
 from docs.pictures.flow import draw_flow
 
-IMAGES = Path(__file__).resolve().parents[1] / "images"
+DOCS = Path(__file__).resolve().parents[1]
+IMAGES = DOCS / "images"
 
 
 def drawings() -> dict[str, str]:
     """Return the SVG of each picture by its file's name."""
-    return {f"flow-{palette.name}.svg": draw_flow(palette) for palette in PALETTES}
+    newest = max((DOCS / "benchmarks").glob("upsert-*.json"))
+    flows = {f"flow-{palette.name}.svg": draw_flow(palette) for palette in PALETTES}
+    return flows | benchmark_charts(json.loads(newest.read_text()))
+
+
+def benchmark_charts(results: Mapping[str, Any]) -> dict[str, str]:
+    """Return the charts of a benchmark by their file's name.
+
+    :param results: the JSON of ``scripts/bench upsert``.
+    """
+    return {f"upsert-benchmark-{palette.name}.svg": draw_benchmark(results, palette) for palette in PALETTES}
 
 
 def write(pictures: Mapping[str, str], folder: Path) -> None:

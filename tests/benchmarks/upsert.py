@@ -18,13 +18,16 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from docs.pictures.drawings import benchmark_charts, write
 from tests.benchmarks.upsert_tables import KINDS, Bench, Side
 
 # Uncounted rounds of each table of another kind.
@@ -63,35 +66,54 @@ def open_session(home: Path) -> SparkSession:
     return builder.getOrCreate()
 
 
-def ratios_of(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
+@dataclass(frozen=True)
+class Measured:
+    """What a run finds, added up.
+
+    :param ratios: a peer's median over ours, and what else is compared.
+    :param comparisons: seconds of every counted round, by side.
+    """
+
+    ratios: dict[str, float] = field(default_factory=dict)
+    comparisons: list[dict[str, Any]] = field(default_factory=list)
+
+    def compare(self, name: str, bench: Bench, ours: Side, *peers: Side) -> None:
+        """Add sides that have played together."""
+        self.ratios.update({f"{name}_vs_{peer.name}": peer.median() / ours.median() for peer in peers})
+        seconds = {side.name: [round(each, 2) for each in side.seconds] for side in (ours, *peers)}
+        self.comparisons.append({"name": name, "rows": bench.rows, "batch": bench.batch, "seconds": seconds})
+
+
+def measure(spark: SparkSession, home: Path, options: argparse.Namespace) -> Measured:
     """Measure what the options ask for."""
     _warm(spark, home, options)
-    found = _compared(spark, home, options) if options.rows else {}
+    found = Measured()
+    if options.rows:
+        _compare(spark, home, options, found)
     if options.kinds:
-        found |= _kinds(spark, home, options)
+        found.ratios.update(_kinds(spark, home, options))
     if options.large:
-        found |= _larger(spark, home, options)
+        _compare_larger(spark, home, options, found)
     return found
 
 
-def _compared(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
+def _compare(spark: SparkSession, home: Path, options: argparse.Namespace, found: Measured) -> None:
     bench = Bench(spark, home, options.rows, options.batch)
     sides = _all_sides(bench, options)
     ours, on_read, *_ = sides
     bench.play(sides, options.rounds, clustered=False)
-    found = {f"random_vs_{side.name}": side.median() / ours.median() for side in sides[1:]}
+    found.compare("random", bench, *sides)
     clustered = [Side(side.name, side.table, side.apply) for side in (ours, on_read)]
     bench.play(clustered, options.rounds, clustered=True)
-    found["clustered_vs_merge_on_read"] = clustered[1].median() / clustered[0].median()
+    found.compare("clustered", bench, *clustered)
     pruned = [
         Side("ours", ours.table, ours.apply),
         Side("pruned_merge", on_read.table, bench.merge(on_read.table, pruned=True)),
     ]
     bench.play(pruned, options.rounds, clustered=True)
-    found["clustered_vs_pruned_merge"] = pruned[1].median() / pruned[0].median()
-    found["read_after_10"] = _read_after_ten(bench, ours)
+    found.compare("clustered", bench, *pruned)
+    found.ratios["read_after_10"] = _read_after_ten(bench, ours)
     _drop(spark, sides)
-    return found
 
 
 def _warm(spark: SparkSession, home: Path, options: argparse.Namespace) -> None:
@@ -156,10 +178,11 @@ def _read_after_ten(bench: Bench, ours: Side) -> float:
     return after / bench.read_seconds(ours.table)
 
 
-def _larger(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
+def _compare_larger(spark: SparkSession, home: Path, options: argparse.Namespace, found: Measured) -> None:
     bench = Bench(spark, home, options.large, options.batch)
     sides = _ours_and_merge(bench)
     bench.play(sides, options.rounds, clustered=False)
+    found.compare("random_100m", bench, *sides)
     _drop(spark, sides[1:])
     grown = sides[0].table
     tenth = Bench(spark, home, options.large // 10, options.batch)
@@ -168,11 +191,7 @@ def _larger(spark: SparkSession, home: Path, options: argparse.Namespace) -> dic
     small = _growth_seconds(tenth, base, options.rounds, options.batch * GROWTH_BATCH)
     large = _growth_seconds(bench, grown, options.rounds, options.batch * GROWTH_BATCH)
     print(f"growth: {floor:.1f} s for one row, {small:.1f} s in a tenth of the table, {large:.1f} s in the whole")
-    return {
-        "random_100m_vs_merge_on_read": sides[1].median() / sides[0].median(),
-        "growth_10x": large / small,
-        "growth_base_over_floor": small / floor,
-    }
+    found.ratios.update({"growth_10x": large / small, "growth_base_over_floor": small / floor})
 
 
 def _growth_seconds(bench: Bench, table: str, rounds: int, batch: int) -> float:
@@ -184,7 +203,7 @@ def _growth_seconds(bench: Bench, table: str, rounds: int, batch: int) -> float:
 
 
 def main() -> None:
-    """Measure and print the JSON line."""
+    """Measure, draw the chart and print the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=30_000_000)
     parser.add_argument("--batch", type=int, default=50_000)
@@ -196,11 +215,30 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session(Path(folder))
-        ratios = {name: round(value, 2) for name, value in ratios_of(spark, Path(folder), options).items()}
+        found = measure(spark, Path(folder), options)
         spark.stop()
+    results = results_of(options, found)
+    keep(results)
+    print(json.dumps(results))
+
+
+def results_of(options: argparse.Namespace, found: Measured) -> dict[str, Any]:
+    """Return the JSON of a run, which the chart is drawn from."""
     arguments = [f"--{name.replace('_', '-')} {value}" for name, value in vars(options).items() if name != "quick"]
-    command = " ".join(["scripts/bench upsert", *arguments, *(["--quick"] if options.quick else [])])
-    print(json.dumps({"benchmark": "upsert", "command": command, "ratios": ratios}))
+    return {
+        "benchmark": "upsert",
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": " ".join(["scripts/bench upsert", *arguments, *(["--quick"] if options.quick else [])]),
+        "ratios": {name: round(value, 2) for name, value in found.ratios.items()},
+        "comparisons": found.comparisons,
+    }
+
+
+def keep(results: Mapping[str, Any]) -> None:
+    """Write the JSON and its chart below LAKE_HOME; those in docs/ change when somebody copies the JSON there."""
+    folder = Path(os.environ.get("LAKE_HOME", ".lake")) / "benchmarks"
+    files = {f"upsert-{results['date']}.json": json.dumps(results, indent=2) + "\n"}
+    write(files | (benchmark_charts(results) if results["comparisons"] else {}), folder)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.pictures.drawings import benchmark_charts
 from tests.benchmarks import upsert
 from tests.benchmarks.upsert_tables import KINDS, Bench, Kind
 
@@ -20,9 +21,9 @@ def lake(spark: SparkSession, tmp_path: Path) -> SparkSession:
     return spark
 
 
-def test_the_benchmark_of_upserts_gives_its_ratios(lake: SparkSession, tmp_path: Path) -> None:
+def test_the_benchmark_of_upserts_gives_its_ratios_and_chart(lake: SparkSession, tmp_path: Path) -> None:
     options = Namespace(rows=2000, batch=50, rounds=1, warm_up=1, large=20_000, kinds=0, quick=False)
-    ratios = upsert.ratios_of(lake, tmp_path, options)
+    found = upsert.measure(lake, tmp_path, options)
     expected = {
         "random_vs_merge_on_read",
         "random_vs_copy_on_write",
@@ -33,8 +34,11 @@ def test_the_benchmark_of_upserts_gives_its_ratios(lake: SparkSession, tmp_path:
         "growth_10x",
         "growth_base_over_floor",
     }
-    assert ratios.keys() == expected
-    assert all(ratio > 0 for ratio in ratios.values())
+    assert found.ratios.keys() == expected
+    assert all(ratio > 0 for ratio in found.ratios.values())
+    for chart in benchmark_charts(upsert.results_of(options, found)).values():
+        assert "50 random keys into 0.002 million rows" in chart
+        assert f"{found.ratios['random_vs_copy_on_write']:.2f} times ours" in chart
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

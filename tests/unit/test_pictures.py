@@ -1,18 +1,24 @@
-"""The pictures are what the script draws, are shown on a page, and need nothing from elsewhere."""
+"""The pictures are what their numbers say, are shown on a page, and need nothing from elsewhere."""
 
 from __future__ import annotations
 
+import json
 import re
+import statistics
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from docs.extensions.linked_pages import with_images
 from docs.extensions.public_names import public_names
-from docs.pictures.drawings import IMAGES, drawings
+from docs.pictures.benchmark_chart import draw_benchmark
+from docs.pictures.drawing import LIGHT
+from docs.pictures.drawings import DOCS, IMAGES, drawings
 from scripts.markdown_pages import Page, documents
 
 DRAWN = drawings()
+PUBLISHED: list[dict[str, Any]] = [json.loads(path.read_text()) for path in (DOCS / "benchmarks").glob("*.json")]
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -67,3 +73,27 @@ def test_a_picture_of_two_files_is_two_images_on_the_site() -> None:
 
 def test_no_picture_is_large() -> None:
     assert {picture.name for picture in IMAGES.iterdir() if picture.stat().st_size > 200_000} == set()
+
+
+def test_the_published_ratios_are_those_of_the_published_seconds() -> None:
+    assert PUBLISHED
+    for results in PUBLISHED:
+        for each in results["comparisons"]:
+            medians = {side: statistics.median(seconds) for side, seconds in each["seconds"].items()}
+            ours = medians.pop("ours")
+            for side, peer in medians.items():
+                # The seconds of the first run are published with one decimal.
+                assert results["ratios"][f"{each['name']}_vs_{side}"] == pytest.approx(peer / ours, rel=0.03)
+
+
+def test_a_chart_says_median_ratio_and_every_round_also_where_a_peer_is_quicker() -> None:
+    seconds = {"ours": [4.0, 2.0, 3.0], "pruned_merge": [1.5, 1.0, 9.0]}
+    compared = {"name": "clustered", "rows": 2_000_000, "batch": 1000, "seconds": seconds}
+    results = {"date": "2026-01-02", "ratios": {"clustered_vs_pruned_merge": 0.5}, "comparisons": [compared]}
+    chart = draw_benchmark(results, LIGHT)
+    said = words(chart)
+    assert "1,000 time-ordered keys into 2 million rows" in said
+    assert {"3.0 s", "1.5 s, 0.50 times ours"} <= set(said)
+    assert chart.count("<circle") == 6
+    assert "one of 3 rounds" in said[-1]
+    assert "2026-01-02" in said[-1]
