@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from tests.end_to_end.conftest import environment_of
+from tests.end_to_end.lake_environment import environment_of
 from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
 
 _DAG = "on_bench_snapshot"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.end_to_end.lake_environment import environment_of
 
 
 @pytest.fixture(scope="module")
@@ -26,34 +23,6 @@ def lake_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def airflow_environment(lake_home: Path) -> Mapping[str, str]:
     """Environment of Airflow's commands: the repository's DAGs, one lake, a local Spark, loopback only."""
     return environment_of(lake_home)
-
-
-def environment_of(lake_home: Path) -> Mapping[str, str]:
-    """Return the environment of Airflow's commands on a lake.
-
-    :param lake_home: existing folder.
-    """
-    jars = Path(os.environ.get("LAKE_JARS", REPOSITORY / ".lake" / "jars"))
-    assert list(jars.glob("*.jar")), f"no jars in {jars}; run scripts/setup, or name their folder in LAKE_JARS"
-    lake = {"type": "sql", "uri": f"sqlite:///{lake_home}/catalog.db", "warehouse": f"file://{lake_home}/warehouse"}
-    # Without the class path of the scripts: drivers here get their jars as production drivers do.
-    kept_out = ("AIRFLOW", "SPARK_DIST_CLASSPATH")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(kept_out)}
-    return {
-        **inherited,
-        # An interpreter that was started by its path still finds its own airflow and spark-submit.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "PYTHONPATH": str(REPOSITORY),
-        "AIRFLOW_HOME": str(lake_home / "airflow"),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__LAKE__SPARK_JARS": str(jars),
-        "AIRFLOW__LAKE__JOB_DIRECTORY": str(lake_home / "jobs"),
-        "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "iceberg", "extra": lake}),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "AIRFLOW_VAR_SHOP_INBOX": str(lake_home / "inbox"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
 
 
 @pytest.fixture(scope="module")

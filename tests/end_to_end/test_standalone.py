@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -16,26 +15,18 @@ from unittest.mock import Mock, patch
 
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table, metadata, snapshots
 
+from tests.end_to_end.browser import browser_page, find_browser
 from tests.end_to_end.orders_writer import upsert_orders
-from tests.end_to_end.standalone_airflow import WAIT_SECONDS, StandaloneAirflow, wait_for
+from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 POLL_SECONDS = 2
 DAGS = {"ingest_orders", "maintain_one_table", "nightly_maintenance", "on_new_orders_snapshot"}
-BROWSER_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="module")
@@ -246,19 +237,11 @@ def test_what_passes_the_form_and_is_no_table_fails_before_spark(airflow: Standa
 @pytest.fixture
 def page(airflow: StandaloneAirflow, tmp_path: Path) -> Iterator[Page]:
     """An empty page of a real browser."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    browser = find_browser()
     if browser is None:
         pytest.skip("no chromium on PATH, which this test clicks with; install it: apt-get install chromium")
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            str(tmp_path / "profile"), executable_path=browser, headless=True, args=BROWSER_FLAGS
-        )
-        context.set_default_timeout(WAIT_SECONDS * 1000 / 3)
-        expect.set_options(timeout=WAIT_SECONDS * 1000 / 3)
-        try:
-            yield context.pages[0]
-        finally:
-            context.close()
+    with browser_page(browser, tmp_path / "profile") as opened:
+        yield opened
 
 
 def test_a_person_sees_the_dags_fills_in_the_form_and_starts_a_run(
@@ -273,7 +256,7 @@ def test_a_person_sees_the_dags_fills_in_the_form_and_starts_a_run(
     page.goto(f"{airflow.url}/dags/maintain_one_table")
     page.get_by_role("button", name="Trigger Dag", exact=True).first.click()
     form = page.get_by_role("dialog")
-    for title in ("Table", "What to do", "Dry run", "Compaction level", "Keep for", "Keep at least"):
+    for title in ("Table", "What to do", "Dry run", "Compaction level", "Expire older than", "Retain last"):
         # A star follows the title of what has to be given.
         expect(form.get_by_text(re.compile(rf"^{title}\W*$")).first).to_be_attached()
     form.locator("[name=element_table]").fill(stock)
