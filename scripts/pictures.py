@@ -1,13 +1,56 @@
-"""Make the pictures of the documentation again, in docs/images."""
+"""Make the pictures of the documentation again, in docs/images.
+
+Drawings come from numbers in the repository. Screenshots are of a real Airflow in Debian's chromium.
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from docs.pictures.drawings import IMAGES, drawings, write
+from docs.pictures.screenshots import take_screenshots
+
+PARTS = ("drawings", "screenshots")
 
 
 def main() -> None:
-    """Draw everything."""
-    write(drawings(), IMAGES)
+    """Make what is asked for; everything without an argument."""
+    parser = argparse.ArgumentParser(prog="scripts/pictures", description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=(*PARTS, "all"), default="all", help="what to make, or all")
+    asked = parser.parse_args().parts
+    parts = PARTS if "all" in asked else asked
+    if "drawings" in parts:
+        write(drawings(), IMAGES)
+    if "screenshots" in parts:
+        with empty_home("screenshots") as home:
+            take_screenshots(IMAGES, home, free_port())
+
+
+@contextmanager
+def empty_home(name: str) -> Iterator[Path]:
+    """Make a folder below LAKE_HOME, and remove it at the end; a failure leaves it, with its logs.
+
+    :param name: of the folder.
+    """
+    home = Path(os.environ["LAKE_HOME"]).resolve() / "pictures" / name
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    yield home
+    shutil.rmtree(home)
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        return port
 
 
 if __name__ == "__main__":

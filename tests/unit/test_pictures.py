@@ -23,7 +23,7 @@ PUBLISHED: list[dict[str, Any]] = [json.loads(path.read_text()) for path in (DOC
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_drawing_in_the_repository_is_what_the_script_draws(name: str) -> None:
-    assert (IMAGES / name).read_text() == DRAWN[name], "scripts/pictures draws it again"
+    assert (IMAGES / name).read_text() == DRAWN[name], "scripts/pictures drawings draws it again"
 
 
 @pytest.mark.parametrize("name", DRAWN)
