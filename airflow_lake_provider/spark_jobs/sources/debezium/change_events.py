@@ -38,6 +38,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tab
 from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import is_old
 from airflow_lake_provider.spark_jobs.sources.debezium.events_by_key import read_by_key
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
+from airflow_lake_provider.spark_jobs.sources.debezium.log_places import refuse_below_snapshots
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
@@ -117,6 +118,8 @@ def read_debezium_changes(
         if order is not None:
             batch = read_by_key(events, columns, rows.keys, found, order)
             return replace(told.on(batch), dropped=told.dropped + (batch.dropped or 0))
+        if "r" in found.operations:
+            refuse_below_snapshots(events, source.table)
         old = old_rows(events, history or KeyChangeHistory(), rows.types, rows.keys) if rows.hole_columns else OldRows()
         values = _KnownValues(rows=rows, old=old, table_rows=table_rows)
         # Lazy: the job that counts and checks also fills it.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_order import LATE_TOLERANCE_MS
 from airflow_lake_provider.contracts.row_position import PLACE_FIELDS, PLACE_TYPE
 
@@ -43,6 +44,32 @@ def is_later(place: Column, other: Column) -> Column:
     same_kind = place["snapshot"] == other["snapshot"]
     later = sf.when(same_kind, place["lsn"] > other["lsn"]).when(other["snapshot"], after_other)
     return later.otherwise(~before_other)
+
+
+def refuse_below_snapshots(events: DataFrame, table: str) -> None:
+    """Refuse changes that a snapshot's older row of their key would win over, because they stand before it in the log.
+
+    :param events: ``key``, ``op``, ``first``, ``second``, ``last_commit`` and ``ts_ms``, with rows of a snapshot.
+    :raises BadInputError: with how many.
+    """
+    is_row = sf.col("op") == "r"
+    at = sf.struct("first", "second")
+    ends = events.agg(sf.max(sf.when(is_row, at)) > sf.min(sf.when(~is_row, at))).collect()[0]
+    if not ends[0]:
+        return
+    key = Window.partitionBy("key")
+    place = sf.struct("second", "last_commit", "ts_ms", is_row).cast(PLACE_TYPE)
+    placed = events.select("key", is_row.alias("is_row"), at.alias("at"), place.alias("place"))
+    row_at = sf.when(sf.col("is_row"), sf.col("at"))
+    placed = placed.withColumns({"row_at": sf.max(row_at).over(key), "row": sf.max_by("place", row_at).over(key)})
+    loses = ~sf.col("is_row") & (sf.col("at") < sf.col("row_at")) & is_later(sf.col("place"), sf.col("row"))
+    if count := placed.filter(loses).count():
+        raise BadInputError(
+            f"{count} changes of {table} were committed after a snapshot had read their rows, and have lower positions "
+            "than it: their transaction was open at that time. By position the older rows of the snapshot would win. "
+            "Use ordering='key', which compares them by their commits; or apply the files of the snapshot first, and "
+            "the files with these changes alone, with on_repeat='apply'. Nothing was applied"
+        )
 
 
 def in_lines(events: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
+from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.sources.debezium.event_writer import PLACEHOLDER, SourceTable, envelope
 from tests.spark.sources.debezium.test_events_by_key import Deliveries, rows_of
 
@@ -22,7 +25,8 @@ TAKEN = 1_760_000_000_000
 
 @pytest.fixture
 def inbox(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
+    with planned_for_tiny_batches(spark):
+        yield tmp_path
     spark.sql("DROP TABLE IF EXISTS order_by_key.items PURGE")
     spark.sql(f"DROP TABLE IF EXISTS {SIDE} PURGE")
 
@@ -69,6 +73,20 @@ def test_what_was_open_during_the_snapshot_is_newer_than_its_rows(
     again = [line("u", 2, 2, "long new", 90, None, 31_000), line("d", 3, 0, None, 92, 90, 31_000)]
     report = table.deliver([*READ, *again, *LATER])
     assert (report.events_dropped, table.rows()) == (7, EXPECTED)
+
+
+@pytest.mark.parametrize("ordering", [EventOrdering.STREAM, None])
+def test_where_positions_decide_a_change_below_its_snapshot_is_refused(
+    spark: SparkSession, inbox: Path, ordering: EventOrdering | None
+) -> None:
+    table = Deliveries(spark, inbox)
+    source = replace(table.flow.changes["source"], ordering=ordering)
+    told = r"1 changes of public\.items .*transaction was open.*ordering='key'.*Nothing was applied"
+    table.bring([*READ, *WAS_OPEN, *LATER])
+    for on_repeat in (OnRepeat.SKIP, OnRepeat.APPLY):
+        with pytest.raises(BadInputError, match=told):
+            table.run(source=source, on_repeat=on_repeat)
+    assert not spark.catalog.tableExists("order_by_key.items")
 
 
 def test_a_snapshot_that_comes_late_gives_only_what_no_event_has_changed(spark: SparkSession, inbox: Path) -> None:
