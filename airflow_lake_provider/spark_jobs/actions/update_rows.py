@@ -23,7 +23,7 @@ def update_rows(spark: SparkSession, spec: UpdateRowsSpec, progress: Progress) -
     :raises BadInputError: a required column would become NULL.
     """
     for name, text in spec.assignments.items():
-        check_expression_text(spark, text, f"{spec.table}: set[{name!r}]", allow_sql=spec.allow_sql)
+        check_expression_text(spark, text, f"{spec.table}: assignments[{name!r}]", allow_sql=spec.allow_sql)
     target = matched_table(spark, spec)
     return retry_conflicts(lambda attempt: _attempt(spec, target, attempt, progress), spec.max_attempts, progress)
 

@@ -110,7 +110,7 @@ def test_nothing_of_a_job_is_run_where_one_of_its_texts_is_refused(
         with traces.none_left():
             with pytest.raises(InvalidSpecError, match="delete_when"):
                 flow.apply(delete_when=expression)
-            with pytest.raises(InvalidSpecError, match=r"set\['amount'\]"):
+            with pytest.raises(InvalidSpecError, match=r"assignments\['amount'\]"):
                 update(table, "texts", assignments={"amount": expression}, where="id = 1")
     assert rows_outside(table) == table.rows
 

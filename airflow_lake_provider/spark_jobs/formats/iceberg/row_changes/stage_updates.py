@@ -46,13 +46,13 @@ def _refuse_columns(table: IcebergTable, schema: StructType, given: Mapping[str,
     unknown = sorted(given.keys() - {field.name.lower() for field in schema})
     if unknown:
         raise InvalidSpecError(
-            f"{table.name}: set names columns that the table lacks: {unknown}; it has {schema.names}"
+            f"{table.name}: assignments name columns that the table lacks: {unknown}; it has {schema.names}"
         )
     identifying = sorted(given.keys() & {str(name).lower() for name in table.java.schema().identifierFieldNames()})
     if identifying:
         raise InvalidSpecError(
-            f"{table.name}: set may not change the identifier columns {identifying}: two rows could get one key. "
-            "Delete the rows and insert them under their new keys"
+            f"{table.name}: assignments may not change the identifier columns {identifying}: two rows could get one "
+            "key. Delete the rows and insert them under their new keys"
         )
 
 
