@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
@@ -34,6 +35,7 @@ class StateOfOneAsset:
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         self.history: list[object] = []
+        self.written = threading.Event()
 
     def get(self, key: str) -> object:
         return json.loads(self.values[key]) if key in self.values else None
@@ -41,6 +43,7 @@ class StateOfOneAsset:
     def set(self, key: str, value: object) -> None:
         self.values[key] = json.dumps(value)
         self.history.append(value)
+        self.written.set()
 
 
 class StateOfTwoAssets(StateOfOneAsset):
@@ -74,6 +77,11 @@ async def stays_silent(events: AsyncIterator[TriggerEvent]) -> None:
     done, _ = await asyncio.wait([waiting], timeout=SILENCE_SECONDS)
     assert not done, waiting.result()
     await stop(waiting)
+
+
+async def written(state: StateOfOneAsset) -> None:
+    """Wait for what a busy machine may do late."""
+    assert await asyncio.to_thread(state.written.wait, 30)
 
 
 async def stop(waiting: asyncio.Future[TriggerEvent]) -> None:
@@ -121,7 +129,7 @@ async def test_the_watermark_is_written_after_the_event_was_stored(orders: Table
         waiting = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0.1)
         assert state.history == []
-        await asyncio.sleep(0.3)
+        await written(state)
         assert [str(value).split("@")[0] for value in state.history] == [str(first)]
         await stop(waiting)
 
@@ -140,7 +148,9 @@ async def test_a_restarted_watcher_goes_on_where_it_stood(orders: Table, append:
     state = StateOfOneAsset()
     async with aclosing(watcher(state).run()) as events:
         await next_payload(events)
-        await stays_silent(events)
+        waiting = asyncio.ensure_future(anext(events))
+        await written(state)
+        await stop(waiting)
     async with aclosing(watcher(state).run()) as events:
         await stays_silent(events)
     second = append(orders, 2)
