@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
@@ -61,7 +61,12 @@ def _draw_upsert(table: RacedTable, random: Random, number: int, source: str, ru
     # The sources' numbers differ, so that a value tells one change of the whole soak.
     inbox.arrive(name, random_changes(random, name, 10 * number + len(table.inboxes)))
     keeps = random.random() < 0.25
-    columns = {"missing_columns": MissingColumns.KEEP, "exclude_columns": ("op", "n")} if keeps else {}
+    # The first batch of a table makes its columns.
+    if keeps and table.history:
+        contract = SchemaContract(missing_columns=MissingColumns.KEEP, exclude_columns=("op", "n"))
+    else:
+        contract = SchemaContract(missing_columns=MissingColumns.FAIL, exclude_columns=("op",))
+        keeps = False
     strategies = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.AUTO, UpsertStrategy.MERGE]
     arguments: Mapping[str, Any] = {
         "catalog": CATALOG,
@@ -70,17 +75,12 @@ def _draw_upsert(table: RacedTable, random: Random, number: int, source: str, ru
         "source": inbox.source(),
         "keys": ("id",),
         "delete_when": "op = 'd'",
-        "exclude_columns": ("op",),
+        "schema_contract": contract,
         "create": table.layout,
         "strategy": random.choices(strategies, [5, 2, 2, 1])[0],
         # With one attempt some batches are refused, and come again with the next.
         "max_attempts": random.choice([1, 5, 5]),
-        **columns,
     }
-    # The first batch of a table makes its columns.
-    if keeps and not table.history:
-        arguments = {**arguments, "missing_columns": MissingColumns.FAIL, "exclude_columns": ("op",)}
-        keeps = False
     return Asked(UpsertSpec(**arguments), Batch(tuple(inbox.waiting), keeps), source)
 
 

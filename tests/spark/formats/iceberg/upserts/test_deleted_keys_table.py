@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_changed_row_is_no_reason_to_overlook_a_missing_column(spark: SparkSes
     spark.sql("ALTER TABLE order_by_key.items ADD COLUMN extra STRING")
     source.update(1, 2)
     with pytest.raises(BadInputError, match=r"lacks the table's columns \['extra'\]"):
-        table.deliver(source.take_lines())
+        table.deliver(source.take_lines(), missing_columns=MissingColumns.FAIL)
     table.run(missing_columns=MissingColumns.NULL)
     assert table.rows() == rows_of(source)
 
@@ -85,7 +86,7 @@ def test_a_key_change_after_a_value_was_left_out_may_be_delivered_again(spark: S
 
 def test_deleted_keys_are_forgotten_by_whole_days(spark: SparkSession, inbox: Path) -> None:
     source, table = SourceTable(), Deliveries(spark, inbox)
-    table.flow.changes["source"] = replace(table.flow.changes["source"], tombstone_retention=10 * 24 * 60 * 60)
+    table.flow.changes["source"] = replace(table.flow.changes["source"], tombstone_retention=timedelta(days=10))
     source.insert(1, 1, "short")
     source.insert(2, 1, "short")
     first = source.take_lines()
