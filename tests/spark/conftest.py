@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.soak.tiny_batches import planned_for_tiny_batches
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -57,5 +59,7 @@ def start_session(home: Path) -> SparkSession:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session(tmp_path_factory.mktemp("lake"))
-    yield session
+    # Most of a test's CPU time is planning and compiling. Histories of a table and tests end to end plan as users do.
+    with planned_for_tiny_batches(session):
+        yield session
     session.stop()

@@ -31,6 +31,7 @@ from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_sna
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.soak.tiny_batches import planned_by_default
 from tests.spark.merge_model import CASES, FIRST_ROW, Row, apply_batch, held, new_flow
 from tests.spark.table_steps import (
     ASSIGNMENTS,
@@ -196,4 +197,5 @@ def test_any_history_leaves_what_a_dict_would_hold(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, case: str, layout: TableLayout, life: list[Step]
 ) -> None:
     flow = new_flow(spark, tmp_path_factory.mktemp("inbox"), MERGE_RULES[case], layout)
-    play(History(flow, MERGE_RULES[case]), life)
+    with planned_by_default(spark):
+        play(History(flow, MERGE_RULES[case]), life)

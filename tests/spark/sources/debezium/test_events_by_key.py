@@ -25,7 +25,6 @@ from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.sources.debezium.event_writer import UNCHANGED, SourceTable
 from tests.spark.upsert_flow import Flow, InterruptedProgress
 
@@ -78,8 +77,7 @@ def rows_of(source: SourceTable) -> dict[int, tuple[Any, ...]]:
 
 @pytest.fixture
 def inbox(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
-    with planned_for_tiny_batches(spark):
-        yield tmp_path
+    yield tmp_path
     _drop(spark)
 
 
@@ -249,11 +247,10 @@ def test_events_in_any_order_leave_the_table_as_the_source_is(
     layout = TableLayout(properties={"format-version": version})
     table = Deliveries(spark, folder, strategy=strategy, create=layout)
     try:
-        with planned_for_tiny_batches(spark):
-            for piece in pieces:
-                table.deliver_if_possible(piece)
-            # Where a key was used again before its change came, the old row is only in files that were applied.
-            table.run(on_repeat=OnRepeat.APPLY)
+        for piece in pieces:
+            table.deliver_if_possible(piece)
+        # Where a key was used again before its change came, the old row is only in files that were applied.
+        table.run(on_repeat=OnRepeat.APPLY)
         found = table.rows() if spark.catalog.tableExists("order_by_key.items") else {}
         assert found == rows_of(source), pieces
     finally:

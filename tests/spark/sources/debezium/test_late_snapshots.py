@@ -15,7 +15,6 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.sources.debezium.event_writer import PLACEHOLDER, SourceTable, envelope
 from tests.spark.sources.debezium.test_events_by_key import Deliveries, rows_of
 
@@ -25,8 +24,7 @@ TAKEN = 1_760_000_000_000
 
 @pytest.fixture
 def inbox(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
-    with planned_for_tiny_batches(spark):
-        yield tmp_path
+    yield tmp_path
     spark.sql("DROP TABLE IF EXISTS order_by_key.items PURGE")
     spark.sql(f"DROP TABLE IF EXISTS {SIDE} PURGE")
 

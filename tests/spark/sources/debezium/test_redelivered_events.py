@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, oracle
-from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table
 from tests.spark.sources.debezium.event_writer import SourceTable, Topic, envelope, of_partition
 from tests.spark.sources.debezium.shop_events import ddl_of, events_of
@@ -56,9 +54,8 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stream]:
-    with planned_for_tiny_batches(spark):
-        yield Stream(Flow(spark, f"redelivered.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox"))
+def stream(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Stream:
+    return Stream(Flow(spark, f"redelivered.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox"))
 
 
 @dataclass
@@ -96,9 +93,8 @@ class Reader:
 
 
 @pytest.fixture
-def reader(spark: SparkSession, tmp_path: Path) -> Iterator[Reader]:
-    with planned_for_tiny_batches(spark):
-        yield Reader(spark, tmp_path / "read")
+def reader(spark: SparkSession, tmp_path: Path) -> Reader:
+    return Reader(spark, tmp_path / "read")
 
 
 def moved_and_used_again() -> tuple[SourceTable, list[list[str]]]:
