@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.argument_readers import flag
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.readers import flag
 
 # A text that begins with a word which begins no query; one that begins with a comment is left to the driver.
 _STATEMENT = re.compile(r"[\s(]*(?!(?:select|with|from|table|values)\b)\w", re.IGNORECASE)

@@ -10,13 +10,13 @@ from enum import Enum
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, Self
 
+from airflow_lake_provider.contracts.argument_readers import choice_of, optional, options, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.column_list import check_column_list
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.readers import choice_of, optional, options, text
-from airflow_lake_provider.contracts.row_position import THIRTY_DAYS
+from airflow_lake_provider.contracts.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.source_name import source_name
 from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName

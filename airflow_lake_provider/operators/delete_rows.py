@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_lake_provider.contracts.argument_readers import Reader, flag, names, number, optional
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.readers import Reader, flag, names, number, optional
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sources import Files, Source, source

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_lake_provider.contracts.argument_readers import Reader, flag, names, number, optional, text
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.readers import Reader, flag, names, number, optional, text
 from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
 from airflow_lake_provider.operators import arguments

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from airflow_lake_provider.contracts.argument_readers import Reader, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, known
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.json_codec import to_plain
-from airflow_lake_provider.contracts.readers import Reader, text
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget

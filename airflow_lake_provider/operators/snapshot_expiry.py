@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_lake_provider.contracts.argument_readers import flag, number
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.readers import flag, number
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.operators.arguments import at_least_nothing
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.readers import flag, number, text
+from airflow_lake_provider.contracts.argument_readers import flag, number, text
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.operators.arguments import texts
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame

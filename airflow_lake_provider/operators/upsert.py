@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_lake_provider.contracts.argument_readers import Reader, choice, flag, names, number, optional, text
 from airflow_lake_provider.contracts.audits import Audits, audits
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine, merge_engine
-from airflow_lake_provider.contracts.readers import Reader, choice, flag, names, number, optional, text
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.source_name import default_source_name

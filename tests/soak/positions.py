@@ -25,11 +25,11 @@ from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import (
     position_properties,
     read_position,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.soak.tiny_batches import planned_for_tiny_batches

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import UpsertReport
-from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
+from airflow_lake_provider.contracts.position_column import POSITION_COLUMN
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat

@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_engines import Deletes
-from airflow_lake_provider.contracts.row_position import POSITION_COLUMN, epoch_property
+from airflow_lake_provider.contracts.position_column import POSITION_COLUMN, epoch_property
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
@@ -27,7 +27,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
-from airflow_lake_provider.spark_jobs.sources.debezium.pending_key_changes import remember_cut_deletes
+from airflow_lake_provider.spark_jobs.sources.debezium.open_key_changes import remember_cut_deletes
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import KeyChangeHistory
 from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision, decide_input
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation

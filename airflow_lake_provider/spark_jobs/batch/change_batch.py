@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.key_changes import CutDelete
+from airflow_lake_provider.contracts.open_key_changes import CutDelete
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 
 # Columns of ours inside a batch; MARKERS are those that leave with the changes.

@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
-from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine
+from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
@@ -37,7 +37,7 @@ class AppliedState:
     :param run_keys: recent run keys of main; for another branch those in the summaries of its snapshots.
     :param position: of one source; the empty position for a branch other than main.
     :param newest_summary: ``lake.source-position`` of the newest snapshot of main that names the source.
-    :param epoch: of the source's positions, see ``contracts.row_position``.
+    :param epoch: of the source's positions, see ``contracts.position_column``.
     :param key_changes: of the source, of which only the delete was applied; none for a branch other than main.
     """
 

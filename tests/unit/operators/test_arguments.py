@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.argument_readers import choice, flag, names, number
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.readers import choice, flag, names, number
 from airflow_lake_provider.contracts.sizes import size
 from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat

@@ -11,14 +11,14 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.event_order import (
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.open_key_changes import CutDelete
+from airflow_lake_provider.contracts.redelivered_events import (
     applied_marks,
     choose_ordering,
     count_repeated,
     refuse_two_lives,
 )
-from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.key_changes import CutDelete
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
@@ -35,7 +35,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.columns import (
     types_hash,
 )
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables, read_events
-from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import is_old
+from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import EVENT_ORDER, is_old
 from airflow_lake_provider.spark_jobs.sources.debezium.events_by_key import read_by_key
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import refuse_below_snapshots
@@ -50,7 +50,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import 
 )
 from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey, refuse_bad_events, survey
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import with_table_values
-from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import EVENT_ORDER, PRESENT, last_known_values
+from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT, last_known_values
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 
 _TABLES_NAMED = 20

@@ -11,14 +11,22 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.event_order import NO_POSITION, OldEvents, SeenEvents, SeenPartition, SeenTimes
 from airflow_lake_provider.contracts.mark_codec import DIGEST_BYTES, Mark
 from airflow_lake_provider.contracts.offset_ranges import BUCKET, Ranges, of_bitmap, union
+from airflow_lake_provider.contracts.redelivered_events import (
+    NO_POSITION,
+    OldEvents,
+    SeenEvents,
+    SeenPartition,
+    SeenTimes,
+)
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import SinkFile
 
 Names = Sequence[SinkFile | None]
 
+# Events of one life of a source, oldest first.
+EVENT_ORDER = ("first", "second", ARRIVAL)
 IS_EVENT = "op IS NOT NULL AND NOT bad"
 _MARK = "STRUCT<first: BIGINT, second: BIGINT, moved: BOOLEAN, deleted: BOOLEAN>"
 # Only such a create comes from a change of the key.

@@ -10,14 +10,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.window import WindowSpec
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_order import LATE_TOLERANCE_MS
-from airflow_lake_provider.contracts.row_position import (
+from airflow_lake_provider.contracts.position_column import (
     DELETED_POSITION_TYPE,
     PLACE_FIELDS,
     PLACE_TYPE,
     POSITION_COLUMN,
     POSITION_TYPE,
 )
+from airflow_lake_provider.contracts.redelivered_events import LATE_TOLERANCE_MS
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
 from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOutcome

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
-from airflow_lake_provider.contracts.row_position import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
+from airflow_lake_provider.contracts.position_column import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, LAST, in_lines, place_at, place_of
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import KeyChangeHistory, OldRows

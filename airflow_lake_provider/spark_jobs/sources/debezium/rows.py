@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
+from airflow_lake_provider.contracts.position_column import POSITION_COLUMN
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, ChangeBatch
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_event_keys

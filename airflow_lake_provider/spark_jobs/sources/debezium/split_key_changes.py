@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
-from airflow_lake_provider.contracts.key_changes import CutDelete, OpenKeyChange, OpenKeyChanges
+from airflow_lake_provider.contracts.open_key_changes import CutDelete, OpenKeyChange, OpenKeyChanges
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 _SEQUENCE = ["first", "second"]

@@ -14,9 +14,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import EVENT_ORDER
 
-EVENT_ORDER = ("first", "second", ARRIVAL)
 # The snapshot of a root that is the table as it is.
 PRESENT = ""
 _SEQUENCE = ["first", "second"]

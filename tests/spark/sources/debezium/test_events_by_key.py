@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes
-from airflow_lake_provider.contracts.row_position import POSITION_COLUMN
+from airflow_lake_provider.contracts.position_column import POSITION_COLUMN
 from airflow_lake_provider.contracts.schema_contract import schema_contract
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.table_layout import TableLayout

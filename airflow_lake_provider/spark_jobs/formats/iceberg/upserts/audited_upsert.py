@@ -13,8 +13,8 @@ from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_commit import AuditedRoute, audit_stage
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge

@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import read_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys

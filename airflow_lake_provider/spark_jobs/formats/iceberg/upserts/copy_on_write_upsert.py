@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows

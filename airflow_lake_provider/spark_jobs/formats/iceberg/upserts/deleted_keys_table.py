@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.row_position import DELETED_KEYS_SUFFIX
+from airflow_lake_provider.contracts.position_column import DELETED_KEYS_SUFFIX
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.alter_table import alter_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.key_changes import OpenKeyChanges
-from airflow_lake_provider.contracts.row_position import epoch_of
+from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
+from airflow_lake_provider.contracts.position_column import epoch_of
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
@@ -19,8 +19,8 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table, schema_evolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_other_spellings

@@ -16,8 +16,8 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from airflow_lake_provider.contracts.key_changes import OpenKeyChange
 from airflow_lake_provider.contracts.merge_engines import Deduplicate
+from airflow_lake_provider.contracts.open_key_changes import OpenKeyChange
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyedCommit, KeyedTable

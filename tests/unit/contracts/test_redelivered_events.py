@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.event_order import (
+from airflow_lake_provider.contracts.mark_codec import Mark
+from airflow_lake_provider.contracts.offset_ranges import union
+from airflow_lake_provider.contracts.redelivered_events import (
     OldEvents,
     SeenEvents,
     SeenPartition,
@@ -20,8 +22,6 @@ from airflow_lake_provider.contracts.event_order import (
     count_repeated,
     refuse_two_lives,
 )
-from airflow_lake_provider.contracts.mark_codec import Mark
-from airflow_lake_provider.contracts.offset_ranges import union
 
 # (partition, offset, position): a key is of one partition, so its events are in order there.
 Record = tuple[str, int, int]

@@ -10,7 +10,7 @@ import pytest
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes
-from airflow_lake_provider.contracts.row_position import epoch_of, epoch_property
+from airflow_lake_provider.contracts.position_column import epoch_of, epoch_property
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.sources import Debezium
