@@ -39,6 +39,11 @@ class JobSpec:
         """The parsed table name."""
         return TableName.parse(self.table)
 
+    @property
+    def target_branch(self) -> str:
+        """Branch that the action commits to."""
+        return "main"
+
     def digest_text(self) -> str:
         """Return what is applied as canonical JSON: without who asks and what is allowed, how to check and try."""
         aside = {"run", "on_repeat", "max_attempts", "audits", "allow_sql"}

@@ -87,6 +87,11 @@ class UpsertSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
 
     @property
+    def target_branch(self) -> str:
+        """Branch that the action commits to."""
+        return self.branch or super().target_branch
+
+    @property
     def source_name(self) -> str:
         """Identity of the source."""
         return self.source.name or ""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
 
+from airflow_lake_provider.contracts import argument_readers
 from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 

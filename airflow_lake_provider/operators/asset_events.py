@@ -34,6 +34,7 @@ class TaskWithOutlets(Protocol):
     """Parts of an operator that decide on its events."""
 
     outlets: list[Any]
+    branch: str | None
 
     @property
     def lake(self) -> LakeCatalogHook:
@@ -51,7 +52,7 @@ def announce(operator: TaskWithOutlets, report: JobReport, context: Context) -> 
     stay.
     """
     uri = TableName.parse(report.table).asset_uri(operator.lake.connection.asset_authority)
-    branch = getattr(operator, "branch", None) or "main"
+    branch = operator.branch or "main"
     ours = [
         o
         for o in operator.outlets

@@ -73,6 +73,8 @@ class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
         *(field for field in SparkSubmitOperator.template_fields if field not in _OURS),
     )
     ui_color = "#d9ecf7"
+    # Written instead of main.
+    branch: str | None = None
     # What an author calls the table that is written.
     table_argument: ClassVar[str] = "table"
     # By argument that may be open when a DAG is parsed: what stands for it in the check of the others.

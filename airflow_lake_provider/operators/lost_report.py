@@ -71,8 +71,7 @@ class LostReport:
         """Return run key to snapshot id of what this task has committed; nothing for actions without run keys."""
         if not isinstance(self.spec, _WITH_RUN_KEYS):
             return {}
-        branch = getattr(self.spec, "branch", None)
         try:
-            return applied_runs(self.lake.load_table(self.spec.table), self.spec.run.who, branch or "main")
+            return applied_runs(self.lake.load_table(self.spec.table), self.spec.run.who, self.spec.target_branch)
         except MissingTableError:
             return {}

@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TYPE, apply_transform
+from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
@@ -99,7 +100,7 @@ def _attempt(
         applied_state.position.refuse_rolled_back(applied_state.newest_summary, source_name, spec.table)
     done = _recognised(spec, target, applied_state, source, run_key)
     if done is not None:
-        return _unchanged(spec, target, run_key, applied_state, *done)
+        return _unchanged(spec, target, run_key, applied_state, done)
     if spec.protect_source:
         source.pin(spec.consumer, spec.to_snapshot)
     reading, changes = _read(spec, target, source, applied_state)
@@ -164,23 +165,21 @@ def _commit(
 
 def _recognised(
     spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState, source: SourceTable, run_key: str
-) -> tuple[Outcome, str] | None:
+) -> Unchanged | None:
     if run_key in applied_state.run_keys:
-        return Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this range"
+        return Unchanged(Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this range")
     if spec.full_refresh:
         return None
     if applied_state.position.snapshot == spec.to_snapshot:
         # A changed transform is not hidden by an unchanged source.
         if spec.replaces_transform(target.properties()):
             return None
-        return Outcome.NOTHING_NEW, f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
+        told = f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
+        return Unchanged(Outcome.NOTHING_NEW, told)
     if applied_state.position.snapshot is not None and source.has_passed(
         applied_state.position.snapshot, spec.to_snapshot
     ):
-        return (
-            Outcome.NOTHING_NEW,
-            f"the target is at the newer snapshot {applied_state.position.snapshot}",
-        )
+        return Unchanged(Outcome.NOTHING_NEW, f"the target is at the newer snapshot {applied_state.position.snapshot}")
     return None
 
 
@@ -235,13 +234,13 @@ def _with_vanished_keys(rows: DataFrame, present: DataFrame | None, keys: tuple[
 
 
 def _unchanged(
-    spec: IncrementalSpec, target: KeyedTable, run_key: str, applied_state: AppliedState, outcome: Outcome, reason: str
+    spec: IncrementalSpec, target: KeyedTable, run_key: str, applied_state: AppliedState, why: Unchanged
 ) -> IncrementalReport:
     state = target.state() if target.exists() else None
     return IncrementalReport(
         table=spec.table,
-        outcome=outcome,
-        reason=reason,
+        outcome=why.outcome,
+        reason=why.reason,
         run_key=run_key,
         before=state,
         after=state,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -13,14 +14,18 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, MatchedTable, RetainedRows, RowMatch
+from airflow_lake_provider.spark_jobs.formats.base import (
+    HolderKind,
+    MatchedCommit,
+    MatchedTable,
+    RetainedRows,
+    RowMatch,
+    SnapshotHolder,
+)
 from airflow_lake_provider.spark_jobs.formats.choose import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
-
-# As ``RetainedRows`` names it.
-_MAIN = "branch main"
 
 
 def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -> DeleteRowsReport:
@@ -117,7 +122,7 @@ def _with_proof(
     try:
         with progress.phase("proof") as facts:
             retained = target.retained(match, without)
-            facts["snapshots"] = len({id_ for ids in retained.snapshots.values() for id_ in ids})
+            facts["snapshots"] = len({id_ for holder in retained.holders for id_ in holder.snapshots})
     # What is deleted stays deleted: a task that failed here would be told by its retry that it is done.
     except Exception as error:  # noqa: BLE001
         looked = f"who still holds the rows is not known, looking failed with {type(error).__name__}"
@@ -129,7 +134,7 @@ def _with_proof(
         report,
         reason=told,
         warnings=warnings,
-        retained_by=retained.snapshots,
+        retained_by={str(holder): holder.snapshots for holder in retained.holders},
         bounds_in=retained.bounds_in,
         still_to_do=tuple(to_do),
     )
@@ -139,9 +144,9 @@ def _about_main(retained: RetainedRows) -> list[str]:
     sentences, what = [], []
     if retained.live:
         sentences.append("rows of main match and are not deleted: clear the task, or delete them in a new run, first")
-    if _MAIN in retained.snapshots:
+    if any(holder.is_main for holder in retained.holders):
         what.append("data files of main hold the rows" + ("" if retained.live else " under a delete"))
-    if _MAIN in retained.equality_deletes:
+    if any(holder.is_main for holder in retained.equality_holders):
         what.append("equality deletes of main hold keys as values")
     if what:
         sentences.append(f"compact the table with level='major' and delete_file_threshold=1: {', and '.join(what)}")
@@ -149,32 +154,39 @@ def _about_main(retained: RetainedRows) -> list[str]:
 
 
 def _found(retained: RetainedRows) -> str:
-    if retained.snapshots:
-        return f"files still hold them, kept by {', '.join(retained.snapshots)}"
+    if retained.holders:
+        return f"files still hold them, kept by {_listed(retained.holders)}"
     return "no data file holds them" + (", but metadata or delete files may name them" if still_to_do(retained) else "")
 
 
 def still_to_do(retained: RetainedRows) -> list[str]:
     """Return, in order, what removes the rows from where they still are."""
-    keepers = {**retained.snapshots, **retained.equality_deletes}
-    sentences = _about_main(retained)
-    for name in keepers:
-        kind, _, ref = name.rpartition(" ")
-        if kind == "branch" and ref != "main":
-            sentences.append(f"branch {ref} is not changed by a deletion on main: publish it, or drop it")
-        elif kind == "tag":
-            sentences.append(f"drop the tag {ref}, or move it to a snapshot after the compaction")
-        elif kind == "consumer tag":
-            sentences.append(f"let the consumer of {ref} read on, which moves its tag, or drop the tag if it is gone")
-    if retained.equality_deletes.keys() - {_MAIN}:
+    holders = {str(holder): holder for holder in (*retained.holders, *retained.equality_holders)}
+    sentences = [*_about_main(retained), *filter(None, map(_how_to_let_go, holders.values()))]
+    if any(not holder.is_main for holder in retained.equality_holders):
         sentences.append(
-            f"equality deletes that {', '.join(retained.equality_deletes)} keep hold keys as values: they go with it"
+            f"equality deletes that {_listed(retained.equality_holders)} keep hold keys as values: they go with it"
         )
     if retained.bounds_in:
         sentences.append("rewrite the manifests after the compaction: some list column bounds of removed files")
-    if keepers or retained.bounds_in:
+    if holders or retained.bounds_in:
         sentences.append(
             "then expire the snapshots until now with older_than=timedelta(seconds=1), minimum_age=timedelta(0) and "
             "retain_last=1 in the DAG's code, and run this deletion once more: its report shows what is left"
         )
     return sentences
+
+
+def _how_to_let_go(holder: SnapshotHolder) -> str | None:
+    """Return what frees the snapshots; None where compaction and expiry do."""
+    if holder.kind is HolderKind.BRANCH and not holder.is_main:
+        return f"branch {holder.name} is not changed by a deletion on main: publish it, or drop it"
+    if holder.kind is HolderKind.TAG:
+        return f"drop the tag {holder.name}, or move it to a snapshot after the compaction"
+    if holder.kind is HolderKind.CONSUMER_TAG:
+        return f"let the consumer of {holder.name} read on, which moves its tag, or drop the tag if it is gone"
+    return None
+
+
+def _listed(holders: Sequence[SnapshotHolder]) -> str:
+    return ", ".join(map(str, holders))

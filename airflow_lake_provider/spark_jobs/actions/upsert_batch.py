@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
+from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
@@ -85,13 +86,13 @@ def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress
         facts["files"] = len(listed.files)
     done = _recognised(spec, applied_state, run_key)
     if done is not None:
-        return _unchanged(spec, target, run_key, progress, *done)
+        return _unchanged(spec, target, run_key, progress, done)
     decision = decide_input(spec, applied_state, listed, lambda: target.other_positions(listed.source_name))
     wanted = decision.wanted
     if listed.is_empty:
-        return _unchanged(spec, target, run_key, progress, Outcome.EMPTY_BATCH, "the source has no input")
+        return _unchanged(spec, target, run_key, progress, Unchanged(Outcome.EMPTY_BATCH, "the source has no input"))
     if wanted.is_empty:
-        return _unchanged(spec, target, run_key, progress, Outcome.NOTHING_NEW, _nothing_new(spec, decision))
+        return _unchanged(spec, target, run_key, progress, _nothing_new(spec, decision))
     with progress.phase("read") as facts, refusing_unreadable(spark, wanted.files, _format(spec)):
         batch = _read(spark, spec, decision, target, applied_state)
         facts.update(rows=batch.rows, keys=batch.keys)
@@ -139,14 +140,12 @@ def _without_rows(
     progress: Progress,
 ) -> UpsertReport:
     """Report a batch that changes no row; what a stream's files are known not to hold is not looked for again."""
-    outcome, reason = Outcome.EMPTY_BATCH, "the batch has no rows"
+    why = Unchanged(Outcome.EMPTY_BATCH, "the batch has no rows")
     if batch.dropped:
-        outcome = Outcome.NOTHING_NEW
-        reason = f"all {batch.dropped} events were applied before; they were delivered again"
-        _refuse_repeat(spec, reason)
-    report = _unchanged(spec, target, commit.run_key, progress, outcome, reason)
+        told = f"all {batch.dropped} events were applied before; they were delivered again"
+        why = _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
     report = replace(
-        report,
+        _unchanged(spec, target, commit.run_key, progress, why),
         batch_files=len(wanted.files),
         batch_rows=batch.rows,
         ordering=batch.ordering.value if batch.ordering and batch.rows else None,
@@ -167,22 +166,20 @@ def _without_rows(
     )
 
 
-def _recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> tuple[Outcome, str, str | None] | None:
-    """Return why this run has made its commit, and a warning if there is one; None where it has not."""
-    known: tuple[Outcome, str, str | None] | None = None
+def _recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> Unchanged | None:
+    """Return how this run is known to have made its commit; None where it has not."""
     if spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
         applied_state.position.refuse_rolled_back(applied_state.newest_summary, spec.source_name, spec.table)
     if run_key in applied_state.run_keys:
-        known = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this input", None
-    elif (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
-        reason = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
-        known = Outcome.ALREADY_APPLIED, reason, _CHANGED_INPUT
-    elif spec.on_repeat is not OnRepeat.APPLY and not _is_told_by_position(spec, applied_state):
+        told = f"recognised by run key {run_key}: this run has applied this input"
+        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told))
+    if (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
+        told = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
+        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told, _CHANGED_INPUT))
+    if spec.on_repeat is not OnRepeat.APPLY and not _is_told_by_position(spec, applied_state):
         applied_state.run_keys.refuse_forgotten(spec.run, spec.table)
-    if known is not None:
-        _refuse_repeat(spec, known[1])
-    return known
+    return None
 
 
 def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
@@ -190,15 +187,16 @@ def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
     return spec.branch is None and spec.source.files is not None and not applied_state.position.has_lost_files
 
 
-def _nothing_new(spec: UpsertSpec, decision: InputDecision) -> str:
-    reason = _noted("recognised by position: an earlier run has applied this input", decision)
-    _refuse_repeat(spec, reason)
-    return reason
+def _nothing_new(spec: UpsertSpec, decision: InputDecision) -> Unchanged:
+    told = _noted("recognised by position: an earlier run has applied this input", decision)
+    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
 
 
-def _refuse_repeat(spec: UpsertSpec, reason: str) -> None:
+def _repeat(spec: UpsertSpec, why: Unchanged) -> Unchanged:
+    """Refuse a repetition where the author asked for that."""
     if spec.on_repeat is OnRepeat.FAIL:
-        raise BadInputError(f"{spec.table}: {reason}, and on_repeat='fail' was asked for")
+        raise BadInputError(f"{spec.table}: {why.reason}, and on_repeat='fail' was asked for")
+    return why
 
 
 def _key_of_earlier_try(spec: UpsertSpec, applied_state: AppliedState) -> str | None:
@@ -302,19 +300,17 @@ def _unchanged(
     target: KeyedTable,
     run_key: str,
     progress: Progress,
-    outcome: Outcome,
-    reason: str,
-    warning: str | None = None,
+    why: Unchanged,
 ) -> UpsertReport:
     state = target.state(spec.branch) if target.exists() else None
     return UpsertReport(
         table=spec.table,
-        outcome=outcome,
-        reason=reason,
+        outcome=why.outcome,
+        reason=why.reason,
         run_key=run_key,
         before=state,
         after=state,
-        warnings=(warning,) if warning else (),
+        warnings=(why.warning,) if why.warning else (),
         seconds=dict(progress.seconds),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -120,20 +121,50 @@ class MatchedCommit(DataCommit):
     assignments: Mapping[str, str] | None = None
 
 
+class HolderKind(Enum):
+    """Kinds of what keeps a snapshot from expiring."""
+
+    BRANCH = "branch"
+    TAG = "tag"
+    CONSUMER_TAG = "consumer tag"
+    HISTORY = "history"
+
+
+@dataclass(frozen=True)
+class SnapshotHolder:
+    """A branch, a tag, or the history of a table, and the snapshots that it keeps.
+
+    :param name: of the branch or tag; empty for the history.
+    :param snapshots: ids.
+    """
+
+    kind: HolderKind
+    name: str
+    snapshots: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.name}".rstrip()
+
+    @property
+    def is_main(self) -> bool:
+        """Tell whether it is the table's own branch."""
+        return (self.kind, self.name) == (HolderKind.BRANCH, "main")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RetainedRows:
     """Snapshots that still have the rows that match, whether deleted or not.
 
-    :param snapshots: by the name of what keeps them, the ids of the snapshots that reach a file with such rows.
+    :param holders: of the snapshots that reach a file with such rows.
     :param live: whether rows of main match that no delete hides.
     :param bounds_in: snapshots whose manifests list column bounds of files that had, or may have had, such rows.
-    :param equality_deletes: likewise, the snapshots that reach delete files that hold keys as values, whosever.
+    :param equality_holders: of the snapshots that reach equality deletes, which hold keys as values.
     """
 
-    snapshots: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    holders: tuple[SnapshotHolder, ...] = ()
     live: bool = False
     bounds_in: tuple[str, ...] = ()
-    equality_deletes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    equality_holders: tuple[SnapshotHolder, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
-from airflow_lake_provider.spark_jobs.formats.base import RetainedRows, RowMatch
+from airflow_lake_provider.spark_jobs.formats.base import HolderKind, RetainedRows, RowMatch, SnapshotHolder
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import (
@@ -58,10 +58,10 @@ def retained_rows(table: IcebergTable, match: RowMatch, without: str | None) -> 
         head = table.head()
         live = str(head) in holding - {without} and _matches(table, head, match)
     return RetainedRows(
-        snapshots=_by_keeper(table, holding),
+        holders=_holders(table, holding),
         live=live,
         bounds_in=_bounds_of_removed(table, paths),
-        equality_deletes=_by_keeper(table, _with_equality_deletes(table)),
+        equality_holders=_holders(table, _with_equality_deletes(table)),
     )
 
 
@@ -100,18 +100,18 @@ def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> s
         scan.close()
 
 
-def _by_keeper(table: IcebergTable, holding: set[str]) -> dict[str, tuple[str, ...]]:
+def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ...]:
     """Return what keeps each snapshot: the branches and tags at it, or else the history until it is expired."""
-    kept: dict[str, tuple[str, ...]] = {}
+    found = []
     named = set()
     for name, reference in sorted(dict(table.java.refs()).items()):
         snapshot = str(reference.snapshotId())
         if snapshot in holding:
             named.add(snapshot)
-            tag = "consumer tag" if name.startswith(CONSUMER_PREFIX) else "tag"
-            kept[f"{'branch' if reference.isBranch() else tag} {name}"] = (snapshot,)
+            tag = HolderKind.CONSUMER_TAG if name.startswith(CONSUMER_PREFIX) else HolderKind.TAG
+            found.append(SnapshotHolder(HolderKind.BRANCH if reference.isBranch() else tag, name, (snapshot,)))
     history = tuple(str(s.snapshotId()) for s in table.java.snapshots() if str(s.snapshotId()) in holding - named)
-    return {**kept, "history": history} if history else kept
+    return (*found, SnapshotHolder(HolderKind.HISTORY, "", history)) if history else tuple(found)
 
 
 def _with_equality_deletes(table: IcebergTable) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -27,19 +27,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import ref
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import choose_strategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_upsert import upsert_by_equality
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_upsert import merge_and_publish
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategies import STRATEGIES
 from airflow_lake_provider.spark_jobs.progress import Progress
-
-_UPSERTS: Mapping[UpsertStrategy, Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]] = {
-    UpsertStrategy.POSITIONS: upsert_by_position,
-    UpsertStrategy.COPY_ON_WRITE: upsert_by_copy,
-    UpsertStrategy.MERGE: merge_and_publish,
-    UpsertStrategy.EQUALITY: upsert_by_equality,
-}
 
 
 @dataclass
@@ -131,11 +121,11 @@ class IcebergKeyedTable:
         refuse_other_spellings(self.table, commit.rows, commit.keys)
         commit = replace(commit, key_ranges=known_ranges(commit))
         chosen = choose_strategy(self.table, commit)
-        upsert = _UPSERTS[chosen.strategy]
+        strategy = STRATEGIES[chosen.strategy]
         if commit.audits is not None:
-            applied = upsert_audited(self.table, commit, commit.audits, upsert, progress)
+            applied = upsert_audited(self.table, commit, commit.audits, strategy, progress)
         else:
-            applied = upsert(self.table, commit, progress)
+            applied = strategy.apply(self.table, commit, progress)
         warnings = (*((chosen.warning,) if chosen.warning else ()), *applied.warnings)
         return replace(applied, strategy_reason=f"{chosen.reason}; {applied.strategy_reason}", warnings=warnings)
 

@@ -6,7 +6,7 @@ rows are kept, but for those that were made of rows that have changed; the batch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import functions as sf
@@ -24,7 +24,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import Res
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
-    RebasedCommit,
     reading_base,
     rebase,
     refuse_expired_base,
@@ -55,28 +54,83 @@ def upsert_by_position(
         staged = StagedBatch(stage_rows(table, commit, resolved))
         facts.update(rows=staged.records, files=len(staged.files))
     with discarded_on_conflict(table, staged.files, route.discard), progress.phase("commit") as facts:
-        committed = _commit(table, commit, resolved, staged, route, progress)
-        facts["snapshot"] = str(committed.snapshot)
+        pending = _PositionCommit(table=table, commit=commit, resolved=resolved, staged=staged, route=route)
+        snapshot = str(pending.apply(progress))
+        facts["snapshot"] = snapshot
     return AppliedCommit(
-        snapshot=str(committed.snapshot),
+        snapshot=snapshot,
         strategy="positions",
-        strategy_reason=committed.resolved.pruning,
-        rows_inserted=committed.inserted,
-        rows_updated=committed.resolved.updated,
-        rows_deleted=committed.resolved.deleted,
+        strategy_reason=pending.resolved.pruning,
+        rows_inserted=pending.inserted,
+        rows_updated=pending.resolved.updated,
+        rows_deleted=pending.resolved.deleted,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Committed:
-    """Result of a commit.
+@dataclass(kw_only=True)
+class _PositionCommit:
+    """A row delta that is committed, and rebased while other writers win.
 
-    :param resolved: the rows that it has changed.
+    :param commit: on the head that it is tried on.
+    :param resolved: rows that it replaces or deletes there.
+    :param staged: data files of the batch.
+    :param inserted: rows of the batch that replace none.
     """
 
-    snapshot: int
+    table: IcebergTable
+    commit: KeyedCommit
     resolved: ResolvedRows
-    inserted: int
+    staged: StagedBatch
+    route: CommitRoute
+    inserted: int = 0
+    _delta: RowDelta | None = None
+    # Files that go when the batch has to start over; emptied in place, since the one who removes them holds this list.
+    _deletes: list[Any] = field(default_factory=list)
+
+    def apply(self, progress: Progress) -> int:
+        """Commit once, and return the snapshot.
+
+        :raises CommitConflictError: the batch has to be decided on again, or other writers won every try.
+        """
+        table = self.table
+        with (
+            discarded_on_conflict(table, self._deletes, self.route.discard),
+            position_properties(table, self.commit) as position,
+        ):
+            return rebase_conflicts(
+                lambda pending: pending._attempt(position),
+                _PositionCommit._rebase,
+                self,
+                self.route.tries,
+                progress,
+                self.route.may_go_on,
+            )
+
+    def _attempt(self, position: dict[str, str]) -> int:
+        refuse_expired_base(self.table, self.commit)
+        return self.route.commit_delta(self.table, self.commit, self._delta or self._write_deletes(), position)
+
+    def _write_deletes(self) -> RowDelta:
+        with reading_base(self.table, self.commit):
+            # A Spark job where many rows are replaced: after the commit it would fail a task that has applied them.
+            self.inserted = _inserted(self.table, self.commit, self.staged, self.resolved)
+            self._delta = write_deletes(
+                self.table, self.commit.base, self.resolved.positions, self.staged.files, self.staged.outdated
+            )
+        self._deletes[:] = self._delta.deletes
+        return self._delta
+
+    def _rebase(self) -> _PositionCommit:
+        with reading_base(self.table, self.commit):
+            rebased = rebase(self.table, self.commit, self.resolved)
+        if rebased.resolved is not self.resolved:
+            self.route.discard(self.table, self._deletes)
+            self._delta, self._deletes[:] = None, []
+        self.commit, self.resolved = rebased.commit, rebased.resolved
+        if rebased.affected is not None:
+            with reading_base(self.table, self.commit):
+                self.staged.stage_again(self.table, self.commit, self.resolved, rebased.affected, self.route.discard)
+        return self
 
 
 def _inserted(table: IcebergTable, commit: KeyedCommit, staged: StagedBatch, resolved: ResolvedRows) -> int:
@@ -89,53 +143,3 @@ def _inserted(table: IcebergTable, commit: KeyedCommit, staged: StagedBatch, res
         kept = commit.rows.filter(sf.lit(soft) | ~sf.col(DELETED)).join(changed, on=list(commit.keys), how="left_semi")
         replaced = kept.count()
     return max(0, staged.records - replaced)
-
-
-def _commit(
-    table: IcebergTable,
-    commit: KeyedCommit,
-    resolved: ResolvedRows,
-    staged: StagedBatch,
-    route: CommitRoute,
-    progress: Progress,
-) -> _Committed:
-    delta: RowDelta | None = None
-    deletes: list[Any] = []
-    inserted = 0
-
-    def attempt(on_head: RebasedCommit, position: dict[str, str]) -> _Committed:
-        nonlocal delta, inserted
-        refuse_expired_base(table, on_head.commit)
-        if delta is None:
-            with reading_base(table, on_head.commit):
-                # A Spark job where many rows are replaced: after the commit it would fail a task that has applied them.
-                inserted = _inserted(table, on_head.commit, staged, on_head.resolved)
-                delta = write_deletes(
-                    table, on_head.commit.base, on_head.resolved.positions, staged.files, staged.outdated
-                )
-            deletes[:] = delta.deletes
-        snapshot = route.commit_delta(table, on_head.commit, delta, position)
-        return _Committed(snapshot=snapshot, resolved=on_head.resolved, inserted=inserted)
-
-    def rebase_pending(behind: RebasedCommit) -> RebasedCommit:
-        nonlocal delta
-        with reading_base(table, behind.commit):
-            rebased = rebase(table, behind.commit, behind.resolved)
-        if rebased.resolved is not behind.resolved:
-            route.discard(table, deletes)
-            delta, deletes[:] = None, []
-        if rebased.affected is not None:
-            with reading_base(table, rebased.commit):
-                staged.stage_again(table, rebased.commit, rebased.resolved, rebased.affected, route.discard)
-        return rebased
-
-    found = RebasedCommit(commit=commit, resolved=resolved)
-    with discarded_on_conflict(table, deletes, route.discard), position_properties(table, commit) as position:
-        return rebase_conflicts(
-            lambda on_head: attempt(on_head, position),
-            rebase_pending,
-            found,
-            route.tries,
-            progress,
-            route.may_go_on,
-        )

@@ -1,0 +1,20 @@
+"""Why a run commits nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_lake_provider.contracts.job_report import Outcome
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A run that leaves the table as it is.
+
+    :param reason: for the report.
+    :param warning: what its reader should know beside it; None for nothing.
+    """
+
+    outcome: Outcome
+    reason: str
+    warning: str | None = None

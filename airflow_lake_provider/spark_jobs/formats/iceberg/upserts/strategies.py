@@ -1,0 +1,101 @@
+"""The strategies by which rows are applied by key, and how each one waits for audits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
+from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_commit import AuditedRoute, audit_stage
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_upsert import upsert_by_equality
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_upsert import merge_and_publish
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+class Strategy(Protocol):
+    """Applies a batch in one commit.
+
+    Both raise ``CommitConflictError`` where the batch has to be decided on again, or other writers won every try, and
+    ``UnknownOutcomeError`` where the catalog's answer was lost and the run key is not on the table.
+    """
+
+    def apply(self, table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+        """Commit to the branch at once."""
+
+    def apply_audited(
+        self, table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, progress: Progress
+    ) -> AppliedCommit:
+        """Commit beside main, audit, and publish.
+
+        :raises AuditFailedError: rows offend an assertion; main is as it was.
+        """
+
+
+class ByPosition:
+    """Audits before the commit that it can rebase: the files stay, only their deletes are written anew."""
+
+    def apply(self, table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+        """See :class:`Strategy`."""
+        return upsert_by_position(table, commit, progress)
+
+    def apply_audited(
+        self, table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, progress: Progress
+    ) -> AppliedCommit:
+        """See :class:`Strategy`."""
+        route = AuditedRoute(audit, progress)
+        try:
+            return upsert_by_position(table, commit, progress, route)
+        except CommitConflictError:
+            route.give_up(table)
+            raise
+
+
+@dataclass(frozen=True)
+class OnStageBranch:
+    """Audits on a stage branch that any other strategy writes to."""
+
+    upsert: Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]
+
+    def apply(self, table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+        """See :class:`Strategy`."""
+        return self.upsert(table, commit, progress)
+
+    def apply_audited(
+        self, table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, progress: Progress
+    ) -> AppliedCommit:
+        """See :class:`Strategy`."""
+        stage = stage_branch_name(commit.run_key)
+        applied = self.upsert(table, replace(commit, branch=stage, audits=None), progress)
+        staged = int(applied.snapshot)
+        try:
+            audit_stage(table, commit, audit, stage, staged, progress)
+            with progress.phase("publish"), position_properties(table, commit) as position:
+                publish(table, _on_its_base(table, commit, staged), stage, staged, position)
+        except CommitConflictError:
+            drop_branch(table, stage)
+            raise
+        return applied
+
+
+def _on_its_base(table: IcebergTable, commit: KeyedCommit, staged: int) -> KeyedCommit:
+    """Return the commit on the snapshot that the staged one was made on: the strategy may have rebased it."""
+    if commit.base is None or staged == int(commit.base):
+        return commit
+    return replace(commit, base=str(table.refresh().java.snapshot(staged).parentId()))
+
+
+STRATEGIES: Mapping[UpsertStrategy, Strategy] = {
+    UpsertStrategy.POSITIONS: ByPosition(),
+    UpsertStrategy.COPY_ON_WRITE: OnStageBranch(upsert_by_copy),
+    UpsertStrategy.MERGE: OnStageBranch(merge_and_publish),
+    UpsertStrategy.EQUALITY: OnStageBranch(upsert_by_equality),
+}
