@@ -130,10 +130,8 @@ def _attempt(
         to_snapshot=spec.to_snapshot,
         upserts_read=read["upserts"],
         deletes_read=read["deletes"],
-        rows_inserted=applied.rows_inserted,
-        rows_updated=applied.rows_updated,
-        rows_deleted=applied.rows_deleted,
         attempts=attempt,
+        **applied.row_counts(),
     )
 
 

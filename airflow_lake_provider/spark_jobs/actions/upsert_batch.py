@@ -26,7 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, Applied
 from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput, list_input
-from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.debezium.open_key_changes import remember_cut_deletes
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import KeyChangeHistory
@@ -97,14 +97,12 @@ def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress
         batch = _read(spark, spec, decision, target, applied_state)
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
+        commit = _commit(spec, batch, applied_state, decision, run_key)
         if batch.keys == 0:
             _keep_deleted_keys(spec, target, batch)
-            return _without_rows(
-                spec, target, batch, wanted, _commit(spec, batch, applied_state, decision, run_key), progress
-            )
+            return _without_rows(spec, target, batch, wanted, commit, progress)
         before = target.state(spec.branch) if target.exists() else None
         changes = fit_target(spec, target, batch.changes.drop(*batch.completed), spec.missing_columns)
-        commit = _commit(spec, batch, applied_state, decision, run_key)
         _keep_deleted_keys(spec, target, batch)
         applied = target.apply(remember_cut_deletes(target, commit, batch, applied_state, progress), progress)
     finally:
@@ -212,22 +210,16 @@ def _read(
 ) -> ChangeBatch:
     wanted = decision.wanted
     if isinstance(spec.source, Debezium):
-        rows = target.rows(applied_state.base)
         batch = read_debezium_changes(
             spark,
             spec.source,
             wanted.files,
             spec.keys,
-            target.schema(),
-            rows,
-            spec.exclude_columns,
-            _key_changes(spec, target, applied_state),
+            _target_state(spec, target, applied_state),
+            exclude_columns=spec.exclude_columns,
             ignore_deletes=spec.merge_engine.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
-            marks=applied_state.position.events,
             ignore_marks=decision.repeats,
-            # A branch keeps no marks: there, a table without rows is the only sign.
-            is_first=applied_state.position.events is None and (spec.branch is None or applied_state.base is None),
             order=_key_order(spec, target, applied_state, again=decision.repeats) if _is_by_key(spec) else None,
         )
     else:
@@ -236,6 +228,18 @@ def _read(
         batch.with_deleted_column(spec.merge_engine.deleted_column)
         if spec.merge_engine.deletes is Deletes.SOFT
         else batch
+    )
+
+
+def _target_state(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState) -> TargetState:
+    marks = applied_state.position.events
+    return TargetState(
+        target.schema(),
+        target.rows(applied_state.base),
+        history=_key_changes(spec, target, applied_state),
+        marks=marks,
+        # A branch keeps no marks: there, a table with rows is the only sign.
+        has_had_events=marks is not None or (spec.branch is not None and applied_state.base is not None),
     )
 
 
@@ -337,9 +341,7 @@ def _absent(batch: ChangeBatch) -> tuple[str, ...]:
 
 def _counts(applied: AppliedCommit) -> dict[str, Any]:
     return {
-        "rows_inserted": applied.rows_inserted if applied.counted else None,
-        "rows_updated": applied.rows_updated if applied.counted else None,
-        "rows_deleted": applied.rows_deleted if applied.counted else None,
+        **applied.row_counts(),
         "strategy": applied.strategy,
         "strategy_reason": applied.strategy_reason,
         "audits_passed": applied.audits_passed,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -186,6 +186,11 @@ class AppliedCommit:
     warnings: tuple[str, ...] = ()
     audits_passed: tuple[str, ...] = ()
     audit_runs: int = 0
+
+    def row_counts(self) -> dict[str, Any]:
+        """Return the counts by their names in a report; None where they mean nothing."""
+        names = ("rows_inserted", "rows_updated", "rows_deleted")
+        return {name: getattr(self, name) if self.counted else None for name in names}
 
 
 class KeyedTable(Protocol):

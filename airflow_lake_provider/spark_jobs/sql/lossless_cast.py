@@ -1,4 +1,7 @@
-"""Casts that give a value only where it stays the same one; Spark's own round, truncate and cut off without a word."""
+"""Casts that give a value only where it stays the same one; Spark's own round, truncate and cut off without a word.
+
+Keys of rows to delete need them. A value of a batch that does not fit its column fails where rows are staged.
+"""
 
 from __future__ import annotations
 

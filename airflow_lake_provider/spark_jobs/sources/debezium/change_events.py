@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
@@ -56,21 +56,37 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 _TABLES_NAMED = 20
 
 
+@dataclass(frozen=True)
+class TargetState:
+    """The table that change events are read for, before this batch.
+
+    :param schema: its columns; None when it does not exist yet.
+    :param rows: read only for keys whose values the batch does not hold.
+    :param history: what it knows of key changes that earlier batches began.
+    :param marks: what was applied of the stream; events that they show to be repeated are dropped first of all.
+    :param has_had_events: whether an event of this source was ever applied; else other tables' events alone are an
+        error.
+    """
+
+    schema: StructType | None = None
+    rows: DataFrame | None = None
+    _: KW_ONLY
+    history: KeyChangeHistory = field(default_factory=KeyChangeHistory)
+    marks: EventMarks | None = None
+    has_had_events: bool = True
+
+
 def read_debezium_changes(
     spark: SparkSession,
     source: Debezium,
     files: tuple[InputFile, ...],
     keys: Sequence[str],
-    table_schema: StructType | None,
-    table_rows: DataFrame | None,
-    exclude_columns: Sequence[str] = (),
-    history: KeyChangeHistory | None = None,
+    target: TargetState,
     *,
+    exclude_columns: Sequence[str] = (),
     ignore_deletes: bool = False,
     tells_resets: bool = False,
-    marks: EventMarks | None = None,
     ignore_marks: bool = False,
-    is_first: bool = False,
     order: KeyOrder | None = None,
 ) -> ChangeBatch:
     """Read the change events of one source table and keep the last change of each key.
@@ -82,16 +98,11 @@ def read_debezium_changes(
     :param source: change events of one table.
     :param files: files of lines, see ``list_input_files``.
     :param keys: key columns: the source table's primary key.
-    :param table_schema: of the target; None when it does not exist yet.
-    :param table_rows: the target's rows before this batch, read only for keys whose values the batch does not hold.
     :param exclude_columns: columns of the events that are not stored; they are not even converted.
-    :param history: what the table knows of key changes that earlier batches began.
     :param ignore_deletes: a delete changes nothing; the last other event of its key stands.
-    :param order: with ``ordering="key"``, what the table knows of the keys.
     :param tells_resets: whether ``changes`` has ``_lake_reset``, for a table whose other columns keep their values.
-    :param marks: what was applied of the stream before; events that they show to be repeated are dropped first of all.
     :param ignore_marks: apply repeated events, too.
-    :param is_first: whether no event of this source was ever applied: then other tables' events alone are an error.
+    :param order: with ``ordering="key"``, what the table knows of the keys.
     :raises BadInputError: lines that are no events, events without order, events that may be late, values that do not
         convert, NULL keys, unavailable values that nothing fills.
     :raises UnsupportedError: truncations, types that events cannot have.
@@ -100,19 +111,19 @@ def read_debezium_changes(
         names = [sink_file(file.path, source.table) for file in files]
         raw = read_events(spark, source, files, keys, names).persist()
         cached.append(raw)
-        found = survey(raw, names, marks).without(exclude_columns)
+        found = survey(raw, names, target.marks).without(exclude_columns)
         refuse_bad_events(spark, found, source, files, keys)
         refuse_unfit_columns(found.columns, f"events of {source.table}")
-        if is_first and not found.events:
+        if not target.has_had_events and not found.events:
             _refuse_other_tables(spark, source, files)
-        told = _told_repeated(found, source, marks, ignore_marks)
+        told = _told_repeated(found, source, target.marks, ignore_marks)
         if told.dropped == found.events:
             raw.unpersist()
-            return told.on(_empty(spark, source, table_schema, found.events))
-        columns = find_columns(spark, source, files, found, table_schema)
+            return told.on(_empty(spark, source, target.schema, found.events))
+        columns = find_columns(spark, source, files, found, target.schema)
         rows = RowBuilder(columns=columns, keys=spelled_keys(keys, found.columns), hole_columns=found.hole_columns)
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
-        kept = raw.filter(~is_old(marks, told.ordering)) if marks and told.dropped else raw
+        kept = raw.filter(~is_old(target.marks, told.ordering)) if target.marks and told.dropped else raw
         events = _typed_events(kept.filter("op IS NOT NULL"), columns, keys).localCheckpoint()
         raw.unpersist()
         if order is not None:
@@ -120,14 +131,41 @@ def read_debezium_changes(
             return replace(told.on(batch), dropped=told.dropped + (batch.dropped or 0))
         if "r" in found.operations:
             refuse_below_snapshots(events, source.table)
-        old = old_rows(events, history or KeyChangeHistory(), rows.types, rows.keys) if rows.hole_columns else OldRows()
-        values = _KnownValues(rows=rows, old=old, table_rows=table_rows)
-        # Lazy: the job that counts and checks also fills it.
-        last = _last_events(events.filter("op != 'd'") if ignore_deletes else events, tells_resets)
-        checked = rows.checked_rows(values.fill(last, events)).localCheckpoint(eager=False)
-        batch = told.on(rows.batch_of(checked, found.events, old.hint))
-        is_kept = history is None or history.is_kept
-        if ignore_deletes or not is_kept or not found.may_be_cut(is_whole=told.dropped == 0):
+        may_be_cut = not ignore_deletes and target.history.is_kept and found.may_be_cut(is_whole=told.dropped == 0)
+        reduced = _Reduction(
+            events=events,
+            rows=rows,
+            target=target,
+            ignore_deletes=ignore_deletes,
+            tells_resets=tells_resets,
+            may_be_cut=may_be_cut,
+        )
+        return told.on(reduced.batch(found.events))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reduction:
+    """Events of one order, to be reduced to the last of each key.
+
+    :param may_be_cut: whether a delete may be one half of a key change.
+    """
+
+    events: DataFrame
+    rows: RowBuilder
+    target: TargetState
+    ignore_deletes: bool
+    tells_resets: bool
+    may_be_cut: bool
+
+    def batch(self, events_read: int) -> ChangeBatch:
+        """Fill, convert and check the rows, lazily: the job that counts and checks them also keeps them."""
+        rows, events = self.rows, self.events
+        old = old_rows(events, self.target.history, rows.types, rows.keys) if rows.hole_columns else OldRows()
+        values = _KnownValues(rows=rows, old=old, table_rows=self.target.rows)
+        counted = events.filter("op != 'd'") if self.ignore_deletes else events
+        last = values.fill(_last_events(counted, self.tells_resets), events)
+        batch = rows.batch_of(rows.checked_rows(last).localCheckpoint(eager=False), events_read, old.hint)
+        if not self.may_be_cut:
             return batch
         cut = cut_deletes(events, rows.keys)
         return replace(batch, cut_deletes=cut, last_rows=_last_rows(events, cut, values))

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.sources.debezium.shop_events import events_of
 
@@ -42,7 +42,9 @@ def read_items(
     spark: SparkSession, path: str, rows: Rows | None = None, ddl: str = ITEMS, keys: tuple[str, ...] = ("id",)
 ) -> ChangeBatch:
     before = as_table(spark, rows or {}, ddl)
-    return read_debezium_changes(spark, events_of("items", ddl), list_input_files(spark, path), keys, None, before)
+    return read_debezium_changes(
+        spark, events_of("items", ddl), list_input_files(spark, path), keys, TargetState(None, before)
+    )
 
 
 def by_id(rows: dict[int, dict[str, Any]]) -> Rows:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
-from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, keys_of, oracle
 from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table, by_id, read_items
@@ -28,7 +28,7 @@ def test_events_applied_part_by_part_give_the_rows_the_server_held(spark: SparkS
         before = as_table(spark, rows, ddl)
         schema = before.schema if before is not None else None
         source = events_of(table, ddl if before is None else None)
-        batch = read_debezium_changes(spark, source, parts(spark, number), keys, schema, before)
+        batch = read_debezium_changes(spark, source, parts(spark, number), keys, TargetState(schema, before))
         rows = applied(rows, batch, keys)
         batch.release()
     assert rows == oracle(table)
@@ -37,7 +37,7 @@ def test_events_applied_part_by_part_give_the_rows_the_server_held(spark: SparkS
 @pytest.mark.parametrize("table", ["products", "orders", "order_items"])
 def test_all_parts_in_one_batch_give_the_rows_the_server_held(spark: SparkSession, table: str) -> None:
     keys = keys_of(table)
-    batch = read_debezium_changes(spark, events_of(table, ddl_of(table)), parts(spark, 1, 2, 3), keys, None, None)
+    batch = read_debezium_changes(spark, events_of(table, ddl_of(table)), parts(spark, 1, 2, 3), keys, TargetState())
     rows = applied({}, batch, keys)
     assert rows == oracle(table)
     assert batch.upserts == len(rows)
@@ -50,7 +50,7 @@ def test_events_with_their_schema_need_no_declared_types(spark: SparkSession, ta
     folder: Path = SHOP / "schema_enabled"
     keys = keys_of(table, folder)
     files = list_input_files(spark, str(folder / "batch1.jsonl.gz"))
-    batch = read_debezium_changes(spark, events_of(table), files, keys, None, None)
+    batch = read_debezium_changes(spark, events_of(table), files, keys, TargetState())
     assert applied({}, batch, keys) == oracle(table, folder)
     types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
     assert {name: kind for name, kind in types.items() if name != DELETED} == {
@@ -175,7 +175,7 @@ def test_all_line_forms_are_read_and_other_tables_left_aside(spark: SparkSession
     batch = read_items(spark, path)
     assert sorted(row["id"] for row in batch.changes.collect()) == [1, 2, 3, 4]
     qualified = events_of("public.items", ITEMS)
-    again = read_debezium_changes(spark, qualified, list_input_files(spark, path), ["id"], None, None)
+    again = read_debezium_changes(spark, qualified, list_input_files(spark, path), ["id"], TargetState())
     assert again.rows == 4
 
 
@@ -251,6 +251,6 @@ def test_keys_that_were_deleted_and_inserted_again_are_told(spark: SparkSession,
     ]
     files = list_input_files(spark, write_files(tmp_path / "in", lines))
     batch = read_debezium_changes(
-        spark, events_of("items", "id INT, n INT"), files, ["id"], None, None, tells_resets=True
+        spark, events_of("items", "id INT, n INT"), files, ["id"], TargetState(), tells_resets=True
     )
     assert {row["id"]: row[RESET] for row in batch.changes.collect()} == {1: True, 2: False, 3: False}

@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, oracle
 from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table
@@ -81,9 +81,8 @@ class Reader:
         source = Debezium(path=str(folder), table="items", schema=ITEMS, ordering=self.ordering)
         found = list_input_files(self.spark, str(folder))
         before = as_table(self.spark, self.rows, ITEMS)
-        batch = read_debezium_changes(
-            self.spark, source, found, ["id"], None, before, marks=self.marks, is_first=self.marks is None, **options
-        )
+        target = TargetState(None, before, marks=self.marks, has_had_events=self.marks is not None)
+        batch = read_debezium_changes(self.spark, source, found, ["id"], target, **options)
         self.rows, self.marks = applied(self.rows, batch, ["id"]), batch.marks
         batch.release()
         return batch
@@ -292,9 +291,8 @@ def test_a_real_stream_with_replays_ends_as_the_server_did(spark: SparkSession) 
     for number in (1, 2, 3, 2, 3):
         files = list_input_files(spark, str(REDELIVERED / f"part-{number}.jsonl.gz"))
         source = replace(events_of("orders", ddl), ordering="stream")
-        batch = read_debezium_changes(
-            spark, source, files, ["order_id"], None, as_table(spark, rows, ddl), ["item_count"], marks=marks
-        )
+        target = TargetState(None, as_table(spark, rows, ddl), marks=marks)
+        batch = read_debezium_changes(spark, source, files, ["order_id"], target, exclude_columns=["item_count"])
         rows, marks = applied(rows, batch, ["order_id"]), batch.marks
         dropped.append(batch.dropped)
         batch.release()
@@ -310,10 +308,10 @@ def test_a_real_stream_with_replays_ends_as_the_server_did(spark: SparkSession) 
 def test_keys_that_are_not_the_streams_are_refused(spark: SparkSession) -> None:
     files = list_input_files(spark, str(REDELIVERED / "audit_log.jsonl.gz"))
     with pytest.raises(BadInputError, match=r"audit_log have no key.*REPLICA IDENTITY FULL.*message\.key\.columns"):
-        read_debezium_changes(spark, events_of("audit_log"), files, ["actor"], None, None)
+        read_debezium_changes(spark, events_of("audit_log"), files, ["actor"], TargetState())
     files = list_input_files(spark, str(REDELIVERED / "part-3.jsonl.gz"))
     with pytest.raises(BadInputError, match=r"keyed by \['order_id'\].*give keys=\['order_id'\]"):
-        read_debezium_changes(spark, events_of("orders"), files, ["customer_id"], None, None)
+        read_debezium_changes(spark, events_of("orders"), files, ["customer_id"], TargetState())
 
 
 def test_records_that_a_sink_wrote_without_their_keys_are_read(reader: Reader) -> None:

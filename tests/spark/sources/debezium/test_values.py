@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.sources.debezium.change_events import read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, in_utc, read_items
 from tests.spark.sources.debezium.event_writer import PLACEHOLDER, envelope, write_files
@@ -163,7 +163,7 @@ def test_connect_schemas_name_the_types(spark: SparkSession, tmp_path: Path) -> 
     columns = [{"field": name, **connect} for name, (connect, *_) in fields.items()]
     line = _with_schema(1, columns, {name: sent for name, (_, sent, *_) in fields.items()})
     files = list_input_files(spark, write_files(tmp_path / "in", [line]))
-    batch = read_debezium_changes(spark, events_of("items"), files, ["id"], None, None)
+    batch = read_debezium_changes(spark, events_of("items"), files, ["id"], TargetState())
     types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
     (row,) = batch.changes.collect()
     for name, (_, _, kind, value) in fields.items():
@@ -178,7 +178,7 @@ def test_a_column_whose_connect_type_widens_within_a_batch_takes_the_wider_one(
         return _with_schema(key, fields, {"n": key, "v": base64.b64encode(amount).decode()})
 
     path = write_files(tmp_path / "in", [line(1, "int32", 2, b"\x64"), line(2, "int64", 3, b"\x64")])
-    batch = read_debezium_changes(spark, events_of("items"), list_input_files(spark, path), ["id"], None, None)
+    batch = read_debezium_changes(spark, events_of("items"), list_input_files(spark, path), ["id"], TargetState())
     assert {row["id"]: row["v"] for row in batch.changes.collect()} == {1: Decimal("1.000"), 2: Decimal("0.100")}
     types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
     assert (types["n"], types["v"]) == ("bigint", "decimal(11,3)")
@@ -192,7 +192,7 @@ def test_types_are_inferred_where_nothing_declares_them(spark: SparkSession, tmp
         json.dumps(envelope("c", {"t": 5}, ["1", "3"], "others")),
     ]
     files = list_input_files(spark, write_files(tmp_path / "in", lines))
-    batch = read_debezium_changes(spark, events_of("items"), files, ["id"], None, None)
+    batch = read_debezium_changes(spark, events_of("items"), files, ["id"], TargetState())
     types = {field.name: field.dataType.simpleString() for field in batch.changes.schema.fields}
     assert types == {
         "id": "bigint",
@@ -228,7 +228,9 @@ def test_a_placeholder_of_any_type_takes_the_value_of_the_table(
 def test_excluded_columns_are_not_even_converted(spark: SparkSession, tmp_path: Path) -> None:
     line = json.dumps(envelope("u", {"id": 1, "n": "no number", "note": PLACEHOLDER}, ["1", "1"]))
     files = list_input_files(spark, write_files(tmp_path / "in", [line]))
-    batch = read_debezium_changes(spark, events_of("items", ITEMS), files, ["id"], None, None, ("N", "note"))
+    batch = read_debezium_changes(
+        spark, events_of("items", ITEMS), files, ["id"], TargetState(), exclude_columns=("N", "note")
+    )
     assert [row.asDict() for row in batch.changes.collect()] == [{"id": 1, DELETED: False}]
 
 
