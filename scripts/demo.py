@@ -12,7 +12,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,28 +19,18 @@ from typing import Any
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from rich.console import Console
-from rich.table import Table
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 from scripts.airflow_process import AirflowProcess  # noqa: E402  # found by the line above
+from scripts.demo_result import Counts, DemoResult  # noqa: E402  # found by the line above
 from tests.shop_oracle import SHOP, keys_of, oracle  # noqa: E402  # found by the line above
 
 HOME = Path(os.environ["LAKE_HOME"]).resolve()
 INBOX = HOME / "inbox" / "shop"
 TABLES = ("shop.products", "shop.orders", "shop.order_items", "mart.order_revenue")
 console = Console(highlight=False)
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a table's metadata says; rows are counted by reading them."""
-
-    files: int = 0
-    delete_files: int = 0
-    snapshots: int = 0
-    rows: int = 0
 
 
 def main() -> int:
@@ -61,11 +50,11 @@ def main() -> int:
     run(airflow, "dags", "test", "nightly_maintenance", "--conf", json.dumps({"level": "major"}))
     airflow.close()
     after = {name: counts(name) for name in TABLES}
-    console.print(before_after(before, after))
-    wrong = [name for name in TABLES if not equals_oracle(name)]
-    console.print(f"[red]differs from the oracle: {wrong}" if wrong else "[green]every table equals the oracle")
+    result = DemoResult(before, after, wrong=[name for name in TABLES if not equals_oracle(name)])
+    result.show(console)
+    (HOME / "demo.json").write_text(result.as_json())
     console.print(f"{time.monotonic() - started:.0f} s; all of it is below {HOME}")
-    return 1 if wrong else 0
+    return 1 if result.wrong else 0
 
 
 def demo_environment() -> dict[str, str]:
@@ -144,17 +133,6 @@ def counts(name: str) -> Counts:
         snapshots=len(table.metadata.snapshots),
         rows=table.scan().to_arrow().num_rows,
     )
-
-
-def before_after(before: Mapping[str, Counts], after: Mapping[str, Counts]) -> Table:
-    """Return the table that ends the demo."""
-    sheet = Table(title="before and after the nightly maintenance")
-    for heading in ("table", "files", "delete files", "snapshots", "rows"):
-        sheet.add_column(heading, justify="left" if heading == "table" else "right")
-    for name in before:
-        pairs = zip(vars(before[name]).values(), vars(after[name]).values(), strict=True)
-        sheet.add_row(name, *(f"{old:,} → {new:,}" for old, new in pairs))
-    return sheet
 
 
 def equals_oracle(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Make the pictures of the documentation again, in docs/images.
 
-Drawings come from numbers in the repository. Screenshots are of a real Airflow in Debian's chromium.
+Drawings come from numbers in the repository. The demo runs once for its numbers, with a local Spark. Screenshots are of
+a real Airflow in Debian's chromium.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ import argparse
 import os
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from docs.pictures.drawings import IMAGES, drawings, write
+from docs.pictures.drawings import DEMO, IMAGES, drawings, write
 from docs.pictures.screenshots import take_screenshots
+from tests.end_to_end.lake_environment import REPOSITORY, environment_of
 
-PARTS = ("drawings", "screenshots")
+PARTS = ("demo", "drawings", "screenshots")
 
 
 def main() -> None:
@@ -25,11 +29,21 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=(*PARTS, "all"), default="all", help="what to make, or all")
     asked = parser.parse_args().parts
     parts = PARTS if "all" in asked else asked
+    if "demo" in parts:
+        run_demo()
     if "drawings" in parts:
         write(drawings(), IMAGES)
     if "screenshots" in parts:
         with empty_home("screenshots") as home:
             take_screenshots(IMAGES, home, free_port())
+
+
+def run_demo() -> None:
+    """Run the demo from nothing, and keep its numbers in the repository."""
+    with empty_home("demo") as home:
+        environment = {**environment_of(home), "LAKE_HOME": str(home)}
+        subprocess.run([sys.executable, "scripts/demo.py"], cwd=REPOSITORY, env=environment, check=True)
+        shutil.copy(home / "demo.json", DEMO)
 
 
 @contextmanager

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from docs.pictures.benchmark_chart import draw_benchmark
+from docs.pictures.demo_output import draw_demo
 from docs.pictures.drawing import PALETTES
 from docs.pictures.flow import draw_flow
+from scripts.demo_result import DemoResult
 
 DOCS = Path(__file__).resolve().parents[1]
 IMAGES = DOCS / "images"
+DEMO = Path(__file__).parent / "demo.json"
 
 
 def drawings() -> dict[str, str]:
     """Return the SVG of each picture by its file's name."""
     newest = max((DOCS / "benchmarks").glob("upsert-*.json"))
     flows = {f"flow-{palette.name}.svg": draw_flow(palette) for palette in PALETTES}
-    return flows | benchmark_charts(json.loads(newest.read_text()))
+    demo = {"demo.svg": draw_demo(DemoResult.from_json(DEMO.read_text()))}
+    return flows | benchmark_charts(json.loads(newest.read_text())) | demo
 
 
 def benchmark_charts(results: Mapping[str, Any]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -24,5 +25,6 @@ def test_the_demo_brings_every_table_to_what_the_source_database_held(
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "every table equals the oracle" in done.stdout
+    assert json.loads((tmp_path / "demo.json").read_text())["wrong"] == []
     for dag in ("ingest_orders", "on_new_orders_snapshot", "nightly_maintenance"):
         assert f"airflow dags test {dag}" in done.stdout
