@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.soak.tiny_batches import planned_for_tiny_batches
+from tests.spark.upsert_flow import Flow, NewFlow
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -63,3 +65,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with planned_for_tiny_batches(session):
         yield session
     session.stop()
+
+
+@pytest.fixture
+def new_flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> NewFlow:
+    """Make the flow of a table of the test's own; its arguments are those of a spec that differ from the plain ones."""
+    table = f"flows.t{zlib.crc32(request.node.nodeid.encode()):08x}"
+    return lambda **changes: Flow(spark, table, tmp_path / "inbox", changes)
+
+
+@pytest.fixture
+def flow(new_flow: NewFlow) -> Flow:
+    """Return the flow of a table with nothing but plain arguments."""
+    return new_flow()

@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 
+NewFlow = Callable[..., "Flow"]
 SCHEMA = "id BIGINT, name STRING, n INT, op STRING"
 
 

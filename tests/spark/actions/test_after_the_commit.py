@@ -21,11 +21,6 @@ from tests.spark.row_change_flow import delete, rows_outside, update
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row
 
 
-@pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    return Flow(spark, f"landed.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox")
-
-
 @contextmanager
 def after_each_commit(monkeypatch: pytest.MonkeyPatch, then: Callable[[], Any]) -> Iterator[None]:
     """Call something right after each commit of the driver was made."""

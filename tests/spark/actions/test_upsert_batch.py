@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, UUIDType
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import (
@@ -32,11 +30,6 @@ from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, Killed, row
-
-
-@pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    return Flow(spark, f"upserts.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox")
 
 
 def test_a_missing_table_is_created_merge_on_read_with_the_layout_asked_for(flow: Flow) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts import source_position
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnknownOutcomeError
@@ -38,11 +37,6 @@ SUMS: dict[str, Any] = {
     "missing_columns": MissingColumns.KEEP,
     "delete_when": None,
 }
-
-
-@pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    return Flow(spark, f"positions.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox")
 
 
 def source_of(flow: Flow, path: str = "*.jsonl", **changes: Any) -> Source:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +9,6 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.sources import Files
 from tests.spark.upsert_flow import SCHEMA, Flow, row
-
-
-@pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    return Flow(spark, f"altered.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox")
 
 
 @pytest.mark.parametrize("statement", ["ADD COLUMNS", "TYPE bigint"])

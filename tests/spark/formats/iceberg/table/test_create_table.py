@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +24,6 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
 from tests.spark.upsert_flow import SCHEMA, Flow, row
-
-
-@pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    return Flow(spark, f"created.t{abs(hash(request.node.name)) % 10**9}", tmp_path / "inbox")
 
 
 def names(flow: Flow) -> tuple[list[str], list[str], list[str]]:

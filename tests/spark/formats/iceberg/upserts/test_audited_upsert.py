@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
@@ -29,7 +27,7 @@ from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_sna
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import audited_commit
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.upsert_flow import Flow, InterruptedProgress, row
+from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
 V2 = TableLayout(properties={"format-version": "2"})
 TABLE = Audits(queries={"no negative n": "SELECT * FROM audited WHERE n < 0", "few": "SELECT 1 FROM batch LIMIT 0;"})
@@ -38,9 +36,8 @@ WEEK = 7 * 24 * 3600 * 1000
 
 
 @pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    name = f"audits.p{abs(hash(request.node.name)) % 10**9}"
-    return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS, "audits": TABLE})
+def flow(new_flow: NewFlow) -> Flow:
+    return new_flow(strategy=UpsertStrategy.POSITIONS, audits=TABLE)
 
 
 def job(flow: Flow) -> dict[str, Any]:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, MergeEngine
-from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.sources import Files, Query
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -20,7 +19,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from tests.spark.equality_delete import delete_by_equality
-from tests.spark.upsert_flow import Flow, InterruptedProgress, row
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, NewFlow, row
 
 V3, V2 = TableLayout(), TableLayout(properties={"format-version": "2"})
 BY_NAME = {version: replace(layout, partition_by=("name",)) for version, layout in (("3", V3), ("2", V2))}
@@ -28,9 +27,8 @@ SUM = Aggregation(aggregates={"n": "sum"})
 
 
 @pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    name = f"moved.m{abs(hash(request.node.name)) % 10**9}"
-    return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS})
+def flow(new_flow: NewFlow) -> Flow:
+    return new_flow(strategy=UpsertStrategy.POSITIONS)
 
 
 def meanwhile(*actions: Callable[[], Any]) -> InterruptedProgress:
@@ -232,3 +230,26 @@ def test_a_table_that_is_upgraded_between_deletes_and_commit_gets_vectors(
     monkeypatch.setattr(position_upsert, "write_deletes", deletes_written_early)
     flow.apply("run 2")
     assert flow.rows() == {1: ("b", 0), 2: ("a", 0)}
+
+
+def test_a_batch_made_by_a_query_over_the_target_is_made_again_when_the_target_has_changed(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 10))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 5))
+    query = f"SELECT s.id, s.name, t.n + s.n AS n, s.op FROM source s JOIN lake_default.{flow.table} t ON t.id = s.id"
+    source = Query(query, over=Files(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA))
+    update = f"UPDATE {flow.table} SET n = 20 WHERE id = 1"
+    flow.apply("run 2", progress=InterruptedProgress(at="commit", then=lambda: flow.spark.sql(update)), source=source)
+    assert flow.rows() == {1: ("b", 25)}
+
+
+def test_a_batch_made_by_a_query_over_its_files_alone_is_kept_when_the_target_has_changed(flow: Flow) -> None:
+    flow.arrive("1.jsonl", row(1, "a", 10))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "b", 5))
+    query = "WITH named AS (SELECT id, upper(name) AS name, n, op FROM source) SELECT * FROM named"
+    source = Query(query, over=Files(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA))
+    insert = f"INSERT INTO {flow.table} VALUES (2, 'z', 0)"
+    writer = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(insert))
+    assert flow.apply("run 2", progress=writer, source=source).attempts == 1
+    assert flow.rows() == {1: ("B", 5), 2: ("z", 0)}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import Outcome
@@ -18,13 +17,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_sw
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import strategy_requirements
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.equality_delete import delete_by_equality
-from tests.spark.upsert_flow import Flow, InterruptedProgress, row
+from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
 
 @pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    name = f"copies.c{abs(hash(request.node.name)) % 10**9}"
-    return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.COPY_ON_WRITE})
+def flow(new_flow: NewFlow) -> Flow:
+    return new_flow(strategy=UpsertStrategy.COPY_ON_WRITE)
 
 
 def of_version(version: str) -> TableLayout:

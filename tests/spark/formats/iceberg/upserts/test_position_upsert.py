@@ -21,7 +21,6 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.sources import Files, Query
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
@@ -31,15 +30,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
-from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
+from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
 V2 = TableLayout(properties={"format-version": "2"})
 
 
 @pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    name = f"upserts.p{abs(hash(request.node.name)) % 10**9}"
-    return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.POSITIONS})
+def flow(new_flow: NewFlow) -> Flow:
+    return new_flow(strategy=UpsertStrategy.POSITIONS)
 
 
 def compact(flow: Flow) -> None:
@@ -325,29 +323,6 @@ def test_a_column_added_and_filled_meanwhile_is_not_lost(flow: Flow) -> None:
     kept = MissingColumns.KEEP
     flow.apply("run 2", progress=InterruptedProgress(at="commit", then=add_and_fill), missing_columns=kept)
     assert flow.rows() == {1: ("b", 0, 7)}
-
-
-def test_a_batch_made_by_a_query_over_the_target_is_made_again_when_the_target_has_changed(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a", 10))
-    flow.apply("run 1")
-    flow.arrive("2.jsonl", row(1, "b", 5))
-    query = f"SELECT s.id, s.name, t.n + s.n AS n, s.op FROM source s JOIN lake_default.{flow.table} t ON t.id = s.id"
-    source = Query(query, over=Files(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA))
-    update = f"UPDATE {flow.table} SET n = 20 WHERE id = 1"
-    flow.apply("run 2", progress=InterruptedProgress(at="commit", then=lambda: flow.spark.sql(update)), source=source)
-    assert flow.rows() == {1: ("b", 25)}
-
-
-def test_a_batch_made_by_a_query_over_its_files_alone_is_kept_when_the_target_has_changed(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a", 10))
-    flow.apply("run 1")
-    flow.arrive("2.jsonl", row(1, "b", 5))
-    query = "WITH named AS (SELECT id, upper(name) AS name, n, op FROM source) SELECT * FROM named"
-    source = Query(query, over=Files(path=f"{flow.inbox}/2.jsonl", format="json", schema=SCHEMA))
-    insert = f"INSERT INTO {flow.table} VALUES (2, 'z', 0)"
-    writer = InterruptedProgress(at="commit", then=lambda: flow.spark.sql(insert))
-    assert flow.apply("run 2", progress=writer, source=source).attempts == 1
-    assert flow.rows() == {1: ("B", 5), 2: ("z", 0)}
 
 
 def test_files_of_a_commit_that_was_made_and_was_rolled_back_before_it_was_refused_are_kept(

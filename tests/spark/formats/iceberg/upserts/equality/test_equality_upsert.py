@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnsupportedError
@@ -22,16 +20,15 @@ from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import live_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.keyed_table import IcebergKeyedTable
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, row
+from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, NewFlow, row
 
 V2 = TableLayout(properties={"format-version": "2"})
 V2_BUCKETS = TableLayout(partition_by=("bucket(2, id)",), properties={"format-version": "2"})
 
 
 @pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Flow:
-    name = f"upserts.e{abs(hash(request.node.name)) % 10**9}"
-    return Flow(spark, name, tmp_path / "inbox", {"strategy": UpsertStrategy.EQUALITY})
+def flow(new_flow: NewFlow) -> Flow:
+    return new_flow(strategy=UpsertStrategy.EQUALITY)
 
 
 def read(flow: Flow) -> dict[int, tuple[Any, ...]]:

@@ -1,0 +1,126 @@
+"""Incremental runs choose their range from the metadata of real tables, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
+from airflow_lake_provider.planning.incremental_range import position_id
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
+RUN = RunIdentity.of("dag", "run", "task", "-1", try_number=2, run_after=RUN_AFTER)
+# A Spark connection that is nowhere: whatever starts Spark fails.
+NO_SPARK: dict[str, Any] = {"spark_conn_id": "nowhere"}
+
+
+def incremental(**arguments: Any) -> LakeIncrementalOperator:
+    given = {"source": "shop.orders", "target": "shop.revenue", "consumer": "revenue", "keys": ["id"]}
+    return LakeIncrementalOperator(task_id="t", **{"query": "SELECT * FROM changes", **given, **NO_SPARK, **arguments})
+
+
+def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> Table:
+    """Make the target with the position that a run leaves."""
+    position = SourcePosition().next_snapshot(str(snapshot)).to_properties(position_id(source, "revenue"))
+    return catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]), properties=position)
+
+
+def test_an_incremental_run_reads_up_to_the_head_it_saw(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    append(orders, 1)
+    head = append(orders, 2)
+    job = incremental(from_snapshot="", full_refresh="False")
+    spec = job.build_spec(context)
+    assert spec == IncrementalSpec(
+        catalog="lake_default",
+        table="shop.revenue",
+        run=RUN,
+        source="shop.orders",
+        consumer="revenue",
+        keys=("id",),
+        to_snapshot=str(head),
+        query="SELECT * FROM changes",
+    )
+    assert job.report_without_spark(spec) is None
+
+
+def test_at_the_head_of_the_source_there_is_nothing_to_start_spark_for(
+    lake_catalog: SqlCatalog, orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    head = append(orders, 1)
+    consumed(lake_catalog, orders, head)
+    plain = incremental().execute(context)
+    assert (plain["outcome"], plain["to_snapshot"]) == ("nothing-new", str(head))
+    assert "head of the source" in plain["reason"]
+
+
+def test_a_compaction_of_the_source_is_nothing_new(
+    lake_catalog: SqlCatalog,
+    orders: Table,
+    append: Callable[..., int],
+    compact: Callable[[Table], int],
+    context: Context,
+) -> None:
+    consumed(lake_catalog, orders, append(orders, 1))
+    compact(orders)
+    assert incremental().execute(context)["outcome"] == "nothing-new"
+
+
+@pytest.mark.parametrize(("on_change", "starts_spark"), [("fail", True), ("full", True), ("continue", False)])
+def test_an_unchanged_source_does_not_hide_that_the_transform_was_changed(
+    lake_catalog: SqlCatalog,
+    orders: Table,
+    append: Callable[..., int],
+    context: Context,
+    on_change: str,
+    starts_spark: bool,
+) -> None:
+    target = consumed(lake_catalog, orders, append(orders, 1))
+    job = incremental(on_transform_change=on_change)
+    spec = job.build_spec(context)
+    with target.transaction() as changed:
+        changed.set_properties({"lake.transform.revenue": spec.transform_digest})
+    assert job.report_without_spark(spec) is not None
+    with target.transaction() as changed:
+        changed.set_properties({"lake.transform.revenue": "0" * 32})
+    assert (job.report_without_spark(spec) is None) is starts_spark
+
+
+@pytest.mark.parametrize("asked", [{"full_refresh": True}, {"from_snapshot": "1"}])
+def test_what_an_author_asks_for_again_is_read_again(
+    lake_catalog: SqlCatalog, orders: Table, append: Callable[..., int], context: Context, asked: dict[str, Any]
+) -> None:
+    consumed(lake_catalog, orders, append(orders, 1))
+    job = incremental(**asked)
+    assert job.report_without_spark(job.build_spec(context)) is None
+
+
+def test_a_source_without_a_snapshot_is_missing_and_worth_a_retry(orders: Table, context: Context) -> None:
+    with pytest.raises(MissingTableError, match=r"shop\.orders: the source has no snapshot") as failed:
+        incremental().execute(context)
+    assert not isinstance(failed.value, AirflowFailException)
+
+
+def test_the_module_of_a_transform_is_shipped_where_the_worker_has_it(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    append(orders, 1)
+    shipped = incremental(query=None, transform="airflow_lake_provider.contracts.errors:f").build_spec(context)
+    assert "class LakeProviderError" in str(shipped.transform_code)
+    for elsewhere in ("marts.revenue:rows", "nowhere:rows"):
+        assert incremental(query=None, transform=elsewhere).build_spec(context).transform_code is None
