@@ -12,6 +12,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -173,12 +174,12 @@ def redeliver(
     deliveries: int,
     tables: tuple[Captured, ...] = TABLES,
     ways: tuple[str, ...] = WAYS,
-    only: int | None = None,
+    only: Collection[int] = (),
 ) -> str:
     """Deliver and return one line that says what happened.
 
     :param deliveries: of all tables and ways together.
-    :param only: number of the one share to play again.
+    :param only: numbers of the shares to play; empty for all.
     :raises AssertionError: tables are not their server's; the others are played all the same.
     """
     started = time.monotonic()
@@ -187,7 +188,7 @@ def redeliver(
     shares = [(captured, way) for captured in tables for way in ways]
     with planned_for_tiny_batches(spark):
         for number, (captured, way) in enumerate(shares):
-            if only not in (None, number):
+            if only and number not in only:
                 continue
             share = deliveries // len(shares) + (number < deliveries % len(shares))
             flow = Flow(spark, f"redelivery.t{seed}_{number}", home / f"inbox-{number}")
@@ -219,7 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--deliveries", type=int, default=200)
-    parser.add_argument("--only", type=int, help="number of the one share to play again")
+    parser.add_argument("--only", type=int, nargs="+", default=(), help="numbers of the shares to play")
     options = parser.parse_args()
     shares = len(TABLES) * len(WAYS)
     if options.deliveries < shares:
