@@ -13,7 +13,7 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Counts:
-    """What a table's metadata says; rows are counted by reading them."""
+    """Counts in a table's metadata; rows are counted by reading them."""
 
     files: int = 0
     delete_files: int = 0

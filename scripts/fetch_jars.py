@@ -46,7 +46,7 @@ class Jar:
         return f"{self.coordinate.split(':')[0]}_{self.file_name}"
 
     def is_in(self, folder: Path) -> bool:
-        """Whether the folder has this jar, byte for byte."""
+        """Tell whether the folder has this jar, byte for byte."""
         path = folder / self.file_name
         return path.is_file() and sha256_of(path) == self.sha256
 

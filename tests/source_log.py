@@ -87,7 +87,7 @@ class SourceLog:
         self._clock += 2_000
 
     def as_told_again(self, event: Told) -> Told:
-        """What a connector that starts again may tell: the same commit, one before it, or none."""
+        """Return the event as a restarted connector may send it: with the same last commit, an earlier one, or none."""
         if event.snapshot:
             return event
         firsts = [event.last_commit, None, (event.last_commit or _RECORD) - _RECORD or None]

@@ -68,7 +68,7 @@ def open_session(home: Path) -> SparkSession:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run finds, added up.
+    """Findings of a run, added up.
 
     :param ratios: a peer's median over ours, and what else is compared.
     :param comparisons: seconds of every counted round, by side.

@@ -34,7 +34,7 @@ MERGE = """
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What the tables of a comparison are like.
+    """Kind of tables that a comparison uses.
 
     :param keys: name of each key column to its SQL over the number ``k`` of a row.
     :param types: of the key columns, in their order.

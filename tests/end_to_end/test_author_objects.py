@@ -34,7 +34,7 @@ def specs(database: sqlite3.Connection) -> Specs:
 
 @pytest.fixture(scope="module")
 def rendered(database: sqlite3.Connection) -> Specs:
-    """What the Rendered tab shows, by task and map index."""
+    """Texts of the Rendered tab, by task and map index."""
     rows = database.execute("SELECT task_id, map_index, rendered_fields FROM rendered_task_instance_fields")
     return {(task, index): json.loads(fields) for task, index, fields in rows}
 

@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one upsert was asked to apply.
+    """Changes that one upsert is asked to apply.
 
     :param keeps: without the column ``n``, which keeps its old values.
     """

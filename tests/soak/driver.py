@@ -87,7 +87,7 @@ class Driver:
         assert failure is None, f"{statement}: {failure}"
 
     def said(self, pattern: str) -> int:
-        """How many times a regular expression is found in its log."""
+        """Count the matches of a regular expression in its log."""
         return len(re.findall(pattern, self.log.read_text(errors="replace")))
 
     def kill(self) -> None:

@@ -37,7 +37,7 @@ class EventLog:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether nothing is left."""
+        """True where no event is left to deliver."""
         return all(end == len(part) for end, part in zip(self.delivered, self.partitions, strict=True))
 
     def next_piece(self, partition: int, length: int) -> range:

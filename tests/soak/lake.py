@@ -18,7 +18,7 @@ NAMESPACE = "soak"
 
 @dataclass(frozen=True)
 class Head:
-    """What main was at after one commit to the catalog.
+    """Head of main after one commit to the catalog.
 
     :param snapshot: id of the snapshot.
     :param parent: id of the one before it, None for the first.

@@ -21,7 +21,7 @@ from tests.soak.lake import CATALOG, Head, Lake
 
 
 class RacedTable(Protocol):
-    """What is known of a table when a round is drawn."""
+    """Facts about a table from which a round is drawn."""
 
     lake: Lake
     table: str

@@ -59,7 +59,7 @@ def main() -> int:
 
 @dataclass
 class Sweep:
-    """What was tried so far.
+    """Results of the values tried so far.
 
     :param wrong: settings with values that change a row or fail a run, and are not known to.
     """

@@ -100,7 +100,7 @@ def _least_null(value: int | None) -> int:
 
 
 def deleted(old: Row | None, last: Row, merge_engine: MergeEngine) -> Row | None:
-    """What a key has after a batch that ends with its delete."""
+    """Return the row of a key after a batch that ends with its delete; None where it has none."""
     if merge_engine.deletes is not Deletes.SOFT or (old is None and not merge_engine.ignore_stale):
         return None
     kept = old or dict.fromkeys(last)

@@ -108,7 +108,7 @@ class Flow:
         return {path.name for path in self.folder().rglob("*") if path.suffix in (".parquet", ".puffin")}
 
     def folder(self) -> Path:
-        """Where the table's data and delete files are."""
+        """Return the folder of the table's data and delete files."""
         return Path(self.loaded().location().removeprefix("file://").removeprefix("file:")) / "data"
 
     def rows(self, branch: str = "main") -> dict[int, tuple[Any, ...]]:
@@ -126,7 +126,7 @@ class Flow:
         return {found_row["id"]: found_row["_row_id"] for found_row in found}
 
     def commits_of(self, run_key: str | None, branch: str = "main") -> int:
-        """How many snapshots of a branch's history carry a run key; a staged and refused one is in no history."""
+        """Count the snapshots of a branch's history with a run key; a staged and refused one is in no history."""
         table = self.loaded()
         history = ancestors_of(table.snapshot_by_name(branch), table.metadata)
         return sum(1 for s in history if s.summary and s.summary["lake.run-key"] == run_key)

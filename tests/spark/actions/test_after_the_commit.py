@@ -63,7 +63,7 @@ def metadata_of(location: str) -> Path:
 
 
 def refuses_to_guess(report: JobReport) -> bool:
-    """Whether a report says that the table after its commit is not known."""
+    """Tell whether a report says that the table after its commit is not known."""
     return report.after is None and any("the table after the commit is not known" in said for said in report.warnings)
 
 

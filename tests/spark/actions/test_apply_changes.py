@@ -49,7 +49,7 @@ class Consumer:
         self.source.apply(run)
 
     def expected(self) -> dict[int, tuple[Any, ...]]:
-        """What a full computation of the source in plain Python gives."""
+        """Compute the target from the whole source, in plain Python."""
         return {key: (name, n * 10) for key, (name, n) in self.source.rows().items()}
 
 

@@ -41,7 +41,7 @@ def random_rows(key: int) -> list[Row]:
 
 
 def results(rows: list[Row], merge_engine: MergeEngine) -> set[str]:
-    """What the rows may become, one for each order of those with the same ``at``."""
+    """Return the possible results, one for each order of the rows with the same ``at``."""
     found = set()
     for order in permutations(rows):
         table: dict[int, Row] = {}

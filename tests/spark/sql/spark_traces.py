@@ -14,7 +14,7 @@ _PROPERTY = "lake.canary"
 
 
 class SparkTraces:
-    """What must not be there after a text was refused.
+    """Traces that a refused text must not leave.
 
     :param canary: path of the file that a shell command of an attack makes.
     """
@@ -32,7 +32,7 @@ class SparkTraces:
         return int(context.sc().dagScheduler().numTotalJobs())
 
     def executed(self) -> list[str]:
-        """What was run outside of Spark."""
+        """List what was run outside of Spark."""
         found = ["a shell command"] if self.canary.exists() else []
         return found + (["a static method"] if self._system.getProperty(_PROPERTY) is not None else [])
 

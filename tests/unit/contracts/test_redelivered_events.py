@@ -43,7 +43,7 @@ def logs(draw: st.DrawFn) -> list[Record]:
 
 
 def seen(batch: list[Record], marks: EventMarks | None) -> SeenEvents:
-    """What the pass over a batch finds, by plain Python."""
+    """Compute in plain Python what the pass over a batch finds."""
     partitions: dict[str | None, SeenPartition] = {}
     for label in {record[0] for record in batch}:
         of = [record for record in batch if record[0] == label]
