@@ -1,4 +1,4 @@
-"""Why a run commits nothing."""
+"""Say why a run leaves its table as it is."""
 
 from __future__ import annotations
 

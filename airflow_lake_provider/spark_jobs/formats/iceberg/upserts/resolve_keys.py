@@ -1,6 +1,6 @@
 """Resolve the keys of a batch to positions in a table; only key columns of files that may hold one are read.
 
-Resolving costs the batch and one pruned read of the key columns (DESIGN section 4; Airbyte, OLake and Kafka Connect do
+Resolving costs the batch and one pruned read of the key columns (decision 11; Airbyte, OLake and Kafka Connect do
 the same on one node). ``MERGE INTO`` shuffles and sorts every row of the target.
 """
 
