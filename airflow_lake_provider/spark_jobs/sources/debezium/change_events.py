@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.open_key_changes import CutDelete
-from airflow_lake_provider.contracts.redelivered_events import (
+from airflow_lake_provider.contracts.redelivery import (
     applied_marks,
     choose_ordering,
     count_repeated,
@@ -36,6 +36,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.columns import (
 )
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables, read_events
 from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import EVENT_ORDER, is_old
+from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey, refuse_bad_events, survey
 from airflow_lake_provider.spark_jobs.sources.debezium.events_by_key import read_by_key
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import refuse_below_snapshots
@@ -48,7 +49,6 @@ from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import 
     events_before,
     old_rows,
 )
-from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey, refuse_bad_events, survey
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import with_table_values
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT, last_known_values
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types

@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_images
-from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey
+from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, common_type, inferred_type
 from airflow_lake_provider.spark_jobs.sources.debezium.values import convert, not_converted
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.mark_codec import DIGEST_BYTES, Mark
 from airflow_lake_provider.contracts.offset_ranges import BUCKET, Ranges, of_bitmap, union
-from airflow_lake_provider.contracts.redelivered_events import (
+from airflow_lake_provider.contracts.redelivery import (
     NO_POSITION,
     OldEvents,
     SeenEvents,

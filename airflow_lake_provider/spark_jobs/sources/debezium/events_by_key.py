@@ -17,9 +17,10 @@ from airflow_lake_provider.contracts.position_column import (
     POSITION_COLUMN,
     POSITION_TYPE,
 )
-from airflow_lake_provider.contracts.redelivered_events import LATE_TOLERANCE_MS
+from airflow_lake_provider.contracts.redelivery import LATE_TOLERANCE_MS
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
+from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOutcome
 from airflow_lake_provider.spark_jobs.sources.debezium.key_reuse import refuse_pending, refuse_reused
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder, KeyTimeline
@@ -31,7 +32,6 @@ from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import 
     events_before,
     old_rows,
 )
-from airflow_lake_provider.spark_jobs.sources.debezium.survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import missing_values, values_at
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
 from airflow_lake_provider.spark_jobs.sql.columns import quoted

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.position_column import PLACE_FIELDS, PLACE_TYPE
-from airflow_lake_provider.contracts.redelivered_events import LATE_TOLERANCE_MS
+from airflow_lake_provider.contracts.redelivery import LATE_TOLERANCE_MS
 
 # Before every event, and after every event: positions of other epochs.
 FIRST, LAST = -1, 2**63 - 1

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.changes import net_changes
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.net_changes import net_changes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 

@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.offset_ranges import union
-from airflow_lake_provider.contracts.redelivered_events import (
+from airflow_lake_provider.contracts.redelivery import (
     OldEvents,
     SeenEvents,
     SeenPartition,

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.redelivered_events import SeenEvents
+from airflow_lake_provider.contracts.redelivery import SeenEvents
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
