@@ -243,13 +243,20 @@ def _last_events(events: DataFrame, tells_resets: bool) -> DataFrame:
 
 
 def _last_rows(events: DataFrame, cut: Sequence[CutDelete], values: _KnownValues) -> dict[int, DataFrame]:
-    """Return, by round, the rows that the batch changed before it deleted them, as they were last."""
+    """Return, by round, the rows that the batch changed before it deleted them, as they were last.
+
+    :raises BadInputError: such a row lacks a value that a half of a key change may bring.
+    """
     found = {}
     for number in {delete.round for delete in cut if delete.changed}:
         deletes = [delete for delete in cut if delete.round == number]
         before = events_before(events, deletes, values.rows.keys).localCheckpoint()
         last = _last_events(before.filter("is_cut"), tells_resets=False)
-        found[number] = values.rows.sound_rows(values.rows.checked_rows(values.fill(last, before))).localCheckpoint()
+        checked = values.rows.checked_rows(values.fill(last, before)).localCheckpoint()
+        if values.old.unknown:
+            # The half that has the value may still come. Once this row is gone it would come too late.
+            values.rows.refuse_unfilled(checked, values.old.hint)
+        found[number] = values.rows.sound_rows(checked).localCheckpoint()
     return found
 
 

@@ -106,6 +106,14 @@ class RowBuilder:
             cached=(checked,),
         )
 
+    def refuse_unfilled(self, checked: DataFrame, hint: str) -> None:
+        """Refuse rows with values that nothing fills, as :meth:`batch_of` does.
+
+        :raises BadInputError: naming the columns and the hint.
+        """
+        counts = checked.agg(sf.struct(*self._count_each(_UNFILLED)).alias(_UNFILLED)).collect()[0]
+        self._refuse_unfilled(self._found(counts[_UNFILLED]), hint)
+
     def sound_rows(self, checked: DataFrame) -> DataFrame:
         """Return the rows without trouble that are not deleted, as ``changes`` of a batch."""
         sound = sf.expr(f"NOT deleted AND NOT no_key AND size({_LOST}) = 0 AND size({_UNFILLED}) = 0")

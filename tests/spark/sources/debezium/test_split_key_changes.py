@@ -124,6 +124,23 @@ def test_a_create_whose_delete_has_not_come_waits_for_it(flows: Flow) -> None:
     assert border.as_the_source()
 
 
+def test_a_row_that_waits_for_a_value_does_not_move_on_without_it(flows: Flow) -> None:
+    border = Border(flows)
+    source = border.source
+    source.insert(1, 1, "long first")
+    border.deliver(source.take_lines())
+    source.move(1, 2, 2)
+    *late, create = source.take_lines()
+    source.move(2, 3, 3)
+    *deletes, last = source.take_lines()
+    # The row is gone at the end of this batch, and with it the only one that leads from key 1 to key 3.
+    with pytest.raises(BadInputError, match=r"1 of note.*the delete of its old key"):
+        border.deliver([create, *deletes])
+    border.deliver(late)
+    border.deliver([last])
+    assert border.as_the_source()
+
+
 def test_a_kill_between_the_kept_row_and_the_commit_repeats_both(flows: Flow) -> None:
     border = Border(flows)
     flows.changes["strategy"] = UpsertStrategy.MERGE
