@@ -32,6 +32,8 @@ from tests.benchmarks.upsert_tables import KINDS, Bench, Side
 
 # Uncounted rounds of each table of another kind.
 KIND_WARM_UP = 2
+# Of ``read_after_10``.
+UPSERTS_BEFORE_READ = 10
 # Times the batch: so many clustered keys that a run of growth_10x costs several times what an empty one costs.
 GROWTH_BATCH = 20
 SHARES = (0.0001, 0.001, 0.01, 0.05, 0.2)
@@ -112,12 +114,14 @@ def _compare(spark: SparkSession, home: Path, options: argparse.Namespace, found
     ]
     bench.play(pruned, options.rounds, clustered=True)
     found.compare("clustered", bench, *pruned)
-    found.ratios["read_after_10"] = _read_after_ten(bench, ours)
+    found.ratios["read_after_10"] = _read_after_upserts(bench, ours)
     _drop(spark, sides)
 
 
 def _warm(spark: SparkSession, home: Path, options: argparse.Namespace) -> None:
     """Let every side run on tables of a tenth, until the JVM has compiled most of it; nothing is counted."""
+    if not options.warm_up:
+        return
     # Not so small that ours would write the table anew.
     rows = max(options.rows // 10, options.batch * 20)
     bench = Bench(spark, home, rows, options.batch, options.warm_up)
@@ -167,9 +171,9 @@ def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict
     return found
 
 
-def _read_after_ten(bench: Bench, ours: Side) -> float:
-    """Return the read cost after ten more upserts over that of the compacted table."""
-    for _ in range(10):
+def _read_after_upserts(bench: Bench, ours: Side) -> float:
+    """Return the read cost after more upserts over that of the compacted table."""
+    for _ in range(UPSERTS_BEFORE_READ):
         ours.apply(bench.arrive(clustered=False))
     after = bench.read_seconds(ours.table)
     bench.spark.sql(

@@ -230,7 +230,7 @@ def deliveries(draw: st.DrawFn) -> tuple[SourceTable, list[list[str]]]:
 
 # A failed history is some ten runs of a job, so it is shown as it is.
 @settings(
-    max_examples=int(os.environ.get("LAKE_EXAMPLES", "3")),
+    max_examples=int(os.environ.get("LAKE_EXAMPLES", "2")),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
