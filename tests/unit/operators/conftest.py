@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.unit.operators.run_of_tests import RUN_AFTER
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture

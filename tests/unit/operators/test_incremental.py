@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,18 +13,13 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.planning.incremental_range import position_id
+from tests.unit.operators.run_of_tests import NO_SPARK, RUN
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
-RUN = RunIdentity.of("dag", "run", "task", "-1", try_number=2, run_after=RUN_AFTER)
-# A Spark connection that is nowhere: whatever starts Spark fails.
-NO_SPARK: dict[str, Any] = {"spark_conn_id": "nowhere"}
 
 
 def incremental(**arguments: Any) -> LakeIncrementalOperator:

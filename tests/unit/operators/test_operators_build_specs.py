@@ -27,14 +27,10 @@ from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+from tests.unit.operators.run_of_tests import NO_SPARK, RUN
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
-RUN = RunIdentity.of("dag", "run", "task", "-1", try_number=2, run_after=RUN_AFTER)
-# A Spark connection that is nowhere: whatever starts Spark fails.
-NO_SPARK: dict[str, Any] = {"spark_conn_id": "nowhere"}
 
 
 def upsert(**arguments: Any) -> LakeUpsertOperator:
