@@ -13,7 +13,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.contracts.errors import (
     CatalogUnavailableError,

@@ -25,7 +25,7 @@ from airflow_lake_provider.submission.spark_installation import spark_submit_bin
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-    from airflow_lake_provider.catalogs.connection import CatalogConnection
+    from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 
 _log = logging.getLogger(__name__)

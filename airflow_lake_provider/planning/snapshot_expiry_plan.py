@@ -9,7 +9,7 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.retention import (
+from airflow_lake_provider.contracts.snapshot_expiry_rules import (
     FOREVER,
     RefFact,
     Retention,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
-from airflow_lake_provider.spark_jobs.formats.choose import source_in_catalog
+from airflow_lake_provider.spark_jobs.formats.choose_format import source_in_catalog
 
 MODES = ("net", "upserts")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from pyiceberg.catalog import load_catalog
 
-from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 from tests.benchmarks.event_lag import seconds_to_downstream_runs
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.sources import Files

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
 
-from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 
 CATALOG = "lake_default"
 NAMESPACE = "soak"

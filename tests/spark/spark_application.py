@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 
 _APPLICATION = Path(__file__).with_name("one_connection_session.py")
 

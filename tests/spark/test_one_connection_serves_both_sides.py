@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from tests.spark.spark_application import run_in_spark
 
 

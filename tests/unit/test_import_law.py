@@ -214,7 +214,7 @@ def test_a_format_knows_the_seam_and_not_who_chooses_it() -> None:
     iceberg = PACKAGE / SPARK_SIDE / "formats" / "iceberg"
     imported = {name for source in iceberg.rglob("*.py") for name in imported_modules(ast.parse(source.read_text()))}
     assert f"{OURS}.{SPARK_SIDE}.formats.base" in imported
-    assert f"{OURS}.{SPARK_SIDE}.formats.choose" not in imported
+    assert f"{OURS}.{SPARK_SIDE}.formats.choose_format" not in imported
 
 
 def test_the_tops_of_both_sides_can_be_seen_at_a_glance() -> None:

@@ -27,7 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.base import (
     KeyedTable,
     SourceTable,
 )
-from airflow_lake_provider.spark_jobs.formats.choose import keyed_table, source_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.query import check_query
 

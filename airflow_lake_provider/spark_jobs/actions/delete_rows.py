@@ -22,7 +22,7 @@ from airflow_lake_provider.spark_jobs.formats.base import (
     RowMatch,
     SnapshotHolder,
 )
-from airflow_lake_provider.spark_jobs.formats.choose import matched_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation

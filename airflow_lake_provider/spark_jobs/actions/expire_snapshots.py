@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import ExpiryReport
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.spark_jobs.formats.choose import maintained_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import maintained_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

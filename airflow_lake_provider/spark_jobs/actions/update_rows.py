@@ -10,7 +10,7 @@ from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, FILT
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit, MatchedTable, RowMatch
-from airflow_lake_provider.spark_jobs.formats.choose import matched_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text
 

@@ -23,7 +23,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
 from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit, KeyedTable
-from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.source_digest import source_shape
 

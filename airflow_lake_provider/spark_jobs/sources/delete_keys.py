@@ -28,7 +28,7 @@ from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
-from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_batch

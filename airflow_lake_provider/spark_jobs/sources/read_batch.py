@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
-from airflow_lake_provider.spark_jobs.formats.choose import rows_for_queries
+from airflow_lake_provider.spark_jobs.formats.choose_format import rows_for_queries
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl

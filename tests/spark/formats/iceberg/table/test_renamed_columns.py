@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
 from tests.spark.upsert_flow import Flow, row
 
 

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.formats.choose import keyed_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import live_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.keyed_table import IcebergKeyedTable
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -3,7 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.retention import RefFact, Retention, RetentionRequest, SnapshotFact, work_out
+from airflow_lake_provider.contracts.snapshot_expiry_rules import (
+    RefFact,
+    Retention,
+    RetentionRequest,
+    SnapshotFact,
+    work_out,
+)
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR

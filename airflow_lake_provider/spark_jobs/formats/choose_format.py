@@ -1,4 +1,4 @@
-"""From the name of a table format to its implementation."""
+"""Choose the implementation of a table format by its name."""
 
 from __future__ import annotations
 

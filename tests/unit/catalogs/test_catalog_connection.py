@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.catalogs.connection import CatalogConnection
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.secret_properties import REDACTION_REGEX
 from airflow_lake_provider.contracts.errors import InvalidConnectionError
 
