@@ -26,7 +26,7 @@ from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.report_file import write_report
 from airflow_lake_provider.spark_jobs.run_action import run_action
-from airflow_lake_provider.spark_jobs.session import open_session
+from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -60,13 +60,9 @@ def _draw_upsert(table: RacedTable, random: Random, number: int, source: str, ru
     name = f"{source}-{number:04}"
     # The sources' numbers differ, so that a value tells one change of the whole soak.
     inbox.arrive(name, random_changes(random, name, 10 * number + len(table.inboxes)))
-    keeps = random.random() < 0.25
     # The first batch of a table makes its columns.
-    if keeps and table.history:
-        contract = SchemaContract(missing_columns=MissingColumns.KEEP, exclude_columns=("op", "n"))
-    else:
-        contract = SchemaContract(missing_columns=MissingColumns.FAIL, exclude_columns=("op",))
-        keeps = False
+    keeps = random.random() < 0.25 and bool(table.history)
+    missing, excluded = (MissingColumns.KEEP, ("op", "n")) if keeps else (MissingColumns.FAIL, ("op",))
     strategies = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.AUTO, UpsertStrategy.MERGE]
     arguments: Mapping[str, Any] = {
         "catalog": CATALOG,
@@ -75,7 +71,7 @@ def _draw_upsert(table: RacedTable, random: Random, number: int, source: str, ru
         "source": inbox.source(),
         "keys": ("id",),
         "delete_when": "op = 'd'",
-        "schema_contract": contract,
+        "schema_contract": SchemaContract(missing_columns=missing, exclude_columns=excluded),
         "create": table.layout,
         "strategy": random.choices(strategies, [5, 2, 2, 1])[0],
         # With one attempt some batches are refused, and come again with the next.

@@ -26,7 +26,7 @@ from airflow_lake_provider.contracts.position_column import POSITION_COLUMN
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from airflow_lake_provider.spark_jobs.session import open_session
+from airflow_lake_provider.spark_jobs.session.open_session import open_session
 from tests.soak.driver import session_environment
 from tests.soak.event_log import EventLog
 from tests.soak.lake import Lake

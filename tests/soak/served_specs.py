@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.job_report import report_to_json
 from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.spark_jobs.session import open_session
+from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
 
 def serve(progress: Callable[[], Progress] = Progress, before_report: Callable[[], None] = lambda: None) -> None:

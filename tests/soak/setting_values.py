@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session_settings import LEFT_TO_THE_AUTHOR, LEGACY, PINNED
+from airflow_lake_provider.spark_jobs.session.pinned_settings import LEFT_TO_THE_AUTHOR, LEGACY, PINNED
 
 _NOTHING = "no such value"
 _BOOLEAN = ("true", "false")

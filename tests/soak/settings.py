@@ -16,7 +16,7 @@ from io import StringIO
 from itertools import count
 from pathlib import Path
 
-from airflow_lake_provider.spark_jobs.session import open_session
+from airflow_lake_provider.spark_jobs.session.open_session import open_session
 from tests.soak.setting_values import other_values
 from tests.soak.setting_work import SettingWork
 from tests.spark.conftest import start_session

@@ -13,6 +13,8 @@ _TINY = {
     "spark.sql.adaptive.enabled": "false",
     # A stage is compiled once for each plan, and these plans run once.
     "spark.sql.codegen.wholeStage": "false",
+    # So is each expression. The other values of this setting compile, and interpret where that fails.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
@@ -21,6 +23,7 @@ _DEFAULTS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 
 

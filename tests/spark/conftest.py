@@ -11,10 +11,32 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.spark_jobs.session.jvm_lookups import remember_lookups
+from airflow_lake_provider.spark_jobs.session.open_session import CALL_SITES
 from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.upsert_flow import Flow, NewFlow
 
 REPOSITORY = Path(__file__).parents[2]
+
+# These take a minute or more. They begin first: a process that begins one last would end long after the others.
+LONGEST = {
+    "test_change_events.py",
+    "test_deleted_keys_table.py",
+    "test_events_by_key.py",
+    "test_killed_driver.py",
+    "test_late_snapshots.py",
+    "test_races.py",
+    "test_redelivery.py",
+    "test_row_merge.py",
+    "test_split_key_changes.py",
+    "test_table_histories.py",
+    "test_upsert_benchmark.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first; the others stay in their order."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def lake_jars() -> str:
@@ -36,6 +58,7 @@ def start_session(home: Path) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.codegen.cache.maxEntries": "2000",
+        CALL_SITES: "false",
         "spark.sql.ui.explainMode": "simple",
         "spark.jars": lake_jars(),
         "spark.local.dir": str(home / "scratch"),
@@ -55,6 +78,7 @@ def start_session(home: Path) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    remember_lookups(session)
     return session
 
 

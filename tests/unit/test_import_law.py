@@ -153,8 +153,8 @@ def assert_imports_without(missing: list[str], modules: list[str], airflow_home:
 # The driver's side from the ground up: who is on a floor may import what is on the floors below, and nothing else but
 # its own folder.
 DRIVER_FLOORS = (
-    {"failures", "progress", "report_file", "session_settings"},
-    {"conflict_retries", "session", "sql"},
+    {"failures", "progress", "report_file", "session"},
+    {"conflict_retries", "sql"},
     {"batch"},
     {"formats"},
     {"read_changes", "sources"},

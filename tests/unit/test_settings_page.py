@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_lake_provider.spark_jobs.session_settings import PINNED
+from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session_settings import pin_settings
+from airflow_lake_provider.spark_jobs.session.jvm_lookups import remember_lookups
+from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+# For each column that is made, PySpark tells the JVM the line of code that made it: some eight calls, and half of the
+# calls of a small batch. The lines are ours, not an author's. Read once, when the first column is made.
+CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
 
 
 def open_session() -> tuple[SparkSession, list[str]]:
@@ -16,7 +20,11 @@ def open_session() -> tuple[SparkSession, list[str]]:
     :return: with a sentence for each setting that is overruled.
     """
     submitted = SparkConf()
-    spark = SparkSession.builder.getOrCreate()
+    builder = SparkSession.builder
+    if not submitted.contains(CALL_SITES):
+        builder = builder.config(CALL_SITES, "false")
+    spark = builder.getOrCreate()
+    remember_lookups(spark)
     overruled = pin_settings(spark)
     if str(spark.sparkContext.master).startswith("local") and not submitted.contains(_SHUFFLE_PARTITIONS):
         # Spark's 200 suit a cluster; on one machine most of a small batch's time would go into empty tasks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session import open_session
+from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
 
 def test_a_number_that_does_not_fit_is_an_error_whatever_the_cluster_says(spark: SparkSession) -> None:

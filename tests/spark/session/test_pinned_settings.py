@@ -18,8 +18,8 @@ from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
-from airflow_lake_provider.spark_jobs.session import open_session
-from airflow_lake_provider.spark_jobs.session_settings import PINNED, PinnedSetting
+from airflow_lake_provider.spark_jobs.session.open_session import open_session
+from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED, PinnedSetting
 from tests.spark.said_settings import said
 from tests.spark.upsert_flow import Flow
 

@@ -1,0 +1,1 @@
+"""The Spark session of a job: opened, and with the settings that jobs depend on."""
