@@ -262,6 +262,18 @@ def test_without_the_internal_classes_the_answer_is_the_same_and_a_warning_names
         history.changes(start)
 
 
+def test_without_the_internal_classes_a_text_of_an_orc_file_is_found(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = ChangesHistory(spark)
+    history.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.format.default' = 'orc')")
+    start = history.insert({1: "x"})
+    # The last one is above U+D7FF and below the second in UTF-16 only.
+    history.insert({2: "A", 3: "\U0001f600", 4: "\uff21"})
+    monkeypatch.setattr(f"{row_versions.__name__}.missing_internals", lambda spark: ["org.apache.iceberg.Absent"])
+    assert history.changes(start, where="v = '\uff21'") == upserts((4, "\uff21"))
+
+
 def test_a_start_that_was_expired_is_refused_with_the_way_out(history: ChangesHistory) -> None:
     start = history.insert({1: "a"})
     history.insert({2: "b"})

@@ -12,6 +12,7 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import LiveFile, changed_files, live_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan, table_with_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import unpruned
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,6 @@ def _whole_snapshots(table: IcebergTable, before: Any, after: Any) -> RowVersion
         )
 
     def rows(snapshot: Any) -> DataFrame:
-        return table.rows_at(snapshot.snapshotId()).select("*", ROW_ID, LAST_UPDATED)
+        return unpruned(table.rows_at(snapshot.snapshotId()).select("*", ROW_ID, LAST_UPDATED))
 
     return RowVersions(before=rows(before), after=rows(after), added=rows(after))

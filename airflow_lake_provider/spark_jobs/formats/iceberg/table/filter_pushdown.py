@@ -52,7 +52,12 @@ def rows_for_queries(table: IcebergTable, rows: DataFrame, snapshot: int) -> Dat
 
     :param rows: of the table, read from ``snapshot``.
     """
-    return _behind_barrier(rows, sf.lit(True)) if _holds_orc(table, snapshot) else rows
+    return unpruned(rows) if _holds_orc(table, snapshot) else rows
+
+
+def unpruned(rows: DataFrame) -> DataFrame:
+    """Return rows of which no later filter reaches the scan."""
+    return _behind_barrier(rows, sf.lit(True))
 
 
 def bounds_are_sure(table: IcebergTable, where: str) -> bool:
