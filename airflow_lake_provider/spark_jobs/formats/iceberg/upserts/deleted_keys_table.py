@@ -54,7 +54,7 @@ def keep_deleted_keys(table: IcebergTable, rows: DataFrame, retention: timedelta
     if kept.isEmpty():
         return
     side = deleted_keys_table(table)
-    columns = ", ".join(f"{quoted_name(field.name)} {field.dataType.simpleString()}" for field in kept.schema)
+    columns = ", ".join(f"{quoted_name(field.name)} {type_text(field.dataType)}" for field in kept.schema)
     side.spark.sql(
         f"CREATE TABLE IF NOT EXISTS {side.sql_name} ({columns}) USING iceberg PARTITIONED BY (days(_deleted_at)) "
         f"TBLPROPERTIES ({_PROPERTIES}, '{_TABLE}' = '{table.refresh().uuid}')"

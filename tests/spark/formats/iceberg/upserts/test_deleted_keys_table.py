@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from tests.spark.sources.debezium.event_writer import SourceTable
+from tests.spark.sources.debezium.event_writer import SourceTable, envelope
 from tests.spark.sources.debezium.test_events_by_key import Deliveries, rows_of
 
 SIDE = "order_by_key.items__deleted_keys"
@@ -38,6 +39,18 @@ def test_another_table_with_the_name_of_the_side_table_keeps_its_rows(spark: Spa
     found = table.flow.catalog().load_table(SIDE).scan().to_arrow().to_pylist()
     assert found == [{"id": 7, "why": "asked for"}]
     assert table.rows() == {1: (1, "short")}
+
+
+def test_keys_with_any_characters_in_their_names_are_kept(spark: SparkSession, inbox: Path) -> None:
+    table = Deliveries(spark, inbox)
+    schema = "`order-id` BIGINT, `a b` STRING, n BIGINT"
+    source = replace(table.flow.changes["source"], schema=schema)
+    row = {"order-id": 1, "a b": "x", "n": 1}
+    created, deleted = (envelope(op, row, sequence) for op, sequence in (("c", ["1", "2"]), ("d", ["3", "4"])))
+    table.deliver([json.dumps(created)], source=source, keys=("order-id", "a b"))
+    table.deliver([json.dumps(deleted)], source=source, keys=("order-id", "a b"))
+    table.deliver([json.dumps(created)], source=source, keys=("order-id", "a b"))
+    assert table.flow.loaded().scan().to_arrow().num_rows == 0
 
 
 def test_a_key_that_is_widened_is_widened_in_the_side_table(spark: SparkSession, inbox: Path) -> None:
