@@ -6,11 +6,11 @@ rows are kept, but for those that were made of rows that have changed; the batch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
@@ -84,27 +84,25 @@ class _PositionCommit:
     route: CommitRoute
     inserted: int = 0
     _delta: RowDelta | None = None
-    # Files that go when the batch has to start over; emptied in place, since the one who removes them holds this list.
-    _deletes: list[Any] = field(default_factory=list)
 
     def apply(self, progress: Progress) -> int:
         """Commit once, and return the snapshot.
 
         :raises CommitConflictError: the batch has to be decided on again, or other writers won every try.
         """
-        table = self.table
-        with (
-            discarded_on_conflict(table, self._deletes, self.route.discard),
-            position_properties(table, self.commit) as position,
-        ):
-            return rebase_conflicts(
-                lambda pending: pending._attempt(position),
-                _PositionCommit._rebase,
-                self,
-                self.route.tries,
-                progress,
-                self.route.may_go_on,
-            )
+        try:
+            with position_properties(self.table, self.commit) as position:
+                return rebase_conflicts(
+                    lambda pending: pending._attempt(position),
+                    _PositionCommit._rebase,
+                    self,
+                    self.route.tries,
+                    progress,
+                    self.route.may_go_on,
+                )
+        except CommitConflictError:
+            self._discard_deletes()
+            raise
 
     def _attempt(self, position: dict[str, str]) -> int:
         refuse_expired_base(self.table, self.commit)
@@ -117,15 +115,18 @@ class _PositionCommit:
             self._delta = write_deletes(
                 self.table, self.commit.base, self.resolved.positions, self.staged.files, self.staged.outdated
             )
-        self._deletes[:] = self._delta.deletes
         return self._delta
+
+    def _discard_deletes(self) -> None:
+        if self._delta is not None:
+            self.route.discard(self.table, self._delta.deletes)
+            self._delta = None
 
     def _rebase(self) -> _PositionCommit:
         with reading_base(self.table, self.commit):
             rebased = rebase(self.table, self.commit, self.resolved)
         if rebased.resolved is not self.resolved:
-            self.route.discard(self.table, self._deletes)
-            self._delta, self._deletes[:] = None, []
+            self._discard_deletes()
         self.commit, self.resolved = rebased.commit, rebased.resolved
         if rebased.affected is not None:
             with reading_base(self.table, self.commit):

@@ -41,7 +41,7 @@ class Strategy(Protocol):
 
 
 class ByPosition:
-    """Audits before the commit that it can rebase: the files stay, only their deletes are written anew."""
+    """Rebases its commit when an audited batch meets another: the files stay, their deletes are written anew."""
 
     def apply(self, table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         """See :class:`Strategy`."""
@@ -61,7 +61,7 @@ class ByPosition:
 
 @dataclass(frozen=True)
 class OnStageBranch:
-    """Audits on a stage branch that any other strategy writes to."""
+    """Writes an audited batch to a stage branch, by a strategy that cannot rebase one."""
 
     upsert: Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]
 
