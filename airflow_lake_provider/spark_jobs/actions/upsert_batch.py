@@ -8,15 +8,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.position_column import POSITION_COLUMN, epoch_property
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Debezium
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.actions.repeats import recognised, without_new_events, without_new_input
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
@@ -33,13 +33,9 @@ from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import 
 from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision, decide_input
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.plain_rows import read_row_changes
+from airflow_lake_provider.spark_jobs.sources.source_digest import EVENTS_OF
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
-
-_CHANGED_INPUT = (
-    "the input has changed since an earlier try of this task committed it: files came, went or were corrected. Nothing "
-    "was applied twice. Clear the task, or wait for the next run, to apply all of the input again"
-)
 
 # Bytes of files without an event of the table that are looked through again rather than committed as consumed.
 _LOOKED_AT_AGAIN = 64 * 1024 * 1024
@@ -84,7 +80,7 @@ def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress
         applied_state = target.applied_state(listed.source_name, spec.branch)
         run_key = spec.run.run_key(spec.digest_text(), listed.identities)
         facts["files"] = len(listed.files)
-    done = _recognised(spec, applied_state, run_key)
+    done = recognised(spec, applied_state, run_key)
     if done is not None:
         return _unchanged(spec, target, run_key, progress, done)
     decision = decide_input(spec, applied_state, listed, lambda: target.other_positions(listed.source_name))
@@ -92,7 +88,7 @@ def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress
     if listed.is_empty:
         return _unchanged(spec, target, run_key, progress, Unchanged(Outcome.EMPTY_BATCH, "the source has no input"))
     if wanted.is_empty:
-        return _unchanged(spec, target, run_key, progress, _nothing_new(spec, decision))
+        return _unchanged(spec, target, run_key, progress, without_new_input(spec, decision))
     with progress.phase("read") as facts, refusing_unreadable(spark, wanted.files, _format(spec)):
         batch = _read(spark, spec, decision, target, applied_state)
         facts.update(rows=batch.rows, keys=batch.keys)
@@ -111,7 +107,7 @@ def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress
     return UpsertReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
-        reason=_noted(_reason(decision, listed), decision),
+        reason=decision.noted(_reason(decision, listed)),
         run_key=run_key,
         before=before,
         after=after,
@@ -140,8 +136,7 @@ def _without_rows(
     """Report a batch that changes no row; what a stream's files are known not to hold is not looked for again."""
     why = Unchanged(Outcome.EMPTY_BATCH, "the batch has no rows")
     if batch.dropped:
-        told = f"all {batch.dropped} events were applied before; they were delivered again"
-        why = _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
+        why = without_new_events(spec, batch.dropped)
     report = replace(
         _unchanged(spec, target, commit.run_key, progress, why),
         batch_files=len(wanted.files),
@@ -164,63 +159,24 @@ def _without_rows(
     )
 
 
-def _recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> Unchanged | None:
-    """Return how this run is known to have made its commit; None where it has not."""
-    if spec.on_repeat is not OnRepeat.APPLY:
-        # Before the run key: that is a property, which a roll-back leaves behind.
-        applied_state.position.refuse_rolled_back(applied_state.newest_summary, spec.source_name, spec.table)
-    if run_key in applied_state.run_keys:
-        told = f"recognised by run key {run_key}: this run has applied this input"
-        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told))
-    if (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
-        told = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
-        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told, _CHANGED_INPUT))
-    if spec.on_repeat is not OnRepeat.APPLY and not _is_told_by_position(spec, applied_state):
-        applied_state.run_keys.refuse_forgotten(spec.run, spec.table)
-    return None
-
-
-def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
-    """Tell whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
-    return spec.branch is None and spec.source.files is not None and not applied_state.position.has_lost_files
-
-
-def _nothing_new(spec: UpsertSpec, decision: InputDecision) -> Unchanged:
-    told = _noted("recognised by position: an earlier run has applied this input", decision)
-    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
-
-
-def _repeat(spec: UpsertSpec, why: Unchanged) -> Unchanged:
-    """Refuse a repetition where the author asked for that."""
-    if spec.on_repeat is OnRepeat.FAIL:
-        raise BadInputError(f"{spec.table}: {why.reason}, and on_repeat='fail' was asked for")
-    return why
-
-
-def _key_of_earlier_try(spec: UpsertSpec, applied_state: AppliedState) -> str | None:
-    """Return the run key that an earlier try of this clearing of the task has committed, whatever its input was."""
-    # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
-    if spec.on_repeat is not OnRepeat.APPLY or spec.run.try_number <= 1:
-        return None
-    return applied_state.run_keys.of_identity(spec.run.who)
-
-
 def _read(
     spark: SparkSession, spec: UpsertSpec, decision: InputDecision, target: KeyedTable, applied_state: AppliedState
 ) -> ChangeBatch:
     wanted = decision.wanted
     if isinstance(spec.source, Debezium):
+        known = _target_state(spec, target, applied_state, wanted)
+        order = _key_order(spec, target, known, applied_state.epoch, decision.repeats) if _is_by_key(spec) else None
         batch = read_debezium_changes(
             spark,
             spec.source,
             wanted.files,
             spec.keys,
-            _target_state(spec, target, applied_state),
+            known,
             exclude_columns=spec.exclude_columns,
             ignore_deletes=spec.merge_engine.deletes is Deletes.IGNORE,
             tells_resets=spec.missing_columns is MissingColumns.KEEP,
             ignore_marks=decision.repeats,
-            order=_key_order(spec, target, applied_state, again=decision.repeats) if _is_by_key(spec) else None,
+            order=order,
         )
     else:
         batch = read_row_changes(spark, spec, wanted.files, target.schema(), wanted.snapshot)
@@ -231,20 +187,21 @@ def _read(
     )
 
 
-def _target_state(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState) -> TargetState:
-    marks = applied_state.position.events
+def _target_state(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState, wanted: BatchInput) -> TargetState:
+    position = applied_state.position
+    # A branch keeps no marks: there, a table with rows is the only sign.
+    has_had_events = applied_state.base is not None if spec.branch else position.events is not None
+    # Of another table's name nothing is known; it may be misspelled.
+    is_same_table = position.shape.get(EVENTS_OF) in (None, wanted.shape.get(EVENTS_OF))
     return TargetState(
         target.schema(),
         target.rows(applied_state.base),
-        history=_key_changes(spec, target, applied_state),
-        marks=marks,
-        # A branch keeps no marks: there, a table with rows is the only sign.
-        has_had_events=marks is not None or (spec.branch is not None and applied_state.base is not None),
+        history=KeyChangeHistory(
+            known=applied_state.key_changes, rows_of=target.rows_then, is_kept=spec.branch is None
+        ),
+        marks=position.events,
+        has_had_events=has_had_events and is_same_table,
     )
-
-
-def _key_changes(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState) -> KeyChangeHistory:
-    return KeyChangeHistory(known=applied_state.key_changes, rows_of=target.rows_then, is_kept=spec.branch is None)
 
 
 def _format(spec: UpsertSpec) -> str | None:
@@ -262,14 +219,14 @@ def _keep_deleted_keys(spec: UpsertSpec, target: KeyedTable, batch: ChangeBatch)
         target.keep_deleted_keys(batch.deleted_keys, retention)
 
 
-def _key_order(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState, *, again: bool) -> KeyOrder:
+def _key_order(spec: UpsertSpec, target: KeyedTable, known: TargetState, epoch: int, again: bool) -> KeyOrder:
     return KeyOrder(
-        epoch=applied_state.epoch,
-        schema=target.schema(),
-        rows=target.rows(applied_state.base),
+        epoch=epoch,
+        schema=known.schema,
+        rows=known.rows,
         # Read after the base was: a commit adds to them before it is made.
         deleted_keys=target.deleted_keys(),
-        history=_key_changes(spec, target, applied_state),
+        history=known.history,
         deleted_column=spec.merge_engine.deleted_column if spec.merge_engine.deletes is Deletes.SOFT else None,
         again=again,
     )
@@ -317,10 +274,6 @@ def _unchanged(
         warnings=(why.warning,) if why.warning else (),
         seconds=dict(progress.seconds),
     )
-
-
-def _noted(reason: str, decision: InputDecision) -> str:
-    return f"{reason}; {decision.note}" if decision.note else reason
 
 
 def _reason(decision: InputDecision, listed: BatchInput) -> str:

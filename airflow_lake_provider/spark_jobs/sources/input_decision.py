@@ -35,6 +35,10 @@ class InputDecision:
     note: str = ""
     warnings: tuple[str, ...] = ()
 
+    def noted(self, reason: str) -> str:
+        """Return a report's reason with the note."""
+        return f"{reason}; {self.note}" if self.note else reason
+
 
 def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInput, others: Positions) -> InputDecision:
     """Decide.

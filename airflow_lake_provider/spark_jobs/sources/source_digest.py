@@ -9,6 +9,8 @@ from airflow_lake_provider.contracts.sources import Debezium, Source
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 
 _DIGITS = 8
+# The part that names the table of a stream.
+EVENTS_OF = "envelope_table"
 
 
 def source_shape(source: Source) -> dict[str, str]:
@@ -27,6 +29,6 @@ def source_shape(source: Source) -> dict[str, str]:
         "schema": parse_ddl(files.schema).json() if files and files.schema else None,
         "query": " ".join(source.query.split()) if source.query else None,
         "envelope": events.kind if events else None,
-        "envelope_table": events.table if events else None,
+        EVENTS_OF: events.table if events else None,
     }
     return {name: hashlib.sha256(text.encode()).hexdigest()[:_DIGITS] for name, text in parts.items() if text}

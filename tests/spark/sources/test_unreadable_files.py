@@ -266,7 +266,7 @@ def test_text_in_another_encoding_is_refused_or_read_as_it_says(spark: SparkSess
     with pytest.raises(BadInputError, match=r"latin\.json, the first is its record 1.*encoding"):
         apply(spark, tmp_path / "latin.json", schema=TYPES)
     (tmp_path / "events.json").write_bytes(event(id=1, name="e").replace(b'"e"', b'"\xe9"'))
-    with pytest.raises(BadInputError, match=r"no Debezium change events: 1 in .*events\.json"):
+    with pytest.raises(BadInputError, match=r"no Debezium change events, .*: 1 in .*events\.json"):
         apply(spark, tmp_path / "events.json", **EVENTS)
     as_said: dict[str, Any] = {"format": "csv", "options": {**HEADER, "encoding": "ISO-8859-1"}, "schema": TYPES}
     apply(spark, tmp_path / "latin.csv", "encoded", **as_said)

@@ -12,7 +12,6 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.open_key_changes import CutDelete
 from airflow_lake_provider.contracts.redelivery import (
     applied_marks,
     choose_ordering,
@@ -46,7 +45,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import 
     KeyChangeHistory,
     OldRows,
     cut_deletes,
-    events_before,
+    last_rows,
     old_rows,
 )
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import with_table_values
@@ -168,7 +167,8 @@ class _Reduction:
         if not self.may_be_cut:
             return batch
         cut = cut_deletes(events, rows.keys)
-        return replace(batch, cut_deletes=cut, last_rows=_last_rows(events, cut, values))
+        ended = last_rows(events, cut, rows.keys, values.last_rows)
+        return replace(batch, cut_deletes=cut, last_rows=ended)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,30 +234,24 @@ class _KnownValues:
         rows_at = {**({PRESENT: self.table_rows} if self.table_rows is not None else {}), **self.old.rows_at}
         return last.join(with_table_values(known, rows_at, self.rows.keys, named, self.rows.types), "key", "left")
 
+    def last_rows(self, before: DataFrame) -> DataFrame:
+        """Return the rows that cut deletes took away, see ``last_rows``.
+
+        :raises BadInputError: such a row lacks a value that a half of a key change may bring.
+        """
+        last = _last_events(before.filter("is_cut"), tells_resets=False)
+        checked = self.rows.checked_rows(self.fill(last, before)).localCheckpoint()
+        if self.old.unknown:
+            # The half that has the value may still come. Once this row is gone it would come too late.
+            self.rows.refuse_unfilled(checked, self.old.hint)
+        return self.rows.sound_rows(checked)
+
 
 def _last_events(events: DataFrame, tells_resets: bool) -> DataFrame:
     if tells_resets:
         events = events.withColumn(RESET, sf.max(sf.col("op") == "d").over(Window.partitionBy("key")))
     newest = Window.partitionBy("key").orderBy(*(sf.col(name).desc() for name in EVENT_ORDER))
     return events.withColumn("number", sf.row_number().over(newest)).filter("number = 1").drop("number")
-
-
-def _last_rows(events: DataFrame, cut: Sequence[CutDelete], values: _KnownValues) -> dict[int, DataFrame]:
-    """Return, by round, the rows that the batch changed before it deleted them, as they were last.
-
-    :raises BadInputError: such a row lacks a value that a half of a key change may bring.
-    """
-    found = {}
-    for number in {delete.round for delete in cut if delete.changed}:
-        deletes = [delete for delete in cut if delete.round == number]
-        before = events_before(events, deletes, values.rows.keys).localCheckpoint()
-        last = _last_events(before.filter("is_cut"), tells_resets=False)
-        checked = values.rows.checked_rows(values.fill(last, before)).localCheckpoint()
-        if values.old.unknown:
-            # The half that has the value may still come. Once this row is gone it would come too late.
-            values.rows.refuse_unfilled(checked, values.old.hint)
-        found[number] = values.rows.sound_rows(checked).localCheckpoint()
-    return found
 
 
 def _empty(spark: SparkSession, source: Debezium, table_schema: StructType | None, events: int) -> ChangeBatch:

@@ -129,7 +129,9 @@ def _parse(spark: SparkSession, lines: DataFrame, files: tuple[InputFile, ...], 
     # A row that some tool took out of its envelope may lack "value" or hold anything else there: that is no tombstone.
     says_null = sf.array_contains(sf.json_object_keys("value"), "value") & sf.col("no_value") & ~sf.col("corrupt")
     tombstone = sf.col("is_record") & sf.coalesce(says_null, sf.lit(False))
-    return read.withColumn("bad", sf.when(sf.col("op").isNull(), ~tombstone).otherwise(sf.col("corrupt")))
+    # A transform may have taken the table's name away: an event that nobody can give to a table is none of another one.
+    of_no_table = (sf.col("op") != "m") & sf.col("source_table").isNull()
+    return read.withColumn("bad", sf.when(sf.col("op").isNull(), ~tombstone).otherwise(sf.col("corrupt") | of_no_table))
 
 
 def _event_columns() -> list[Column]:

@@ -151,7 +151,9 @@ def refuse_bad_events(
     table = source.table
     if found.bad_lines:
         place = describe_first(mark_bad(spark, source, files), sf.col("bad"), files)
-        raise BadInputError(f"{found.bad_lines} lines are no Debezium change events: {place}")
+        raise BadInputError(
+            f"{found.bad_lines} lines are no Debezium change events, which are JSON with op and source.table: {place}"
+        )
     if "t" in found.operations:
         raise UnsupportedError(
             f"the events of {table} hold a truncation (op 't'), which an upsert cannot apply; "

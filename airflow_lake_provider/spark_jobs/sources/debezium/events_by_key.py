@@ -29,7 +29,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH, RowBui
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
     OldRows,
     cut_deletes,
-    events_before,
+    last_rows,
     old_rows,
 )
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import missing_values, values_at
@@ -84,22 +84,16 @@ def read_by_key(
     rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
     lines = _Lines(rows=rows, order=order, old=old, has_deletes=facts.deletes > 0)
     batch = rows.batch_of(lines.checked(timeline), found.events, old.hint if old.expired else _MAY_COME)
-    # Late values may have come to the row under other keys, so each is looked at.
     may_be_cut = order.history.is_kept and found.may_be_cut(is_whole=False)
     found_cut = cut_deletes(timeline.filter("is_new"), keys) if may_be_cut else ()
+    # Late values may have come to the row under other keys, so each is looked at.
     cut = tuple(replace(delete, changed=True) for delete in found_cut)
-    last_rows = {}
-    for number in {delete.round for delete in cut}:
-        before = events_before(timeline, [delete for delete in cut if delete.round == number], keys).localCheckpoint()
-        held = lines.whole(rows.sound_rows(lines.checked(before, only="is_cut"))).localCheckpoint()
-        if not held.isEmpty():
-            last_rows[number] = held
     return replace(
         batch,
         changes=lines.whole(batch.changes),
         reads_table=True,
         cut_deletes=cut,
-        last_rows=last_rows,
+        last_rows=last_rows(timeline, cut, keys, lines.last_rows),
         completed=lines.completed(),
         deleted_keys=_deleted_keys(timeline, keys, order, holes) if facts.deletes else None,
         epoch=order.epoch,
@@ -188,6 +182,10 @@ class _Lines:
         )
         patched = held.join(sf.broadcast(patches), list(keys))
         return changes.filter(~sf.col(PATCH)).drop(PATCH).unionByName(patched, allowMissingColumns=True)
+
+    def last_rows(self, before: DataFrame) -> DataFrame:
+        """Return the rows that cut deletes took away, see ``last_rows``."""
+        return self.whole(self.rows.sound_rows(self.checked(before, only="is_cut")))
 
     def completed(self) -> tuple[str, ...]:
         """Return the columns of ``whole`` that only the table has."""

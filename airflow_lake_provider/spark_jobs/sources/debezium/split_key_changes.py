@@ -124,7 +124,23 @@ def _signed(hashed: int) -> int:
     return hashed - _UNSIGNED if hashed >= _UNSIGNED // 2 else hashed
 
 
-def events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequence[str]) -> DataFrame:
+def last_rows(
+    events: DataFrame, cut: Sequence[CutDelete], keys: Sequence[str], rows_of: Callable[[DataFrame], DataFrame]
+) -> dict[int, DataFrame]:
+    """Return, by round, the rows that the batch changed before it deleted them, as they were last.
+
+    :param rows_of: makes rows of what came before the deletes of a round; ``is_cut`` tells their keys.
+    """
+    found = {}
+    for number in {delete.round for delete in cut if delete.changed}:
+        deletes = [delete for delete in cut if delete.round == number]
+        rows = rows_of(_events_before(events, deletes, keys).localCheckpoint()).localCheckpoint()
+        if not rows.isEmpty():
+            found[number] = rows
+    return found
+
+
+def _events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequence[str]) -> DataFrame:
     """Return the events without those of the deletes' keys from each delete on; ``is_cut`` tells these keys.
 
     :param deletes: at most one of a key.

@@ -86,6 +86,18 @@ def _drop(spark: SparkSession) -> None:
     spark.sql("DROP TABLE IF EXISTS order_by_key.items__deleted_keys PURGE")
 
 
+def test_a_table_that_is_misspelled_later_is_an_error_and_loses_no_event(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "first")
+    table.deliver(source.take_lines())
+    source.insert(2, 2, "second")
+    misspelled = replace(table.flow.changes["source"], table="public.item")
+    with pytest.raises(BadInputError, match=r"none of the events belongs to public\.item.*public\.items \(1\)"):
+        table.deliver(source.take_lines(), source=misspelled)
+    table.run()
+    assert table.rows() == rows_of(source)
+
+
 def test_an_older_event_of_a_key_loses_and_a_late_value_finds_its_row(spark: SparkSession, inbox: Path) -> None:
     source, table = SourceTable(), Deliveries(spark, inbox)
     source.insert(1, 1, "long first")

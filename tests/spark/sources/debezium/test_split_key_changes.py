@@ -72,6 +72,15 @@ def flows(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -
     spark.sql(f"DROP TABLE IF EXISTS {name} PURGE")
 
 
+def moved(flow: Flow) -> Border:
+    """Apply a row with key 1, and change its key to 2."""
+    border = Border(flow)
+    border.source.insert(1, 1, "long first")
+    border.deliver(border.source.take_lines())
+    border.source.move(1, 2, 2)
+    return border
+
+
 @pytest.mark.parametrize("kafka", [True, False], ids=["records with headers", "bare envelopes"])
 def test_a_border_inside_a_key_change_loses_no_value(flows: Flow, kafka: bool) -> None:
     border = Border(flows, kafka=kafka)
@@ -112,11 +121,8 @@ def test_an_old_key_used_again_before_the_create_comes_gives_no_value(flows: Flo
 
 
 def test_a_create_whose_delete_has_not_come_waits_for_it(flows: Flow) -> None:
-    border = Border(flows)
+    border = moved(flows)
     source = border.source
-    source.insert(1, 1, "long first")
-    border.deliver(source.take_lines())
-    source.move(1, 2, 2)
     *deletes, create = source.take_lines()
     with pytest.raises(BadInputError, match=r"1 of note.*the delete of its old key"):
         border.deliver([create])
@@ -125,11 +131,8 @@ def test_a_create_whose_delete_has_not_come_waits_for_it(flows: Flow) -> None:
 
 
 def test_a_row_that_waits_for_a_value_does_not_move_on_without_it(flows: Flow) -> None:
-    border = Border(flows)
+    border = moved(flows)
     source = border.source
-    source.insert(1, 1, "long first")
-    border.deliver(source.take_lines())
-    source.move(1, 2, 2)
     *late, create = source.take_lines()
     source.move(2, 3, 3)
     *deletes, last = source.take_lines()
@@ -159,11 +162,7 @@ def test_a_kill_between_the_kept_row_and_the_commit_repeats_both(flows: Flow) ->
 
 
 def test_a_snapshot_that_was_expired_is_named_with_the_way_out(flows: Flow, spark: SparkSession) -> None:
-    border = Border(flows)
-    source = border.source
-    source.insert(1, 1, "long first")
-    border.deliver(source.take_lines())
-    source.move(1, 2, 2)
+    border = moved(flows)
     border.upto_delete()
     procedure = "CALL lake_default.system.expire_snapshots"
     spark.sql(f"{procedure}(table => '{flows.table}', older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)")

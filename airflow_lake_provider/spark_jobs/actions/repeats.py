@@ -1,0 +1,71 @@
+"""Recognise a run, and events, that were applied before, and do what the author wants of repeats."""
+
+from __future__ import annotations
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState
+from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision
+
+_CHANGED_INPUT = (
+    "the input has changed since an earlier try of this task committed it: files came, went or were corrected. Nothing "
+    "was applied twice. Clear the task, or wait for the next run, to apply all of the input again"
+)
+
+
+def recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> Unchanged | None:
+    """Return how this run is known to have made its commit; None where it has not.
+
+    :raises BadInputError: it is known, and ``on_repeat`` is ``fail``; or nobody can tell.
+    """
+    if spec.on_repeat is not OnRepeat.APPLY:
+        # Before the run key: that is a property, which a roll-back leaves behind.
+        applied_state.position.refuse_rolled_back(applied_state.newest_summary, spec.source_name, spec.table)
+    if run_key in applied_state.run_keys:
+        told = f"recognised by run key {run_key}: this run has applied this input"
+        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told))
+    if (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
+        told = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
+        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told, _CHANGED_INPUT))
+    if spec.on_repeat is not OnRepeat.APPLY and not _is_told_by_position(spec, applied_state):
+        applied_state.run_keys.refuse_forgotten(spec.run, spec.table)
+    return None
+
+
+def without_new_input(spec: UpsertSpec, decision: InputDecision) -> Unchanged:
+    """Return that the position knows all of the input.
+
+    :raises BadInputError: ``on_repeat`` is ``fail``.
+    """
+    told = decision.noted("recognised by position: an earlier run has applied this input")
+    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
+
+
+def without_new_events(spec: UpsertSpec, dropped: int) -> Unchanged:
+    """Return that all events of new files were applied before.
+
+    :raises BadInputError: ``on_repeat`` is ``fail``.
+    """
+    told = f"all {dropped} events were applied before; they were delivered again"
+    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
+
+
+def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
+    """Tell whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
+    return spec.branch is None and spec.source.files is not None and not applied_state.position.has_lost_files
+
+
+def _repeat(spec: UpsertSpec, why: Unchanged) -> Unchanged:
+    if spec.on_repeat is OnRepeat.FAIL:
+        raise BadInputError(f"{spec.table}: {why.reason}, and on_repeat='fail' was asked for")
+    return why
+
+
+def _key_of_earlier_try(spec: UpsertSpec, applied_state: AppliedState) -> str | None:
+    """Return the run key that an earlier try of this clearing of the task has committed, whatever its input was."""
+    # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
+    if spec.on_repeat is not OnRepeat.APPLY or spec.run.try_number <= 1:
+        return None
+    return applied_state.run_keys.of_identity(spec.run.who)
