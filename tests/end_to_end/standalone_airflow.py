@@ -127,7 +127,7 @@ class StandaloneAirflow:
         """Stop it as Ctrl-C does, and then whatever is left."""
         with suppress(ProcessLookupError):
             os.killpg(self._command.process.pid, signal.SIGINT)
-        psutil.wait_procs(self.processes(), timeout=30)
+        psutil.wait_procs(self.processes(), timeout=5)
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()

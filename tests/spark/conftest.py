@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -79,7 +80,15 @@ def start_session(home: Path) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     remember_lookups(session)
+    _write_no_checksum_files(session)
     return session
+
+
+def _write_no_checksum_files(session: SparkSession) -> None:
+    # Hadoop starts a chmod for each file that it writes to a local disk, and one for the file of its checksums.
+    jvm: Any = session._jvm
+    configuration: Any = session.sparkContext._jsc
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(configuration.hadoopConfiguration()).setWriteChecksum(False)
 
 
 @pytest.fixture(scope="session")

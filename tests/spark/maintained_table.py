@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 import duckdb
+import pyarrow as pa
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
@@ -49,8 +51,9 @@ class MaintainedTable:
     def append(self, first: int, count: int, region: str = "north") -> None:
         """Append one file of rows."""
         new = {id_: (region, id_ * 10) for id_ in range(first, first + count)}
-        frame = self.spark.createDataFrame([(i, *v) for i, v in new.items()], "id BIGINT, region STRING, amount BIGINT")
-        frame.coalesce(1).writeTo(self.name).append()
+        ids = self.spark.range(first, first + count, numPartitions=1)
+        frame = ids.select("id", sf.lit(region).alias("region"), (sf.col("id") * 10).alias("amount"))
+        frame.writeTo(self.name).append()
         self.rows.update(new)
 
     def delete(self, ids: list[int], session: SparkSession | None = None) -> None:
@@ -61,7 +64,8 @@ class MaintainedTable:
 
     def merge(self, amounts: dict[int, int]) -> None:
         """Change amounts by MERGE."""
-        changes = self.spark.createDataFrame(list(amounts.items()), "id BIGINT, amount BIGINT")
+        # As an Arrow table: rows of Python objects would start a Python worker.
+        changes = self.spark.createDataFrame(pa.table({"id": list(amounts), "amount": list(amounts.values())}))
         changes.createOrReplaceTempView("changes")
         self.spark.sql(
             f"MERGE INTO {self.name} t USING changes s ON t.id = s.id WHEN MATCHED THEN UPDATE SET t.amount = s.amount"
