@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
@@ -145,13 +146,17 @@ def _events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequen
 
     :param deletes: at most one of a key.
     """
-    ends = events.sparkSession.createDataFrame(
-        [(_signed(delete.key_hash), delete.first, delete.position) for delete in deletes],
-        "h BIGINT, f BIGINT, s BIGINT",
-    )
+    ended = [(_signed(delete.key_hash), delete.first, delete.position) for delete in deletes]
+    ends = _integers(events.sparkSession, ended, ("h", "f", "s"))
     joined = events.join(sf.broadcast(ends), key_hash(sf.col("key"), keys) == sf.col("h"), "left")
     is_before = sf.col("h").isNull() | (sf.struct(*_SEQUENCE) < sf.struct("f", "s"))
     return joined.filter(is_before).withColumn("is_cut", sf.col("h").isNotNull()).drop("h", "f", "s")
+
+
+def _integers(spark: SparkSession, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> DataFrame:
+    # As an Arrow table: rows of Python objects would start a Python worker.
+    columns = {name: pa.array([row[place] for row in rows], pa.int64()) for place, name in enumerate(names)}
+    return spark.createDataFrame(pa.table(columns))
 
 
 def old_rows(
@@ -200,7 +205,7 @@ def _roots(
 ) -> DataFrame:
     """Return ``first``, ``second`` and ``root`` of the creates whose old row is in a snapshot."""
     wanted = [(first, second, _signed(entry.key_hash)) for first, second, entry in known if entry.snapshot == at]
-    creates = rows.sparkSession.createDataFrame(wanted, "first BIGINT, second BIGINT, h BIGINT")
+    creates = _integers(rows.sparkSession, wanted, ("first", "second", "h"))
     key = sf.struct(*(quoted(name).cast(types[name]).alias(f"k{i}") for i, name in enumerate(keys)))
     held = rows.select(key.alias("key"))
     joined = held.join(sf.broadcast(creates), key_hash(sf.col("key"), keys) == sf.col("h"))
