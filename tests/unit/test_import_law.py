@@ -154,7 +154,7 @@ def assert_imports_without(missing: list[str], modules: list[str], airflow_home:
 # its own folder.
 DRIVER_FLOORS = (
     {"failures", "progress", "report_file", "session"},
-    {"conflict_retries", "sql"},
+    {"commit_conflicts", "sql"},
     {"batch"},
     {"formats"},
     {"read_changes", "sources"},

@@ -18,7 +18,7 @@ from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TYPE, apply_transform
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
-from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
+from airflow_lake_provider.spark_jobs.commit_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import (
     AppliedState,

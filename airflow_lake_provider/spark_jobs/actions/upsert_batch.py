@@ -16,11 +16,11 @@ from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.actions.repeats import recognised, without_new_events, without_new_input
+from airflow_lake_provider.spark_jobs.actions.idempotency import recognised, without_new_events, without_new_input
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
-from airflow_lake_provider.spark_jobs.conflict_retries import retry_conflicts
+from airflow_lake_provider.spark_jobs.commit_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit, KeyedTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
@@ -30,8 +30,8 @@ from airflow_lake_provider.spark_jobs.sources.debezium.change_events import Targ
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.debezium.open_key_changes import remember_cut_deletes
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import KeyChangeHistory
-from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision, decide_input
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
+from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input
 from airflow_lake_provider.spark_jobs.sources.plain_rows import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.source_digest import EVENTS_OF
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable

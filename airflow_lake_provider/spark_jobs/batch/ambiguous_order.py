@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.merge_engines import FirstRow, MergeEngine
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.batch.latest_changes import AMBIGUOUS, content_of
+from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import AMBIGUOUS, content_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 _RANK = "_lake_rank"

@@ -26,7 +26,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ChangeBatch,
     released_on_failure,
 )
-from airflow_lake_provider.spark_jobs.batch.latest_changes import (
+from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     COUNTERS,
     NUMBER,
     ChangeCounts,

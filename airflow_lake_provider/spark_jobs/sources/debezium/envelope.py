@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths, with_arrival
-from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import Names, partition_label
+from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import Names, partition_label
 
 # What stands for a value the server did not send: as text, as base64 of bytes, as the bytes of an integer array, and
 # as the one element of any other array.

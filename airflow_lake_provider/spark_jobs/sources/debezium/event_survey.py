@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.redelivery import SeenEvents
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
-from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import (
+from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import (
     IS_EVENT,
     Names,
     place_columns,

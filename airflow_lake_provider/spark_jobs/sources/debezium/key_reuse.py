@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.sources.debezium.event_positions import EVENT_ORDER
+from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER
 
 
 def refuse_reused(timeline: DataFrame) -> None:

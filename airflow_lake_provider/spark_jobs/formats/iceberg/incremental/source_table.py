@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.net_changes import net_changes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -44,8 +44,8 @@ class IcebergSourceTable:
 
     def pin(self, consumer: str, snapshot: str) -> None:
         """Keep a snapshot from expiry while it is read."""
-        consumer_guard.pin(self.table, consumer, int(snapshot))
+        consumer_tags.pin(self.table, consumer, int(snapshot))
 
     def advance(self, consumer: str, snapshot: str, *, owner: str, target: str, mode: str) -> None:
         """Note that a consumer has reached a snapshot, and keep that one from expiry."""
-        consumer_guard.advance(self.table, consumer, int(snapshot), owner=owner, target=target, mode=mode)
+        consumer_tags.advance(self.table, consumer, int(snapshot), owner=owner, target=target, mode=mode)

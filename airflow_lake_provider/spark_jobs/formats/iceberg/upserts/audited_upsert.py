@@ -8,8 +8,8 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge

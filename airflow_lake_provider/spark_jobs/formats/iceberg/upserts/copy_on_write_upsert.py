@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
+from airflow_lake_provider.spark_jobs.commit_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
@@ -23,12 +23,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import Res
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     reading_base,
     rebase_over_appends,
     refuse_expired_base,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import deciding_columns, resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import drop_branch, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table, schema_evolution
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable

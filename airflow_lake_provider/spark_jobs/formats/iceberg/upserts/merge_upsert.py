@@ -11,7 +11,11 @@ from __future__ import annotations
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import summary_of
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
+    drop_branch,
+    publish,
+    stage_branch_name,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

@@ -8,9 +8,13 @@ from typing import Protocol
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.batch.batch_audit import BatchAudit
+from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publication import drop_branch, publish, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
+    drop_branch,
+    publish,
+    stage_branch_name,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_commit import AuditedRoute, audit_stage

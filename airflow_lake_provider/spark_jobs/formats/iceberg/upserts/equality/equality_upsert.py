@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_lake_provider.spark_jobs.conflict_retries import rebase_conflicts
+from airflow_lake_provider.spark_jobs.commit_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
@@ -18,17 +18,17 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_fi
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.concurrent_commits import (
-    on_new_head,
-    reading_base,
-    refuse_expired_base,
-)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_delete_files import (
     write_equality_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_scope import (
     refuse_unfit,
     refuse_unreached,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
+    on_new_head,
+    reading_base,
+    refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.sources import Files, OnSourceChange
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
-from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision, decide_input
+from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 SUMS = Aggregation(aggregates={"n": "sum"})

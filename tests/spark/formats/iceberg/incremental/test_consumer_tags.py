@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_guard
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.consumer_guard import advance, pin
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.consumer_tags import advance, pin
 from tests.spark.formats.iceberg.incremental.changes_history import CATALOG, ChangesHistory
 
 WHO = {"owner": "dag task", "target": "mart.revenue", "mode": "net"}
@@ -97,10 +97,10 @@ def test_attempts_are_bounded_when_others_always_win(history: ChangesHistory, mo
         move_tags(transaction, refs, moves)
         history.handle().java.manageSnapshots().createTag(f"rival-{next(rivals)}", int(head)).commit()
 
-    move_tags = consumer_guard._move_tags
+    move_tags = consumer_tags._move_tags
     with monkeypatch.context() as patched:
-        patched.setattr(consumer_guard, "_move_tags", move_after_a_rival)
-        patched.setattr(consumer_guard, "LONGEST_PAUSE", 0.0)
+        patched.setattr(consumer_tags, "_move_tags", move_after_a_rival)
+        patched.setattr(consumer_tags, "LONGEST_PAUSE", 0.0)
         with pytest.raises(CommitConflictError, match="8 times"):
             pin(history.handle(), "revenue", int(head))
     assert len(tags(history)) == 8

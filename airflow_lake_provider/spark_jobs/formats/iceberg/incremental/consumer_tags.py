@@ -1,4 +1,4 @@
-"""The guard of a consumer on its source table: a tag that keeps a snapshot from expiry, and who moved it when.
+"""A consumer's tags on its source table: one keeps a snapshot from expiry, and says who moved it when.
 
 It is advisory. The truth of the cursor is the target's ``lake.position.<source table uuid>.<consumer>``, so losing the
 guard can cost a range, never a wrong row. The tags have no ``max-ref-age``: it counts from the snapshot's time, and a

@@ -12,14 +12,14 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
-from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRange, KeyRanges
-from airflow_lake_provider.spark_jobs.batch.latest_changes import (
+from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     ChangeCounts,
     count_changes,
     latest_change_per_key,
     refuse_unordered,
     resolve_columns,
 )
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRange, KeyRanges
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 
 Row = tuple[int | None, str | None, int | None, int | None, str]

@@ -1,4 +1,4 @@
-"""Main moved to a snapshot that is on a branch, together with position and run keys, in one compare-and-swap."""
+"""Publish a stage branch: main moves to its snapshot, with position and run keys, in one compare-and-swap."""
 
 from __future__ import annotations
 

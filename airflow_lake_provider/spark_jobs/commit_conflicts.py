@@ -1,4 +1,4 @@
-"""Try an optimistic commit again while other writers win: from the start, or as what it is on the head they left."""
+"""Meet commit conflicts: try again from the start, or rebase what is pending onto the head that others left."""
 
 from __future__ import annotations
 

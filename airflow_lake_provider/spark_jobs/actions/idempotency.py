@@ -7,7 +7,7 @@ from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
-from airflow_lake_provider.spark_jobs.sources.input_decision import InputDecision
+from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision
 
 _CHANGED_INPUT = (
     "the input has changed since an earlier try of this task committed it: files came, went or were corrected. Nothing "
