@@ -106,11 +106,11 @@ class KeyTimeline:
         seen = wanted = wanted.localCheckpoint()
         for _ in range(_MAX_ROUNDS):
             deleted = deletes.join(sf.broadcast(wanted), "key", "left_semi").localCheckpoint()
+            found.append(deleted)
             moved = deleted.filter("new_key IS NOT NULL")
-            found += [
-                deleted,
-                moved.select(*self._event(sf.col("new_key"), "m", sf.col("place"), old_key=sf.col("key"))),
-            ]
+            if moved.isEmpty():
+                break
+            found.append(moved.select(*self._event(sf.col("new_key"), "m", sf.col("place"), old_key=sf.col("key"))))
             heirs = moved.select(sf.col("new_key").alias("key")).distinct()
             wanted = heirs.join(seen, "key", "left_anti").localCheckpoint()
             if wanted.isEmpty():
