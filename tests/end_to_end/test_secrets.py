@@ -4,48 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import stat
-import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.end_to_end.airflow_command import DAGS, AirflowCommand, processes
+from tests.end_to_end.airflow_command import DAGS, AirflowCommand
+from tests.end_to_end.secret_watch import SecretWatch
 from tests.shop_oracle import SHOP
 
 SECRETS = {"s3.secret-access-key": "hush-0f6a2c-secret", "s3.access-key-id": "hush-77ab31-key-id"}
-
-
-class Watch:
-    """Looks at every process, Spark's environment page and the settings file while a job runs."""
-
-    def __init__(self, jobs: Path, ui_port: int) -> None:
-        self.jobs, self.ui_port = jobs, ui_port
-        self.command_lines: list[str] = []
-        self.environment = ""
-        self.modes: set[int] = set()
-        self.stopped = threading.Event()
-        self.thread = threading.Thread(target=self._look, daemon=True)
-        self.thread.start()
-
-    def _look(self) -> None:
-        while not self.stopped.is_set():
-            self.command_lines += processes("hush-").values()
-            self.modes |= {stat.S_IMODE(file.stat().st_mode) for file in self.jobs.glob("*/spark.properties")}
-            self._read_environment()
-            time.sleep(0.5)
-
-    def _read_environment(self) -> None:
-        base = f"http://127.0.0.1:{self.ui_port}/api/v1/applications"
-        try:
-            with urllib.request.urlopen(base, timeout=5) as answer:
-                application = json.load(answer)[0]["id"]
-            with urllib.request.urlopen(f"{base}/{application}/environment", timeout=5) as answer:
-                self.environment = answer.read().decode()
-        except (OSError, urllib.error.URLError, IndexError, ValueError):
-            return
 
 
 def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_runs_the_job(
@@ -73,10 +39,9 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
         "SPARK_EVENTS": f"file://{events}",
         "SPARK_CONF_DIR": str(defaults),
     }
-    watch = Watch(jobs, unused_tcp_port)
+    watch = SecretWatch(jobs, unused_tcp_port)
     output = AirflowCommand(environment, ("dags", "test", "products_once")).wait()
-    watch.stopped.set()
-    watch.thread.join(30)
+    watch.stop()
 
     assert "[lake] commit" in output
     assert "hush-" not in output

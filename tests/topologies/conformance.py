@@ -1,0 +1,119 @@
+"""Run the flow that every topology has to pass, and look at what it left with PyIceberg."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+from tests.end_to_end.airflow_command import AirflowCommand
+from tests.end_to_end.lake_environment import environment_of
+from tests.end_to_end.secret_watch import MARK, SecretWatch
+
+_DAGS = Path(__file__).parent / "dags"
+_FIRST = [(1, "new", "1.00"), (2, "new", "2.00"), (3, "new", "3.00")]
+# Row 4 is the foreign writer's.
+_SECOND = [(2, "paid", "2.50"), (4, "paid", "4.50"), (5, "new", "5.00")]
+_LEFT = {1: ("new", "1.00"), 2: ("paid", "2.50"), 4: ("paid", "4.50"), 5: ("new", "5.00")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """Where the flow runs.
+
+    :param lake: fields of the connection of type ``iceberg``.
+    :param spark: fields of the connection of type ``spark``.
+    :param jars: of the drivers, beside those of the lock.
+    :param logs: folders that the cluster writes to.
+    """
+
+    lake: Mapping[str, Any]
+    spark: Mapping[str, Any] = field(default_factory=lambda: {"conn_type": "spark", "host": "local[2]"})
+    jars: tuple[Path, ...] = ()
+    logs: tuple[Path, ...] = ()
+
+    def catalog(self) -> Catalog:
+        """Open the catalog as a worker does."""
+        fields = {name: self.lake.get(name) for name in ("host", "login", "password")}
+        connection = CatalogConnection.from_fields(conn_id="lake_default", extra=dict(self.lake["extra"]), **fields)
+        return load_catalog(connection.catalog_name, **connection.pyiceberg_properties())
+
+
+def assert_conforms(topology: Topology, home: Path, ui_port: int) -> None:
+    """Run the flow; the rows, the upkeep and the silence about secrets have to be right.
+
+    :param home: empty folder.
+    :param ui_port: free port for Spark's pages.
+    """
+    environment, events = _environment(topology, home, ui_port)
+    AirflowCommand(environment, ("db", "migrate")).wait()
+    watch = SecretWatch(home / "jobs", ui_port)
+    output = AirflowCommand(environment, ("dags", "test", "conformance")).wait()
+    watch.stop()
+    catalog = topology.catalog()
+    orders, copy = catalog.load_table("shop.orders"), catalog.load_table("shop.copy")
+    assert orders.format_version == copy.format_version == 3
+    assert _rows(orders, "total") == {key: (status, Decimal(total)) for key, (status, total) in _LEFT.items()}
+    assert _rows(copy, "doubled") == {key: (status, 2 * Decimal(total)) for key, (status, total) in _LEFT.items()}
+    _assert_kept_up(orders)
+    _assert_silent(output, watch, [events, home / "airflow", *topology.logs])
+
+
+def _environment(topology: Topology, home: Path, ui_port: int) -> tuple[dict[str, str], Path]:
+    inbox, events, defaults = home / "inbox", home / "events", home / "spark-conf"
+    for folder in (events, defaults, home / "jobs"):
+        folder.mkdir(parents=True)
+    for number, rows in enumerate((_FIRST, _SECOND), 1):
+        (inbox / str(number)).mkdir(parents=True)
+        lines = [json.dumps({"id": key, "status": status, "total": float(total)}) for key, status, total in rows]
+        (inbox / str(number) / "orders.jsonl").write_text("\n".join(lines) + "\n")
+    (defaults / "spark-defaults.conf").write_text(
+        f"spark.ui.enabled true\nspark.ui.port {ui_port}\nspark.driver.host 127.0.0.1\n"
+        f"spark.driver.bindAddress 127.0.0.1\nspark.eventLog.enabled true\nspark.eventLog.dir file://{events}\n"
+    )
+    environment = dict(environment_of(home))
+    jars = [environment["AIRFLOW__LAKE__SPARK_JARS"], *map(str, topology.jars)]
+    environment |= {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(_DAGS),
+        "AIRFLOW__LAKE__SPARK_JARS": ",".join(jars),
+        "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps(topology.lake),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(topology.spark),
+        "CONFORMANCE_INBOX": str(inbox),
+        "SPARK_CONF_DIR": str(defaults),
+    }
+    return environment, events
+
+
+def _rows(table: Table, value: str) -> dict[int, tuple[str, Decimal]]:
+    found = table.scan().to_arrow().to_pylist()
+    rows = {row["id"]: (row["status"], row[value]) for row in found}
+    assert len(rows) == len(found)
+    return rows
+
+
+def _assert_kept_up(orders: Table) -> None:
+    """Compaction left no delete file, and expiry nothing but the head and what the consumer may still read."""
+    tasks = list(orders.scan().plan_files())
+    assert not any(task.delete_files for task in tasks)
+    kept = {ref.snapshot_id for ref in orders.metadata.refs.values()}
+    assert {snapshot.snapshot_id for snapshot in orders.snapshots()} == kept
+
+
+def _assert_silent(output: str, watch: SecretWatch, folders: list[Path]) -> None:
+    assert MARK not in output
+    assert watch.command_lines == []
+    assert watch.modes == {0o600}
+    assert "spark.sql.catalog.lake_default" in watch.environment
+    assert MARK not in watch.environment
+    assert not list(watch.jobs.glob("attempt-*")), "the settings outlived the task"
+    written = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+    assert any(folders[0] in file.parents for file in written), "Spark wrote no event log"
+    # The database of Airflow holds XCom and rendered templates; the connection itself is in the environment only.
+    assert [file for file in written if MARK.encode() in file.read_bytes()] == []

@@ -1,0 +1,46 @@
+"""Tables on object storage, by keys of the connection and by keys that a REST catalog hands out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.lake_environment import REPOSITORY
+from tests.topologies.conformance import Topology, assert_conforms
+from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
+from tests.topologies.rest_catalog import rest_catalog
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+_TOKEN = "hush-0b7e-token"
+
+
+@pytest.fixture(scope="module")
+def jars() -> tuple[Path, ...]:
+    return aws_jars(Path(os.environ.get("LAKE_HOME", REPOSITORY / ".lake")) / "aws-jars")
+
+
+def test_a_rest_catalog_hands_out_the_keys_of_its_object_storage(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int], jars: tuple[Path, ...]
+) -> None:
+    warehouse = f"s3://{BUCKET}/warehouse"
+    with object_storage(unused_tcp_port_factory(), tmp_path / "store.log") as store:
+        java = {**store, "s3.path-style-access": "true", "client.region": store["s3.region"]}
+        behind = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{tmp_path}/behind.db",
+            "jdbc.schema-version": "V1",
+            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            "warehouse": warehouse,
+            "token": _TOKEN,
+            **java,
+        }
+        vended = {f"vend.{name}": value for name, value in java.items()}
+        log = tmp_path / "requests.log"
+        with rest_catalog(unused_tcp_port_factory(), log, {**behind, **vended}, jars) as uri:
+            extra = {"type": "rest", "warehouse": warehouse, "token": _TOKEN}
+            topology = Topology(lake={"conn_type": "iceberg", "host": uri, "extra": extra}, jars=jars)
+            assert_conforms(topology, tmp_path / "home", unused_tcp_port_factory())
