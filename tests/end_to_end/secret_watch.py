@@ -1,4 +1,4 @@
-"""Eyes on everything that a secret could be seen in while jobs run."""
+"""Eyes on command lines, Spark's pages and settings files while jobs run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from tests.end_to_end.airflow_command import processes
@@ -26,7 +27,7 @@ class SecretWatch:
     def __init__(self, jobs: Path, ui_port: int) -> None:
         self.jobs, self.ui_port = jobs, ui_port
         self.command_lines: list[str] = []
-        self.environment = ""
+        self.environments: set[str] = set()
         self.modes: set[int] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -40,7 +41,10 @@ class SecretWatch:
     def _look(self) -> None:
         while not self._stopped.is_set():
             self.command_lines += processes(MARK).values()
-            self.modes |= {stat.S_IMODE(file.stat().st_mode) for file in self.jobs.glob("*/spark.properties")}
+            for file in self.jobs.glob("*/spark.properties"):
+                # It goes with its task.
+                with suppress(FileNotFoundError):
+                    self.modes.add(stat.S_IMODE(file.stat().st_mode))
             self._read_environment()
             time.sleep(0.5)
 
@@ -50,6 +54,13 @@ class SecretWatch:
             with urllib.request.urlopen(base, timeout=5) as answer:
                 application = json.load(answer)[0]["id"]
             with urllib.request.urlopen(f"{base}/{application}/environment", timeout=5) as answer:
-                self.environment = answer.read().decode()
+                self.environments.add(answer.read().decode())
         except (OSError, urllib.error.URLError, IndexError, ValueError):
             return
+
+
+def assert_event_logs_are_silent(folder: Path) -> None:
+    """The logs, as plain text, have the settings of the catalog and no secret."""
+    logs = [file for file in folder.rglob("*") if file.is_file()]
+    assert any(b"spark.sql.catalog.lake_default" in file.read_bytes() for file in logs), f"no plain log among {logs}"
+    assert [file for file in logs if MARK.encode() in file.read_bytes()] == []

@@ -2,6 +2,7 @@ import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.PrintStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
@@ -54,6 +55,9 @@ public final class RestCatalogServer {
   private static String token;
 
   public static void main(String[] arguments) throws Exception {
+    PrintStream answer = System.out;
+    // Loggers without a configuration write to standard output, which nobody reads after the first line.
+    System.setOut(System.err);
     JSON.setVisibility(PropertyAccessor.FIELD, Visibility.ANY);
     JSON.configure(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, false);
     JSON.setPropertyNamingStrategy(PropertyNamingStrategies.KEBAB_CASE);
@@ -78,7 +82,7 @@ public final class RestCatalogServer {
     server.setExecutor(Executors.newFixedThreadPool(8));
     server.createContext("/", RestCatalogServer::answer);
     server.start();
-    System.out.println("ready");
+    answer.println("ready");
   }
 
   private static void answer(HttpExchange exchange) throws IOException {
@@ -97,7 +101,7 @@ public final class RestCatalogServer {
     }
     byte[] body = found == null ? new byte[0] : JSON.writeValueAsBytes(found);
     boolean isEmpty = body.length == 0 || exchange.getRequestMethod().equals("HEAD");
-    System.out.println(exchange.getRequestMethod() + " " + exchange.getRequestURI() + " " + status);
+    System.err.println(exchange.getRequestMethod() + " " + exchange.getRequestURI() + " " + status);
     exchange.getResponseHeaders().set("Content-Type", "application/json");
     exchange.sendResponseHeaders(found == null && status == 200 ? 204 : status, isEmpty ? -1 : body.length);
     if (!isEmpty) {

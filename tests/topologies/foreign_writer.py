@@ -1,4 +1,4 @@
-"""A writer that knows nothing of the package: Spark SQL."""
+"""Another writer: Spark SQL, without the package's upsert."""
 
 from __future__ import annotations
 

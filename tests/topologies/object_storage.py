@@ -1,4 +1,4 @@
-"""An object store on loopback that speaks S3, and the jar by which Iceberg-Java speaks to it."""
+"""An imitation of S3 on loopback, which checks no keys, and the jar by which Iceberg-Java speaks to it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def object_storage(port: int, log: Path) -> Iterator[Mapping[str, str]]:
             _make_bucket(properties)
             yield properties
         finally:
-            server.terminate()
-            server.wait(30)
+            server.kill()
+            server.wait()
 
 
 def _make_bucket(properties: Mapping[str, str]) -> None:

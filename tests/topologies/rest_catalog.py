@@ -37,19 +37,18 @@ def rest_catalog(port: int, log: Path, properties: Mapping[str, str], jars: Sequ
             stderr=output,
             text=True,
         )
-        assert server.stdin is not None
-        assert server.stdout is not None
-        # Not as arguments: anybody on the machine reads those.
-        server.stdin.write("".join(f"{name}={value}\n" for name, value in {**properties, "port": port}.items()))
-        server.stdin.close()
-        said = server.stdout.readline()
-        assert said == "ready\n", f"the REST catalog did not start:\n{log.read_text()[-4000:]}"
         try:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            # Not as arguments: anybody on the machine reads those.
+            server.stdin.write("".join(f"{name}={value}\n" for name, value in {**properties, "port": port}.items()))
+            server.stdin.close()
+            said = server.stdout.readline()
+            assert said == "ready\n", f"the REST catalog did not start:\n{log.read_text()[-4000:]}"
             yield f"http://127.0.0.1:{port}"
         finally:
-            server.terminate()
-            output.write(server.stdout.read())
-            server.wait(30)
+            server.kill()
+            server.wait()
 
 
 def _java_with_compiler() -> str:

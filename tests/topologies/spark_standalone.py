@@ -65,5 +65,5 @@ def _daemon(folder: Path, name: str, command: Sequence[str], ready: str) -> Iter
                 time.sleep(0.5)
             yield
         finally:
-            process.terminate()
-            process.wait(30)
+            process.kill()
+            process.wait()

@@ -1,4 +1,4 @@
-"""Tables on object storage, by keys of the connection and by keys that a REST catalog hands out."""
+"""Tables on object storage, by keys that a REST catalog hands out; the store does not check them."""
 
 from __future__ import annotations
 

@@ -31,3 +31,5 @@ def test_a_standalone_cluster_runs_the_whole_flow_on_a_postgresql_catalog(
         spark = {"conn_type": "spark", "host": master}
         topology = Topology(lake=lake, spark=spark, logs=(tmp_path / "cluster",))
         assert_conforms(topology, tmp_path / "home", unused_tcp_port_factory())
+    executors = list((tmp_path / "cluster" / "work").glob("app-*/*/stderr"))
+    assert len(executors) >= len(("upsert_1", "upsert_2", "copy_1", "delete", "copy_2", "compaction", "expiry"))

@@ -23,7 +23,12 @@ with DAG(dag_id="products_once", schedule=None):
             "image_ref STRING",
         ),
         keys=["sku"],
-        conf={"spark.eventLog.enabled": "true", "spark.eventLog.dir": os.environ["SPARK_EVENTS"]}
+        conf={
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": os.environ["SPARK_EVENTS"],
+            # So that a test can search it.
+            "spark.eventLog.compress": "false",
+        }
         if "SPARK_EVENTS" in os.environ
         else None,
     )

@@ -45,7 +45,7 @@ def copy(number: int) -> LakeIncrementalOperator:
 
 @task
 def foreign_commit() -> None:
-    """Append a row by another engine's own writer."""
+    """Append a row without the package's upsert."""
     from tests.topologies.foreign_writer import append_order
 
     append_order(ORDERS)
