@@ -8,8 +8,10 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from tests.end_to_end.airflow_command import processes
 
@@ -31,10 +33,12 @@ class SecretWatch:
         self.modes: set[int] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
 
-    def stop(self) -> None:
-        """Look no more."""
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join(30)
 
@@ -59,8 +63,21 @@ class SecretWatch:
             return
 
 
-def assert_event_logs_are_silent(folder: Path) -> None:
-    """The logs, as plain text, have the settings of the catalog and no secret."""
-    logs = [file for file in folder.rglob("*") if file.is_file()]
+def assert_no_secret_was_seen(watch: SecretWatch, output: str, events: Path, folders: Sequence[Path]) -> None:
+    """Look through all that the jobs showed and left.
+
+    :param output: of Airflow.
+    :param events: folder of Spark's event logs, which are plain text.
+    :param folders: other folders that were written to.
+    """
+    assert MARK not in output
+    assert watch.command_lines == []
+    assert watch.modes == {0o600}
+    assert any("spark.sql.catalog.lake_default" in page for page in watch.environments)
+    assert not any(MARK in page for page in watch.environments)
+    assert list(watch.jobs.glob("attempt-*")) == [], "the settings outlived the task"
+    logs = [file for file in events.rglob("*") if file.is_file()]
     assert any(b"spark.sql.catalog.lake_default" in file.read_bytes() for file in logs), f"no plain log among {logs}"
-    assert [file for file in logs if MARK.encode() in file.read_bytes()] == []
+    written = [*logs, *(file for folder in folders for file in folder.rglob("*") if file.is_file())]
+    # The database of Airflow holds XCom and rendered templates; the connection itself is in the environment only.
+    assert [file for file in written if MARK.encode() in file.read_bytes()] == []

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,27 @@ def run_in_spark(connection: CatalogConnection, ivy_home: Path, *statements: str
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
     }
+    return ask_session(settings, statements, ivy_home)
+
+
+def ask_session(
+    settings: Mapping[str, str], statements: Sequence[str], folder: Path, **environment: str
+) -> dict[str, Any]:
+    """Run SQL in a session of its own and return what it answers.
+
+    :param settings: are seen on the command line.
+    :param statements: SQL texts.
+    :param folder: to work in.
+    :param environment: variables beside this process's.
+    """
     finished = subprocess.run(
         [sys.executable, str(_APPLICATION)],
         input=json.dumps({"settings": settings, "statements": statements}),
         capture_output=True,
         text=True,
         timeout=300,
-        cwd=ivy_home,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        cwd=folder,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
         check=False,
     )
     answers = [line for line in finished.stdout.splitlines() if line.startswith("ANSWER ")]

@@ -24,6 +24,13 @@ def spark_standalone(folder: Path, free_port: Callable[[], int]) -> Iterator[str
     """
     address = f"spark://127.0.0.1:{(port := free_port())}"
     at = ("--host", "127.0.0.1", "--webui-port")
+    folder.mkdir(parents=True)
+    # Spark's own default of logging tells nothing below a warning to what is not a shell.
+    (folder / "log4j2.properties").write_text(
+        "rootLogger.level = info\nrootLogger.appenderRef.out.ref = console\n"
+        "appender.console.type = Console\nappender.console.name = console\n"
+        "appender.console.layout.type = PatternLayout\nappender.console.layout.pattern = %m%n\n"
+    )
     with ExitStack() as running:
         master = ("master.Master", *at, str(free_port()), "--port", str(port))
         running.enter_context(_daemon(folder, "master", master, "I have been elected leader"))
@@ -35,15 +42,8 @@ def spark_standalone(folder: Path, free_port: Callable[[], int]) -> Iterator[str
 
 @contextmanager
 def _daemon(folder: Path, name: str, command: Sequence[str], ready: str) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name}.log"
     kind, *arguments = command
-    # Spark's own default of logging tells nothing below a warning to what is not a shell.
-    (folder / "log4j2.properties").write_text(
-        "rootLogger.level = info\nrootLogger.appenderRef.out.ref = console\n"
-        "appender.console.type = Console\nappender.console.name = console\n"
-        "appender.console.layout.type = PatternLayout\nappender.console.layout.pattern = %m%n\n"
-    )
     environment = {
         **os.environ,
         "SPARK_HOME": str(_SPARK),
