@@ -7,9 +7,38 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # A slow example on a busy machine is no failure.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 if "LAKE_EXAMPLES" not in os.environ:
     settings.load_profile("fixed")
+
+# These take a minute or more. They begin first: a process that begins one last would end long after the others.
+# Tests end to end are the very first: no process that starts them then has a Spark session of its own.
+LONGEST = [
+    "test_standalone.py",
+    "test_demo.py",
+    "test_change_events.py",
+    "test_deleted_keys_table.py",
+    "test_events_by_key.py",
+    "test_killed_driver.py",
+    "test_late_snapshots.py",
+    "test_races.py",
+    "test_redelivery.py",
+    "test_row_merge.py",
+    "test_split_key_changes.py",
+    "test_table_histories.py",
+    "test_upsert_benchmark.py",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first; the others stay in their order."""
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[bool, int]:
+    name = item.path.name
+    return "end_to_end" not in item.path.parts, LONGEST.index(name) if name in LONGEST else len(LONGEST)
