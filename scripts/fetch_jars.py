@@ -14,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 LOCK = Path(__file__).parent / "jars.lock"
-# What the jars name as dependencies but nothing here uses.
-NOT_NEEDED = "org.slf4j:slf4j-api,org.checkerframework:checker-qual"
+# What the jars name as dependencies but nothing uses, unless a lock has it.
+NOT_NEEDED = ("org.slf4j:slf4j-api", "org.checkerframework:checker-qual")
 MEGABYTE = 1 << 20
 
 
@@ -63,14 +64,15 @@ def read_lock(lock: Path = LOCK) -> list[Jar]:
     return [Jar(coordinate, sha256) for coordinate, sha256 in lines]
 
 
-def fetch(jars: list[Jar], folder: Path) -> None:
+def fetch(jars: list[Jar], folder: Path, roots: Sequence[str] = ()) -> None:
     """Download ``jars`` and put them into ``folder`` under their plain names.
 
+    :param roots: coordinates that need all the jars; without them each jar is asked for by itself.
     :raises SystemExit: the download failed, or a jar is not the one of the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lake-jars-", dir=folder.parent) as scratch:
-        resolve(jars, Path(scratch))
+        resolve(jars, Path(scratch), roots)
         for jar in jars:
             place(jar, Path(scratch) / "ivy" / "jars" / jar.ivy_name, folder)
 
@@ -83,12 +85,12 @@ def place(jar: Jar, fetched: Path, folder: Path) -> None:
     shutil.move(fetched, folder / jar.file_name)
 
 
-def resolve(jars: list[Jar], scratch: Path) -> None:
+def resolve(jars: list[Jar], scratch: Path, roots: Sequence[str] = ()) -> None:
     """Let spark-submit resolve ``jars`` below ``scratch``, showing how much has arrived."""
     log = scratch / "resolve.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            resolve_command(jars, scratch), env=resolve_environment(scratch), stdout=output, stderr=output
+            resolve_command(jars, scratch, roots), env=resolve_environment(scratch), stdout=output, stderr=output
         )
         show_progress(process, scratch)
     if process.returncode:
@@ -100,16 +102,18 @@ def resolve(jars: list[Jar], scratch: Path) -> None:
         )
 
 
-def resolve_command(jars: list[Jar], scratch: Path) -> list[str]:
+def resolve_command(jars: list[Jar], scratch: Path, roots: Sequence[str] = ()) -> list[str]:
     """Return the spark-submit command; its application is empty, because the packages are resolved before it."""
     application = scratch / "nothing.py"
     application.write_text("")
     settings = os.environ.get("LAKE_IVY_SETTINGS")
+    wanted = [jar.coordinate for jar in jars]
+    left_out = [name for name in NOT_NEEDED if not any(coordinate.startswith(f"{name}:") for coordinate in wanted)]
     return [
         os.environ.get("SPARK_SUBMIT", "spark-submit"),
         *("--master", "local[1]"),
-        *("--packages", ",".join(jar.coordinate for jar in jars)),
-        *("--exclude-packages", NOT_NEEDED),
+        *("--packages", ",".join(roots or wanted)),
+        *(("--exclude-packages", ",".join(left_out)) if left_out else ()),
         *("--conf", f"spark.jars.ivy={scratch / 'ivy'}"),
         *(("--conf", f"spark.jars.ivySettings={settings}") if settings else ()),
         str(application),
@@ -151,13 +155,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the jars go")
     parser.add_argument("--lock", type=Path, nargs="+", default=[LOCK], help="default: jars.lock beside this file")
+    parser.add_argument("--resolve", nargs="+", default=[], help="coordinates that need all jars of the lock")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     missing = [jar for lock in arguments.lock for jar in read_lock(lock) if not jar.is_in(folder)]
     if not missing:
         return
     print(f"Fetching {', '.join(jar.file_name for jar in missing)} into {folder}", flush=True)
-    fetch(missing, folder)
+    fetch(missing, folder, arguments.resolve)
     print("Jars fetched, SHA-256 as in the lock", flush=True)
 
 

@@ -6,9 +6,8 @@ import json
 import stat
 import threading
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -23,11 +22,11 @@ class SecretWatch:
     """Looks at every process, Spark's environment page and the settings file while jobs run.
 
     :param jobs: folder of the jobs' files.
-    :param ui_port: port of Spark's pages.
+    :param applications: gives the addresses of the REST APIs of Spark applications that run now, see ``pages_at``.
     """
 
-    def __init__(self, jobs: Path, ui_port: int) -> None:
-        self.jobs, self.ui_port = jobs, ui_port
+    def __init__(self, jobs: Path, applications: Callable[[], Sequence[str]]) -> None:
+        self.jobs, self._applications = jobs, applications
         self.command_lines: list[str] = []
         self.environments: set[str] = set()
         self.modes: set[int] = set()
@@ -53,14 +52,18 @@ class SecretWatch:
             time.sleep(0.5)
 
     def _read_environment(self) -> None:
-        base = f"http://127.0.0.1:{self.ui_port}/api/v1/applications"
-        try:
-            with urllib.request.urlopen(base, timeout=5) as answer:
-                application = json.load(answer)[0]["id"]
-            with urllib.request.urlopen(f"{base}/{application}/environment", timeout=5) as answer:
-                self.environments.add(answer.read().decode())
-        except (OSError, urllib.error.URLError, IndexError, ValueError):
-            return
+        # Applications end while they are looked at.
+        with suppress(OSError, IndexError, ValueError):
+            for application in self._applications():
+                with urllib.request.urlopen(f"{application}/environment", timeout=5) as answer:
+                    self.environments.add(answer.read().decode())
+
+
+def pages_at(ui_port: int) -> list[str]:
+    """Return the address of the REST API of the application whose driver shows its pages at a port of this machine."""
+    base = f"http://127.0.0.1:{ui_port}/api/v1/applications"
+    with urllib.request.urlopen(base, timeout=5) as answer:
+        return [f"{base}/{json.load(answer)[0]['id']}"]
 
 
 def assert_no_secret_was_seen(watch: SecretWatch, output: str, events: Path, folders: Sequence[Path]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from tests.end_to_end.airflow_command import DAGS, AirflowCommand
-from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen
+from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen, pages_at
 from tests.shop_oracle import SHOP
 
 SECRETS = {"s3.secret-access-key": "hush-0f6a2c-secret", "s3.access-key-id": "hush-77ab31-key-id"}
@@ -39,7 +40,7 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
         "SPARK_EVENTS": f"file://{events}",
         "SPARK_CONF_DIR": str(defaults),
     }
-    with SecretWatch(jobs, unused_tcp_port) as watch:
+    with SecretWatch(jobs, partial(pages_at, unused_tcp_port)) as watch:
         output = AirflowCommand(environment, ("dags", "test", "products_once")).wait()
 
     assert "[lake] commit" in output

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyiceberg.table import Table
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from tests.end_to_end.airflow_command import AirflowCommand
 from tests.end_to_end.lake_environment import environment_of
-from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen
+from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen, pages_at
 from tests.spark.conftest import lake_jars
 
 _DAGS = Path(__file__).parent / "dags"
@@ -33,12 +34,20 @@ class Topology:
     :param spark: fields of the connection of type ``spark``.
     :param jars: of the drivers, beside those of the lock.
     :param logs: folders that the cluster writes to.
+    :param environment: of Airflow's commands, beside that of every test.
+    :param defaults: lines of ``spark-defaults.conf``.
+    :param arguments: of every operator.
+    :param applications: gives the addresses of running applications' pages; by default one driver on this machine.
     """
 
     lake: Mapping[str, Any]
     spark: Mapping[str, Any] = field(default_factory=lambda: {"conn_type": "spark", "host": "local[2]"})
     jars: tuple[Path, ...] = ()
     logs: tuple[Path, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    applications: Callable[[], Sequence[str]] | None = None
 
     def catalog(self) -> Catalog:
         """Open the catalog as a worker does."""
@@ -53,9 +62,9 @@ def assert_conforms(topology: Topology, home: Path, ui_port: int) -> None:
     :param home: empty folder.
     :param ui_port: free port for Spark's pages.
     """
-    environment, events = _environment(topology, home, ui_port)
+    environment, events = prepared(topology, home, ui_port)
     AirflowCommand(environment, ("db", "migrate")).wait()
-    with SecretWatch(home / "jobs", ui_port) as watch:
+    with SecretWatch(home / "jobs", topology.applications or partial(pages_at, ui_port)) as watch:
         output = AirflowCommand(environment, ("dags", "test", "conformance")).wait()
     catalog = topology.catalog()
     orders, copy = catalog.load_table("shop.orders"), catalog.load_table("shop.copy")
@@ -66,20 +75,27 @@ def assert_conforms(topology: Topology, home: Path, ui_port: int) -> None:
     assert_no_secret_was_seen(watch, output, events, [home / "airflow", *topology.logs])
 
 
-def _environment(topology: Topology, home: Path, ui_port: int) -> tuple[dict[str, str], Path]:
+def prepared(topology: Topology, home: Path, ui_port: int) -> tuple[dict[str, str], Path]:
+    """Lay out the flow's input and return the environment of Airflow's commands, and the folder of event logs."""
     inbox, events, defaults = home / "inbox", home / "events", home / "spark-conf"
     for folder in (events, defaults, home / "jobs"):
         folder.mkdir(parents=True)
     for number, rows in enumerate((_FIRST, _SECOND), 1):
         (inbox / str(number)).mkdir(parents=True)
-        lines = [json.dumps({"id": key, "status": status, "total": float(total)}) for key, status, total in rows]
-        (inbox / str(number) / "orders.jsonl").write_text("\n".join(lines) + "\n")
-    (defaults / "spark-defaults.conf").write_text(
-        f"spark.ui.enabled true\nspark.ui.port {ui_port}\nspark.driver.host 127.0.0.1\n"
-        f"spark.driver.bindAddress 127.0.0.1\nspark.eventLog.enabled true\nspark.eventLog.dir file://{events}\n"
+        orders = [json.dumps({"id": key, "status": status, "total": float(total)}) for key, status, total in rows]
+        (inbox / str(number) / "orders.jsonl").write_text("\n".join(orders) + "\n")
+    lines = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": ui_port,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events}",
         # So that a test can search it.
-        "spark.eventLog.compress false\n"
-    )
+        "spark.eventLog.compress": "false",
+        **topology.defaults,
+    }
+    (defaults / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
     # Keys that this machine has would stand in for those that a catalog hands out.
     environment = {name: value for name, value in environment_of(home).items() if not name.startswith("AWS_")}
     environment |= {
@@ -87,8 +103,10 @@ def _environment(topology: Topology, home: Path, ui_port: int) -> tuple[dict[str
         "AIRFLOW__LAKE__SPARK_JARS": ",".join([lake_jars(), *map(str, topology.jars)]),
         "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps(topology.lake),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(topology.spark),
-        "CONFORMANCE_INBOX": str(inbox),
+        "CONFORMANCE_INBOX": inbox.as_uri(),
+        "CONFORMANCE_ARGUMENTS": json.dumps(topology.arguments),
         "SPARK_CONF_DIR": str(defaults),
+        **topology.environment,
     }
     return environment, events
 

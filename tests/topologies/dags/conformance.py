@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import timedelta
 
@@ -18,6 +19,8 @@ from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
 INBOX = os.environ["CONFORMANCE_INBOX"]
 SCHEMA = "id BIGINT, status STRING, total DECIMAL(12,2)"
 LAYOUT = TableLayout(properties={"format-version": "3"})
+# Of every operator that submits to Spark.
+ARGUMENTS = json.loads(os.environ["CONFORMANCE_ARGUMENTS"])
 ORDERS, COPY = "shop.orders", "shop.copy"
 
 
@@ -28,6 +31,7 @@ def upsert(number: int) -> LakeUpsertOperator:
         source=Files(f"{INBOX}/{number}/*.jsonl", schema=SCHEMA, name="orders"),
         keys=["id"],
         create=LAYOUT,
+        **ARGUMENTS,
     )
 
 
@@ -40,6 +44,7 @@ def copy(number: int) -> LakeIncrementalOperator:
         keys=["id"],
         query="SELECT id, status, total * 2 AS doubled, _change_type FROM changes",
         create=LAYOUT,
+        **ARGUMENTS,
     )
 
 
@@ -58,10 +63,14 @@ with DAG(dag_id="conformance", schedule=None, default_args={"retries": 0}):
         >> upsert(2)
         >> LakeSnapshotSensor(task_id="new_snapshot", table=ORDERS, consumer="copy", timeout=60, poke_interval=2)
         >> copy(1)
-        >> LakeDeleteRowsOperator(task_id="delete", table=ORDERS, where="id = 3")
+        >> LakeDeleteRowsOperator(task_id="delete", table=ORDERS, where="id = 3", **ARGUMENTS)
         >> copy(2)
-        >> LakeCompactionOperator(task_id="compaction", table=ORDERS, level="major")
+        >> LakeCompactionOperator(task_id="compaction", table=ORDERS, level="major", **ARGUMENTS)
         >> LakeSnapshotExpiryOperator(
-            task_id="expiry", table=ORDERS, older_than=timedelta(milliseconds=1), minimum_age=timedelta(0)
+            task_id="expiry",
+            table=ORDERS,
+            older_than=timedelta(milliseconds=1),
+            minimum_age=timedelta(0),
+            **ARGUMENTS,
         )
     )
