@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.submission.spark_installation import launch_environment
+from airflow_lake_provider.submission.yarn_staging import remove_staged_files, staging_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,3 +83,18 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         launch: dict[str, Any] = launch_environment(self._connection["master"])
         self._env = {**launch, **(self._env or {})}
         return arguments
+
+    def remove_staged_files(self) -> None:
+        """Remove what a killed application left in YARN's staging folder: the settings, with secrets, are among it."""
+        application = self._yarn_application_id
+        if not application or not self._is_yarn_cluster_mode:
+            return
+        folder = staging_folder(application, self._conf)
+        trouble = remove_staged_files(folder, self._connection["spark_binary"], self._env or {})
+        if trouble is not None:
+            self.log.warning(
+                "Files of the killed application may be left in %s of the cluster's file system, and they hold "
+                "the connection's secrets. Remove them: %s",
+                folder,
+                trouble,
+            )

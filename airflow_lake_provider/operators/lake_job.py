@@ -182,6 +182,8 @@ class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
         """End the application and remove its secrets."""
         if self._hook is not None:
             super().on_kill()
+        if isinstance(self._hook, LakeSparkSubmitHook):
+            self._hook.remove_staged_files()
         if self._attempt is not None:
             self._attempt.close()
 

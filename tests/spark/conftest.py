@@ -19,6 +19,7 @@ from tests.spark.upsert_flow import Flow, NewFlow
 
 REPOSITORY = Path(__file__).parents[2]
 
+
 def lake_jars() -> str:
     """The jars of the folder that LAKE_JARS names, by default the one the set-up script fills."""
     folder = Path(os.environ.get("LAKE_JARS", REPOSITORY / ".lake" / "jars"))
