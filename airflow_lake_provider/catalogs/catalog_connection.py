@@ -81,6 +81,11 @@ class CatalogConnection:
         connection.spark_settings()  # a property that cannot be translated is refused here, not in a job's driver
         return connection
 
+    @property
+    def address(self) -> str:
+        """Kind, URI and warehouse of the catalog, without a secret; two environments differ in it."""
+        return " ".join((self.kind, self.fields.uri or "", self.warehouse or ""))
+
     def pyiceberg_properties(self) -> dict[str, Any]:
         """Return what ``load_catalog(catalog_name, **properties)`` takes.
 

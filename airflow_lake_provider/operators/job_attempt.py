@@ -38,14 +38,14 @@ _LOG_LEVEL = {"spark.log.level": "WARN"}
 class JobAttempt:
     """The files, the settings and the report's place of one submission.
 
-    :param report_path: local path in client mode, fsspec path in cluster mode; None when there is nowhere to leave it.
+    :param report_path: local path in client mode, fsspec path in cluster mode.
     """
 
     files: JobFiles
     archive: Path
     connection: CatalogConnection
     target: SparkTarget
-    report_path: str | None
+    report_path: str
 
     @classmethod
     def open(
@@ -61,16 +61,16 @@ class JobAttempt:
 
         :param properties_file: the author's, merged with ours.
         :param report_location: for cluster mode; default: ``[lake]`` setting.
-        :raises InvalidSpecError: in cluster mode, a report location that one of the two sides cannot use.
+        :raises InvalidSpecError: in cluster mode, no report location, or one that one of the two sides cannot use.
         :raises JobFailedError: in cluster mode, its store does not answer.
         """
         # First: what is refused leaves no files behind.
-        shared = shared_report(spec, report_location) if target.cluster_mode else None
+        shared = shared_report(spec, report_location, connection.address) if target.cluster_mode else None
         base = job_directory()
         files = JobFiles.open(base, spec.run.who)
         files.write_spec(spec_to_json(spec))
         files.write_settings({**_LOG_LEVEL, **connection.spark_settings()}, properties_file)
-        report = shared if target.cluster_mode else str(files.report)
+        report = shared or str(files.report)
         return cls(files=files, archive=job_archive(base), connection=connection, target=target, report_path=report)
 
     def submission(self, operator: SparkSubmitOperator) -> dict[str, Any]:
@@ -78,10 +78,9 @@ class JobAttempt:
         jars, packages = self._runtime()
         spec = str(self.files.spec)
         shipped = [spec] if self.target.cluster_mode else []
-        report = ["--report", self.report_path] if self.report_path else []
         return {
             "application": str(APPLICATION),
-            "application_args": ["--spec", self.files.spec.name if shipped else spec, *report],
+            "application_args": ["--spec", self.files.spec.name if shipped else spec, "--report", self.report_path],
             "conf": operator.conf or {},
             "files": _joined(shipped, operator.files),
             "py_files": _joined([str(self.archive)], operator.py_files),
@@ -91,17 +90,8 @@ class JobAttempt:
             "_spark_binary": operator._spark_binary or self._bundled_binary(str(operator._conn_id)),
         }
 
-    @property
-    def where_the_report_is(self) -> str:
-        """A sentence for a report that is not there."""
-        if self.report_path is None:
-            return "in cluster mode, report_location or [lake] report_location must name a path that all machines share"
-        return f"looked for it at {self.report_path}"
-
     def read_report(self) -> JobReport | JobFailure | None:
         """Read what the driver left; None when it left nothing."""
-        if self.report_path is None:
-            return None
         try:
             with fsspec.open(self.report_path, "rt", encoding="utf-8") as file:
                 return report_from_plain(json.load(file))
@@ -114,8 +104,7 @@ class JobAttempt:
 
     def forget_old_report(self) -> None:
         """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place."""
-        if self.report_path is not None:
-            forget_report(self.report_path)
+        forget_report(self.report_path)
 
     def close(self) -> None:
         """Remove spec, settings and a local report."""

@@ -247,7 +247,7 @@ class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
 
     def _submit(self, attempt: JobAttempt, context: Context) -> JobReport | JobFailure | JobFailedError:
         """Submit and wait; return the driver's report, or why there is none."""
-        lost = f"spark-submit ended well, but there is no report: {attempt.where_the_report_is}"
+        lost = f"spark-submit ended well, but there is no report at {attempt.report_path}"
         try:
             super().execute(context)
         except LakeProviderError:

@@ -18,29 +18,44 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 # Of the protocols that fsspec brings, those that Hadoop writes to as well.
 _SHARED = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "oss", "hdfs", "webhdfs")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)", re.DOTALL)
+# File systems take names of 255 bytes; a catalog's name has none but ASCII letters, digits, hyphens and underscores.
+_LONGEST_CATALOG = 128
 # Whatever else a store answers may be over in a minute.
 _FINAL = (PermissionError, NotADirectoryError, FileExistsError, ValueError, ImportError)
 # A service that hands out credentials failed, or they ran out; another try gets new ones.
 _PASSING = ("credentialretrieval", "retrieving credentials", "expired")
 
 
-def shared_report(spec: JobSpec, location: str | None) -> str | None:
+def shared_report(spec: JobSpec, location: str | None, lake: str = "") -> str:
     """Return where the driver of this run leaves its report; the same for every attempt, which may reconnect to it.
 
     :param location: the operator's; default the setting ``[lake] report_location``.
-    :return: None without a location.
-    :raises InvalidSpecError: the worker cannot read there, or Hadoop cannot write.
+    :param lake: address of the catalog, as of ``CatalogConnection.address``.
+    :raises InvalidSpecError: there is no location, the worker cannot read there, or Hadoop cannot write.
     :raises JobFailedError: the store does not answer.
     """
     said, base = "report_location", location
     if not base:
         said, base = "[lake] report_location", conf.get("lake", "report_location", fallback="").strip()
     if not base:
-        return None
-    name = hashlib.sha256(f"{spec.action}\x1f{spec.table}\x1f{spec.run.label}".encode()).hexdigest()[:32]
-    report = f"{base.rstrip('/')}/{name}.json"
+        raise InvalidSpecError(
+            f"{spec.table}: in cluster mode the driver is on another machine, so its report needs a place that both "
+            "sides reach. Give report_location, such as 's3://bucket/reports', or set [lake] report_location. Nothing "
+            "was submitted"
+        )
+    report = f"{base.rstrip('/')}/{_name(spec, lake)}.json"
     _look(f"{said} {base!r}", _protocol(f"{said} {base!r}", base), report)
     return report
+
+
+def _name(spec: JobSpec, lake: str) -> str:
+    """Return ``<catalog>-<32 hex>``, in which no other catalog, environment or run shares the digits.
+
+    Copies of one DAG in a test and a production environment have equal ids, and often one bucket for reports.
+    """
+    environment = conf.get("api", "base_url", fallback="")
+    parts = (environment, lake, spec.catalog, spec.action, spec.table, spec.run.label)
+    return f"{spec.catalog[:_LONGEST_CATALOG]}-{hashlib.sha256(chr(0x1F).join(parts).encode()).hexdigest()[:32]}"
 
 
 def forget_report(report: str) -> None:

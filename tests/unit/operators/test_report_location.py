@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,17 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.operators import report_location
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.job_attempt import JobAttempt
 from airflow_lake_provider.operators.report_location import forget_report, shared_report
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+CLUSTER = SparkTarget(master="yarn", cluster_mode=True)
 
 pytestmark = pytest.mark.usefixtures("spark_connection", "job_directory", "lake_connection")
 
@@ -83,6 +91,53 @@ def test_the_setting_is_named_where_it_gave_the_location(
     assert submissions == []
 
 
+def test_cluster_mode_without_a_location_is_refused_before_anything_is_laid_out_or_submitted(
+    context: Context, submissions: list[str], job_directory: Path
+) -> None:
+    job = compaction(None)
+    with pytest.raises(InvalidSpecError, match=r"shop\.orders: .*report_location, such as .*\[lake\] report_location"):
+        job._run_in_spark(job.build_spec(context), context)
+    assert submissions == []
+    assert not job_directory.exists()
+
+
+def test_the_same_run_of_another_catalog_or_environment_has_another_report(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def report(catalog: str, lake: str) -> str:
+        return shared_report(replace(compaction(None).build_spec(context), catalog=catalog), str(tmp_path), lake)
+
+    production = "sql postgresql://db.example.com/lake s3://lake/wh"
+    test = "sql postgresql://db-test.example.com/lake s3://lake-test/wh"
+    here = [report(catalog, lake) for catalog in ("lake_eu", "lake_us") for lake in (production, test)]
+    assert [Path(path).name.rpartition("-")[0] for path in here] == ["lake_eu", "lake_eu", "lake_us", "lake_us"]
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow-test.example.com")
+    elsewhere = report("lake_eu", production)
+    assert len({Path(path).stem[-32:] for path in (*here, elsewhere)}) == 5
+    assert report("lake_eu", production) == elsewhere
+    assert len(Path(report("c" * 300, production)).name) < 255
+
+
+def test_an_operator_tells_the_address_of_its_catalog_without_a_secret(
+    context: Context, submissions: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[str] = []
+
+    def name(spec: JobSpec, lake: str) -> str:
+        told.append(lake)
+        return "name"
+
+    monkeypatch.setattr(report_location, "_name", name)
+    for host in ("db", "db-test"):
+        fields = {"host": f"postgresql://{host}:5432/lake", "login": "airflow", "password": "hunter2"}
+        extra = {"type": "sql", "warehouse": "s3://lake/wh", "s3.region": "eu-west-1"}
+        connection = json.dumps({"conn_type": "iceberg", **fields, "extra": extra})
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", connection)
+        job = compaction(str(tmp_path))
+        JobAttempt.open(job.build_spec(context), job.lake.connection, CLUSTER, report_location=job.report_location)
+    assert told == [f"sql postgresql://{host}:5432/lake s3://lake/wh" for host in ("db", "db-test")]
+
+
 def test_in_client_mode_nobody_asks_for_the_location(
     context: Context, submissions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +192,6 @@ def test_a_missing_report_that_the_worker_may_not_list_is_no_report_yet(
     monkeypatch.setitem(_registry, "broken", Broken)
     monkeypatch.setattr(Broken, "error", staticmethod(lambda: PermissionError("Forbidden")), raising=False)
     report = shared_report(compaction(None).build_spec(context), "broken://reports")
-    assert report is not None
     assert report.startswith("broken://reports/")
 
 
@@ -147,7 +201,6 @@ def test_a_folder_that_the_worker_may_not_write_to_is_refused(context: Context, 
     with pytest.raises(InvalidSpecError, match=r"taken.*this worker cannot use it"):
         shared_report(spec, f"{tmp_path}/taken/reports")
     report = shared_report(spec, f"file://{tmp_path}/new/")
-    assert report is not None
     assert list((tmp_path / "new").iterdir()) == []
     assert shared_report(spec, f"file://{tmp_path}/new") == report
 
