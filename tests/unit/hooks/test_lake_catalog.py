@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,47 @@ def test_secrets_are_masked_once_the_connection_is_read(hook_class: Any, monkeyp
     _ = hook_class().connection
     text = "AKIA-UNSEEN unseen-too unseen-header id:unseen-half"
     assert "unseen" not in str(redact(text)).lower()
+
+
+def test_the_button_answers_false_in_a_sentence_whatever_goes_wrong(
+    hook_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A driver that is not installed, a property that PyIceberg refuses, and a name that Spark would refuse.
+    sql = {"type": "sql", "warehouse": "/tmp/lake"}
+    postgresql = {"host": "postgresql+pg8000://127.0.0.1:1/lake", "login": "lake", "password": "hunter2-hunter2"}
+    monkeypatch.setitem(sys.modules, "pg8000", None)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({**postgresql, "extra": sql}, "not installed"),
+        ({"host": "sqlite:////tmp/nowhere/at/all.db", "extra": sql}, "unable to open database file"),
+        ({"host": "https://c", "extra": {"typ": "rest"}}, "'typ' is unknown"),
+    ]
+    for fields, said in cases:
+        set_connection(monkeypatch, **fields)
+        ok, sentence = hook_class().test_connection()
+        assert (ok, said in sentence) == (False, True), sentence
+        assert "hunter2" not in sentence
+
+
+def answer_of_the_form(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[bool, str]:
+    """Ask as the button does: Airflow gives the fields an id of its own and asks the hook of the type."""
+    from airflow.models.connection import Connection
+
+    monkeypatch.setenv("AIRFLOW_CONN_TRANSIENT", json.dumps({"conn_type": "iceberg", **fields}))
+    connection: Any = Connection(conn_id="transient", conn_type="iceberg")
+    found: tuple[bool, str] = connection.test_connection()
+    return found
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_button_in_airflows_form_asks_the_official_hook_whose_answers_differ(
+    hook_class: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    extra = {"type": "sql", "warehouse": f"{tmp_path}/warehouse", "catalog_name": "lake_default"}
+    sqlite: dict[str, Any] = {"host": f"sqlite:///{tmp_path}/catalog.db", "extra": extra}
+    # It opens a catalog by the form's transient id, which has no tables; ours opens the one that was named.
+    assert answer_of_the_form(monkeypatch, **sqlite) == (True, "Connected. Found 0 namespace(s).")
+    assert hook_class("transient").test_connection()[1] == "The sql catalog 'lake_default' answered: 1 namespaces."
+    # It takes what no job takes.
+    misspelt = {**sqlite, "extra": {**extra, "warehose": "/tmp/lake"}}
+    assert answer_of_the_form(monkeypatch, **misspelt)[0]
+    assert "'warehose' is unknown" in hook_class("transient").test_connection()[1]
