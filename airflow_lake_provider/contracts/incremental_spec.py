@@ -102,3 +102,10 @@ class IncrementalSpec(JobSpec):
         """
         filled_by = properties.get(TRANSFORM_PREFIX + self.consumer)
         return filled_by not in (None, self.transform_digest) and self.on_transform_change != "continue"
+
+    def other_transform(self) -> str:
+        """Return the message for a target that another transform filled."""
+        return (
+            f"{self.table}: it was filled by another transform than the one given for consumer {self.consumer!r}. "
+            "Rebuild it with on_transform_change='full' or full_refresh=True, or keep on with 'continue'"
+        )

@@ -1,8 +1,12 @@
-"""Strategies by which an upsert reaches the rows that it replaces."""
+"""Strategies by which an upsert reaches the rows that it replaces, and tables that rule one out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+
+# The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
+KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
 
 
 class UpsertStrategy(str, Enum):
@@ -18,3 +22,25 @@ class UpsertStrategy(str, Enum):
     COPY_ON_WRITE = "copy-on-write"
     MERGE = "merge"
     EQUALITY = "equality"
+
+
+def refuses_delete_files(format_version: int, properties: Mapping[str, str]) -> str | None:
+    """Return why a table takes, or wants, no delete files; None where it takes them.
+
+    :param properties: of the table.
+    """
+    if format_version < 2:
+        return "format version 1 has no deletes"
+    if properties.get("write.merge.mode") == "copy-on-write":
+        return "the table's write.merge.mode asks for copy-on-write"
+    return None
+
+
+def unfit_as_equality_key(column: str, iceberg_type: str) -> str | None:
+    """Return why a column cannot be a key of equality deletes; None where it can.
+
+    :param iceberg_type: as Iceberg writes it, ``decimal(9, 2)``.
+    """
+    if iceberg_type.partition("(")[0] in KEY_TYPES:
+        return None
+    return f"key column {column} is of type {iceberg_type}, and keys may be {', '.join(KEY_TYPES)}"

@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.sizes import size
 from airflow_lake_provider.operators.arguments import names, share
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
+from airflow_lake_provider.planning.early_refusals import refuse_compaction
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -117,6 +118,10 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
             return None
         planned = plan_compaction(self.lake.load_table(spec.table), spec)
         return planned if flag(self.only_plan, "dry_run") or planned.outcome is Outcome.NOTHING_DUE else None
+
+    def refuse_from_metadata(self, spec: CompactionSpec) -> None:
+        """Refuse columns that the table lacks."""
+        refuse_compaction(spec, self.lake.load_table(spec.table))
 
     def check_report(self, report: JobReport) -> None:
         """Fail on a conflict where that was asked for."""

@@ -11,6 +11,7 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sources import Files, Source, source
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.planning.early_refusals import refuse_row_change
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -77,6 +78,12 @@ class LakeDeleteRowsOperator(LakeJobOperator[DeleteRowsSpec]):
             proof=self.proof,
             max_attempts=self.max_attempts,
         )
+
+    def refuse_from_metadata(self, spec: DeleteRowsSpec) -> None:
+        """Refuse a table that is missing, or whose rows cannot be deleted as asked."""
+        name = spec.keys_from.lake_table if spec.keys_from is not None else None
+        keys = None if name is None else self.load_source(name, "the table of keys")
+        refuse_row_change(spec, self.lake.load_table(spec.table), keys)
 
     def run_of(self, context: Context) -> RunIdentity:
         """Return the identity of the run; each clearing of the task is another."""

@@ -16,12 +16,12 @@ from airflow_lake_provider.contracts.schema_contract import SchemaContract, sche
 from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
 from airflow_lake_provider.operators import arguments
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_range import nothing_new
 from airflow_lake_provider.snapshots.table_head import read_head
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from pyiceberg.table import Table
 
 
 class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
@@ -153,7 +153,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         """Compare positions: where nothing is new there is nothing to start."""
         if not isinstance(spec, IncrementalSpec) or spec.full_refresh or spec.from_snapshot:
             return None
-        target = self._target()
+        target = self.find_table(self.table)
         unread = nothing_new(self.lake.load_table(self.source), target, self.consumer)
         replaced = target is not None and spec.replaces_transform(target.properties)
         if not unread.nothing_new or replaced:
@@ -167,11 +167,9 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
             to_snapshot=unread.to_snapshot,
         )
 
-    def _target(self) -> Table | None:
-        try:
-            return self.lake.load_table(self.table)
-        except MissingTableError:
-            return None
+    def refuse_from_metadata(self, spec: IncrementalSpec) -> None:
+        """Refuse a source that cannot tell its changes, and a target that cannot take them."""
+        refuse_incremental(spec, self.find_table(spec.table), self.lake.load_table(spec.source))
 
 
 def _code_of(transform: str | None) -> str | None:

@@ -10,7 +10,12 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_lake_provider.contracts.argument_readers import Reader, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, known
-from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.errors import (
+    InvalidSpecError,
+    JobFailedError,
+    LakeProviderError,
+    MissingTableError,
+)
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
@@ -26,6 +31,7 @@ from airflow_lake_provider.submission.spark_installation import refuse_mixed_ins
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pyiceberg.table import Table
 
     from airflow_lake_provider.contracts.job_spec import JobSpec
 
@@ -160,6 +166,27 @@ class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
         """Answer from metadata alone where that is enough; None to start Spark."""
         return None
 
+    def refuse_from_metadata(self, spec: SpecT) -> None:
+        """Refuse what the catalog shows to be impossible, before Spark is started."""
+
+    def find_table(self, name: str) -> Table | None:
+        """Load a table's metadata; None where the catalog does not have it."""
+        try:
+            return self.lake.load_table(name)
+        except MissingTableError:
+            return None
+
+    def load_source(self, name: str, what: str) -> Table:
+        """Load the metadata of a table that is read.
+
+        :param what: it is, for the message.
+        :raises MissingTableError: the catalog does not have it.
+        """
+        found = self.find_table(name)
+        if found is None:
+            raise MissingTableError(f"{name}: {what} does not exist")
+        return found
+
     def check_report(self, report: JobReport) -> None:
         """Raise where an outcome is a failure of the task."""
 
@@ -169,7 +196,10 @@ class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
             self._conn_id = text(self.spark_conn_id, "spark_conn_id")
             refuse_other_tables(self.table, self.allowed_tables)
             spec = self.build_spec(context)
-            report = self.report_without_spark(spec) or self._run_in_spark(spec, context)
+            report = self.report_without_spark(spec)
+            if report is None:
+                self.refuse_from_metadata(spec)
+                report = self._run_in_spark(spec, context)
             self._tell(report)
             announce(self, report, context)
             self.check_report(report)

@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.argument_readers import flag, number, text
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.operators.arguments import texts
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.planning.early_refusals import refuse_row_change
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -58,3 +59,7 @@ class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
             allow_sql=self.allow_sql,
             max_attempts=self.max_attempts,
         )
+
+    def refuse_from_metadata(self, spec: UpdateRowsSpec) -> None:
+        """Refuse a table that is missing, or whose rows cannot be updated as asked."""
+        refuse_row_change(spec, self.lake.load_table(spec.table))

@@ -13,12 +13,13 @@ from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngi
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.source_name import default_source_name
-from airflow_lake_provider.contracts.sources import Files, Source, source
+from airflow_lake_provider.contracts.sources import Files, LakeTable, Source, source
 from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.operators.arguments import optional_text
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.planning.early_refusals import refuse_upsert
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -161,6 +162,13 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
         batch = ("batch", batch_id, self._named_source(context).checked().name or "") if batch_id else ()
         on_repeat = choice(OnRepeat, self.on_repeat, "on_repeat")
         return self.run_identity(context, batch, cleared_is_new=on_repeat is OnRepeat.APPLY)
+
+    def refuse_from_metadata(self, spec: UpsertSpec) -> None:
+        """Refuse a source table that is missing, and a target that cannot take the batch."""
+        name = spec.source.lake_table
+        source = None if name is None else self.load_source(name, "the source table")
+        as_it_is = isinstance(spec.source, LakeTable)
+        refuse_upsert(spec, self.find_table(spec.table), source if as_it_is else None)
 
     def _named_source(self, context: Context | None) -> Source:
         found = source(self.source)

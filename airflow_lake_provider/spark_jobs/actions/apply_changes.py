@@ -208,10 +208,7 @@ def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedStat
     if spec.replaces_transform(target.properties()):
         if spec.on_transform_change == "full":
             return Range(start=None, why="everything was read, because the transform changed")
-        raise BadInputError(
-            f"{spec.table}: it was filled by another transform than the one given for consumer {spec.consumer!r}. "
-            "Rebuild it with on_transform_change='full' or full_refresh=True, or keep on with 'continue'"
-        )
+        raise BadInputError(spec.other_transform())
     return Range(start=start, why=f"from snapshot {start}")
 
 

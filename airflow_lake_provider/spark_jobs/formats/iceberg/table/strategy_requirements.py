@@ -8,7 +8,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.upsert_strategy import (
+    UpsertStrategy,
+    refuses_delete_files,
+    unfit_as_equality_key,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
     COPY_ON_WRITE,
     EQUALITY,
@@ -18,8 +22,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.partition_values import is_supported
 
-# The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
-KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
 _INTERNALS = {
     UpsertStrategy.POSITIONS: POSITIONS,
     UpsertStrategy.COPY_ON_WRITE: COPY_ON_WRITE,
@@ -74,11 +76,7 @@ def unfit_for(shape: TableShape, strategy: UpsertStrategy, keys: Sequence[str]) 
 
 def without_delete_files(shape: TableShape) -> str | None:
     """Return why the table takes, or wants, no delete files."""
-    if shape.format_version < 2:
-        return "format version 1 has no deletes"
-    if shape.properties.get("write.merge.mode") == "copy-on-write":
-        return "the table's write.merge.mode asks for copy-on-write"
-    return None
+    return refuses_delete_files(shape.format_version, shape.properties)
 
 
 def _unfit_for_equality(shape: TableShape, keys: Sequence[str]) -> Iterator[str]:
@@ -90,8 +88,9 @@ def _unfit_for_equality(shape: TableShape, keys: Sequence[str]) -> Iterator[str]
         yield "delete files of an encrypted table would be written in plain"
     fields = shape.fields(keys)
     for field in fields:
-        if str(field.type()).partition("(")[0] not in KEY_TYPES:
-            yield f"key column {field.name()} is of type {field.type()}, and keys may be {', '.join(KEY_TYPES)}"
+        reason = unfit_as_equality_key(str(field.name()), str(field.type()))
+        if reason:
+            yield reason
     partitions = _foreign_partitions(shape, fields)
     if partitions:
         yield partitions

@@ -1,0 +1,236 @@
+"""Refuse from a table's metadata what the driver would refuse once Spark has started.
+
+The driver decides: it looks again, at the newest metadata and at the rows. Nothing is refused here that it would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse
+from pyiceberg.table import Table
+from pyparsing import ParseException
+
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    InvalidSpecError,
+    MissingTableError,
+    RangeUnavailableError,
+    UnsupportedError,
+)
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.schema_contract import Evolution, SchemaContract
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, unfit_as_equality_key
+from airflow_lake_provider.planning.incremental_range import position_id
+
+_CHANGE_TYPE = "_change_type"
+
+
+def refuse_upsert(spec: UpsertSpec, target: Table | None, source: Table | None) -> None:
+    """Refuse an upsert that cannot be applied to its target.
+
+    :param target: None where it does not exist.
+    :param source: a lake table that is read as it is; None for files and queries.
+    :raises MissingTableError: the target does not exist and may not be created.
+    :raises UnsupportedError: the target's format version or properties rule the strategy out.
+    :raises BadInputError: a column is missing.
+    """
+    _refuse_missing_target(spec.table, target, spec.create)
+    if source is not None:
+        columns = _names_ever(source)
+        for what, names in {"keys": spec.keys, "order_by": spec.order_by}.items():
+            if unknown := _unknown(names, columns):
+                raise BadInputError(f"{what} names columns that the batch lacks: {unknown}; it has {sorted(columns)}")
+    if target is None:
+        return
+    _refuse_frozen_keys(spec.table, target, spec.keys, spec.schema_contract)
+    obstacle = next(_obstacles(target, spec.strategy, spec.keys), None)
+    if obstacle is not None:
+        asked = spec.strategy.value
+        raise UnsupportedError(f"{spec.table}: strategy={asked!r} is not possible, {obstacle}; use 'auto'")
+
+
+def refuse_incremental(spec: IncrementalSpec, target: Table | None, source: Table) -> None:
+    """Refuse an incremental run whose source cannot tell its changes, or whose target cannot take them.
+
+    :param target: None where it does not exist.
+    :raises UnsupportedError: the source has format version 1 or 2, or a column ``_change_type``.
+    :raises InvalidSpecError: the source has no keys, or lacks a column that was named as one.
+    :raises RangeUnavailableError: the start of the range was expired, and ``on_gap`` is ``fail``.
+    :raises BadInputError: another transform filled the target.
+    :raises MissingTableError: the target does not exist and may not be created.
+    """
+    _refuse_missing_target(spec.table, target, spec.create)
+    if source.format_version < 3:
+        raise UnsupportedError(
+            f"{spec.source}: has format version {source.format_version}; changes are told by row lineage, which needs "
+            "version 3: ALTER TABLE ... SET TBLPROPERTIES ('format-version'='3')"
+        )
+    _refuse_source_columns(spec, source)
+    if target is not None:
+        _refuse_frozen_keys(spec.table, target, spec.keys, spec.schema_contract)
+    if not spec.full_refresh:
+        _refuse_start(spec, target, source)
+
+
+def refuse_row_change(spec: DeleteRowsSpec | UpdateRowsSpec, table: Table, keys: Table | None = None) -> None:
+    """Refuse a deletion or an update that the table cannot take.
+
+    :param keys: a lake table of keys; None for files and predicates.
+    :raises UnsupportedError: the table has format version 1, or is encrypted.
+    :raises InvalidSpecError: the predicate or an assignment names a column that the table lacks.
+    :raises BadInputError: a key column is missing.
+    """
+    why = None
+    if table.format_version < 2:
+        why = "format version 1 has no deletes; upgrade the table"
+    elif "encryption.key-id" in table.properties:
+        why = "an encrypted table's delete files cannot be read here"
+    if why is not None:
+        raise UnsupportedError(f"{spec.table}: rows cannot be changed by position: {why}")
+    if isinstance(spec, UpdateRowsSpec):
+        _refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table)
+        _refuse_assignments(spec, table)
+        return
+    _refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table, is_secret=True)
+    missing = [name for found in (table, keys) if found is not None for name in _unknown(spec.keys, _names_ever(found))]
+    if missing:
+        raise BadInputError(f"{spec.table}: key columns {sorted(set(missing))} are not in both the table and the keys")
+
+
+def refuse_compaction(spec: CompactionSpec, table: Table) -> None:
+    """Refuse a compaction that sorts by columns which the table lacks.
+
+    :raises InvalidSpecError: naming them.
+    """
+    if spec.strategy is CompactionStrategy.ZORDER and (unknown := _unknown(spec.sort_by, _paths(table))):
+        raise InvalidSpecError(
+            f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {_columns(table)}"
+        )
+
+
+def _refuse_missing_target(name: str, target: Table | None, create: TableLayout | None) -> None:
+    if target is None and create is None:
+        raise MissingTableError(f"{name}: the table does not exist and create=False was asked for")
+
+
+def _refuse_frozen_keys(name: str, target: Table, keys: Sequence[str], contract: SchemaContract) -> None:
+    unknown = _unknown(keys, _columns(target))
+    if unknown and contract.new_columns is Evolution.FREEZE:
+        raise BadInputError(
+            f"{name}: keys names columns that the table lacks: {unknown}, and its schema_contract freezes it; it has "
+            f"{_columns(target)}"
+        )
+
+
+def _obstacles(table: Table, strategy: UpsertStrategy, keys: Sequence[str]) -> Iterator[str]:
+    if strategy in (UpsertStrategy.POSITIONS, UpsertStrategy.EQUALITY):
+        reason = refuses_delete_files(table.format_version, table.properties)
+        if reason is not None:
+            yield reason
+    if strategy in (UpsertStrategy.AUTO, UpsertStrategy.MERGE):
+        return
+    if "encryption.key-id" in table.properties:
+        yield "an encrypted table's files cannot be read and written by file here"
+    if strategy is UpsertStrategy.EQUALITY:
+        wanted = {name.lower() for name in keys}
+        types = {field.name: str(field.field_type) for field in table.schema().fields if field.name.lower() in wanted}
+        yield from filter(None, (unfit_as_equality_key(name, kind) for name, kind in types.items()))
+
+
+def _refuse_source_columns(spec: IncrementalSpec, source: Table) -> None:
+    if _CHANGE_TYPE in _columns(source):
+        raise UnsupportedError(f"{spec.source}: has a column {_CHANGE_TYPE}; rename it to read its changes")
+    if not (spec.source_keys or source.schema().identifier_field_ids):
+        raise InvalidSpecError(
+            f"{spec.source}: deletes need keys, and the table has no identifier fields; give source_keys, or set them "
+            "with ALTER TABLE ... SET IDENTIFIER FIELDS"
+        )
+    columns = {field.name for schema in source.schemas().values() for field in schema.fields}
+    unknown = sorted(set(spec.source_keys) - columns)
+    if unknown:
+        raise InvalidSpecError(f"{spec.source}: has no top-level column {unknown}; it has {_columns(source)}")
+
+
+def _refuse_start(spec: IncrementalSpec, target: Table | None, source: Table) -> None:
+    properties = target.properties if target is not None else {}
+    start = spec.from_snapshot or SourcePosition.read(properties, position_id(source, spec.consumer)).snapshot
+    if start is None:
+        return
+    if spec.replaces_transform(properties):
+        if spec.on_transform_change == "full":
+            return
+        raise BadInputError(spec.other_transform())
+    if not start.isdecimal():
+        raise InvalidSpecError(f"{spec.table}: from_snapshot must be a snapshot id as text, got {start!r}")
+    if spec.on_gap == "fail" and source.snapshot_by_id(int(start)) is None:
+        raise RangeUnavailableError(
+            f"{spec.source}: from_snapshot {start} is not in the table's metadata: it was expired, or is of another "
+            "table. Rebuild with full_refresh=True, or let on_gap='full' do so"
+        )
+
+
+def _refuse_assignments(spec: UpdateRowsSpec, table: Table) -> None:
+    if unknown := _unknown(spec.assignments, _columns(table)):
+        raise InvalidSpecError(
+            f"{spec.table}: assignments name columns that the table lacks: {unknown}; it has {_columns(table)}"
+        )
+    given = {name.lower() for name in spec.assignments}
+    identifying = sorted(name for name in table.schema().identifier_field_names() if name.lower() in given)
+    if identifying:
+        raise InvalidSpecError(
+            f"{spec.table}: assignments may not change the identifier columns {identifying}: two rows could get one "
+            "key. Delete the rows and insert them under their new keys"
+        )
+
+
+def _refuse_predicate(name: str, where: str | None, table: Table, *, is_secret: bool = False) -> None:
+    """Refuse columns that the table lacks, where PyIceberg reads the predicate as Spark would.
+
+    :param is_secret: keep all of the text out of the message.
+    """
+    # Quotes mean other things to the two; what PyIceberg cannot read at all is left to the driver.
+    if where is None or any(quote in where for quote in ('"', "`")):
+        return
+    try:
+        named = list(_referenced(parse(where)))
+    except (ParseException, ValueError, RecursionError):
+        return
+    if unknown := _unknown(named, _paths(table)):
+        shown = "a column, its name is withheld," if is_secret else f"columns {unknown}"
+        raise InvalidSpecError(f"{name}: where names {shown} that the table lacks; it has {_columns(table)}")
+
+
+def _referenced(expression: BooleanExpression) -> Iterator[str]:
+    for part in ("left", "right", "child"):
+        below = getattr(expression, part, None)
+        if isinstance(below, BooleanExpression):
+            yield from _referenced(below)
+    term = getattr(expression, "term", None)
+    if term is not None:
+        yield str(term.name)
+
+
+def _columns(table: Table) -> list[str]:
+    return [field.name for field in table.schema().fields]
+
+
+def _names_ever(table: Table) -> set[str]:
+    """Return the columns of every schema: a snapshot is read by that of its own time."""
+    return {field.name for schema in table.schemas().values() for field in schema.fields}
+
+
+def _paths(table: Table) -> list[str]:
+    """Return the names of all columns, nested ones with dots."""
+    return list(table.schema().column_names)
+
+
+def _unknown(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    present = {name.lower() for name in known}
+    return sorted(name for name in names if name.lower() not in present)

@@ -1,0 +1,321 @@
+"""Operators refuse from the metadata of real tables what Spark would refuse half a minute later, and nothing else.
+
+Every operator here has a Spark connection that does not exist: whatever starts Spark fails with its name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    InvalidConnectionError,
+    InvalidSpecError,
+    LakeProviderError,
+    MissingTableError,
+    RangeUnavailableError,
+    UnsupportedError,
+)
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.sources import Files, LakeTable, Query
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
+from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
+from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+from airflow_lake_provider.planning.incremental_range import position_id
+from tests.unit.operators.conftest import context
+from tests.unit.operators.run_of_tests import NO_SPARK
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = ["context"]
+Make = Callable[..., Table]
+
+COLUMNS = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "Name", StringType()),
+    NestedField(3, "score", DoubleType()),
+    identifier_field_ids=[1],
+)
+ROW = pa.table(
+    {"id": [1], "Name": ["a"], "score": [0.5]},
+    pa.schema([pa.field("id", pa.int64(), nullable=False), ("Name", pa.string()), ("score", pa.float64())]),
+)
+
+
+@pytest.fixture
+def make(lake_catalog: SqlCatalog) -> Make:
+    """Make a table with one row, of any format version and properties."""
+
+    def run(name: str, version: int = 2, schema: Schema = COLUMNS, **properties: str) -> Table:
+        given = {"format-version": str(min(version, 2)), **{k.replace("_", "."): v for k, v in properties.items()}}
+        table = lake_catalog.create_table(name, schema, properties=given)
+        table.append(ROW.select([field.name for field in schema.fields]))
+        return table if version < 3 else as_version_3(lake_catalog, table)
+
+    return run
+
+
+def as_version_3(catalog: SqlCatalog, table: Table) -> Table:
+    """Return the table as one of version 3: PyIceberg reads its metadata and does not write it yet."""
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    snapshots = [{**snapshot, "first-row-id": 0, "added-rows": 1} for snapshot in metadata["snapshots"]]
+    upgraded = path.with_name("version-3.metadata.json")
+    upgraded.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 1, "snapshots": snapshots}))
+    name = ".".join(table.name())
+    catalog.drop_table(name)
+    return catalog.register_table(name, f"file://{upgraded}")
+
+
+def refusal(job: LakeJobOperator[Any], context: Context) -> LakeProviderError:
+    with pytest.raises(LakeProviderError) as refused:
+        job.execute(context)
+    return refused.value
+
+
+def starts_spark(job: LakeJobOperator[Any], context: Context) -> bool:
+    found = refusal(job, context)
+    return isinstance(found, InvalidConnectionError) and "'nowhere' does not exist" in str(found)
+
+
+def upsert(**arguments: Any) -> LakeUpsertOperator:
+    given: dict[str, Any] = {"table": "shop.target", "source": "in/*.parquet", "keys": ["ID"]}
+    return LakeUpsertOperator(task_id="t", **{**given, **NO_SPARK, **arguments})
+
+
+def incremental(**arguments: Any) -> LakeIncrementalOperator:
+    given: dict[str, Any] = {"source": "shop.source", "target": "shop.target", "consumer": "c", "keys": ["id"]}
+    return LakeIncrementalOperator(task_id="t", **{"query": "SELECT 1", **given, **NO_SPARK, **arguments})
+
+
+def update(**arguments: Any) -> LakeUpdateRowsOperator:
+    given: dict[str, Any] = {"table": "shop.target", "assignments": {"name": "'b'"}, "where": "id = 1"}
+    return LakeUpdateRowsOperator(task_id="t", **{**given, **NO_SPARK, **arguments})
+
+
+def delete(**arguments: Any) -> LakeDeleteRowsOperator:
+    return LakeDeleteRowsOperator(task_id="t", table="shop.target", **NO_SPARK, **arguments)
+
+
+FREEZE = {"schema_contract": "freeze"}
+COPY_ON_WRITE = {"write_merge_mode": "copy-on-write"}
+ENCRYPTED: dict[str, str] = {"encryption_key-id": "k"}
+UPSERTS: list[tuple[int, dict[str, str], dict[str, Any], type[Exception], str]] = [
+    (2, {}, {"source": LakeTable("shop.absent")}, MissingTableError, "shop.absent: the source table does not exist"),
+    (2, {}, {"source": Query("SELECT 1", over=LakeTable("shop.absent"))}, MissingTableError, "shop.absent"),
+    (2, {}, {"source": LakeTable("shop.source"), "keys": ["code"]}, BadInputError, "batch lacks: ['code']"),
+    (2, {}, {"source": LakeTable("shop.source"), "order_by": ["at"]}, BadInputError, "batch lacks: ['at']"),
+    (2, {}, {"keys": ["code"], **FREEZE}, BadInputError, "table lacks: ['code']"),
+    (1, {}, {"strategy": "positions"}, UnsupportedError, "format version 1 has no deletes"),
+    (1, {}, {"strategy": "equality"}, UnsupportedError, "format version 1 has no deletes"),
+    (2, COPY_ON_WRITE, {"strategy": "positions"}, UnsupportedError, "write.merge.mode asks for copy-on-write"),
+    (2, ENCRYPTED, {"strategy": "copy-on-write"}, UnsupportedError, "encrypted"),
+    (2, {}, {"strategy": "equality", "keys": ["score"]}, UnsupportedError, "key column score is of type double"),
+]
+
+
+@pytest.mark.parametrize(("version", "properties", "arguments", "error", "said"), UPSERTS)
+def test_an_upsert_that_its_tables_rule_out_is_refused_without_spark(
+    make: Make,
+    context: Context,
+    version: int,
+    properties: dict[str, str],
+    arguments: dict[str, Any],
+    error: type[Exception],
+    said: str,
+) -> None:
+    make("shop.target", version, **properties)
+    make("shop.source")
+    found = refusal(upsert(**arguments), context)
+    assert isinstance(found, error)
+    assert said in str(found)
+
+
+def test_a_missing_target_that_may_not_be_created_is_refused_without_spark(make: Make, context: Context) -> None:
+    make("shop.source", 3)
+    for job in (upsert(create=False), incremental(create=False)):
+        found = refusal(job, context)
+        assert isinstance(found, MissingTableError)
+        assert "shop.target: the table does not exist and create=False" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments"),
+    [
+        (2, {}),
+        (2, {"keys": ["code"]}),
+        (2, {"source": LakeTable("shop.source"), "order_by": ["NAME"]}),
+        (2, {"source": Query("SELECT id AS code FROM source", over=LakeTable("shop.source")), "keys": ["code"]}),
+        (2, {"strategy": "equality"}),
+        (1, {}),
+        (1, {"strategy": "copy-on-write"}),
+        (1, {"strategy": "merge"}),
+        (3, {"strategy": "positions"}),
+    ],
+)
+def test_an_upsert_that_the_driver_may_take_reaches_spark(
+    make: Make, context: Context, version: int, arguments: dict[str, Any]
+) -> None:
+    make("shop.target", version)
+    make("shop.source")
+    assert starts_spark(upsert(**arguments), context)
+
+
+def test_a_column_that_only_an_older_schema_has_is_left_to_the_driver(make: Make, context: Context) -> None:
+    source = make("shop.source")
+    with source.update_schema() as changed:
+        changed.rename_column("Name", "title")
+    # The head was written with the older schema.
+    assert starts_spark(upsert(source=LakeTable("shop.source"), order_by=["name"]), context)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_incremental_source_without_row_lineage_is_refused_without_spark(
+    make: Make, context: Context, version: int
+) -> None:
+    make("shop.source", version)
+    found = refusal(incremental(), context)
+    assert isinstance(found, UnsupportedError)
+    assert f"shop.source: has format version {version}" in str(found)
+    assert "'format-version'='3'" in str(found)
+
+
+WITHOUT_KEYS = Schema(*COLUMNS.fields)
+CHANGE_TYPE = Schema(*COLUMNS.fields[:1], NestedField(2, "_change_type", StringType()), identifier_field_ids=[1])
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "error", "said"),
+    [
+        (WITHOUT_KEYS, {}, InvalidSpecError, "no identifier fields"),
+        (COLUMNS, {"source_keys": ["code"]}, InvalidSpecError, "no top-level column ['code']"),
+        (COLUMNS, {"from_snapshot": "17"}, RangeUnavailableError, "from_snapshot 17 is not in"),
+        (COLUMNS, {"from_snapshot": "first"}, InvalidSpecError, "must be a snapshot id"),
+    ],
+)
+def test_an_incremental_range_that_cannot_be_read_is_refused_without_spark(
+    make: Make, context: Context, schema: Schema, arguments: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    make("shop.source", 3, schema)
+    found = refusal(incremental(**arguments), context)
+    assert isinstance(found, error)
+    assert said in str(found)
+
+
+def test_a_source_with_the_column_that_tells_changes_is_refused_without_spark(
+    lake_catalog: SqlCatalog, context: Context
+) -> None:
+    source = lake_catalog.create_table("shop.source", CHANGE_TYPE)
+    source.append(pa.table({"id": [1], "_change_type": ["x"]}, CHANGE_TYPE.as_arrow()))
+    as_version_3(lake_catalog, source)
+    assert "has a column _change_type" in str(refusal(incremental(), context))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, RangeUnavailableError),
+        ({"on_gap": "full"}, None),
+        ({"full_refresh": True}, None),
+    ],
+)
+def test_a_position_whose_snapshot_was_expired_is_refused_unless_everything_is_read(
+    make: Make, context: Context, arguments: dict[str, Any], expected: type[Exception] | None
+) -> None:
+    source, target = make("shop.source", 3), make("shop.target")
+    with target.transaction() as changed:
+        changed.set_properties(SourcePosition().next_snapshot("17").to_properties(position_id(source, "c")))
+    job = incremental(**arguments)
+    assert starts_spark(job, context) if expected is None else isinstance(refusal(job, context), expected)
+
+
+@pytest.mark.parametrize(("on_change", "refused"), [("fail", True), ("full", False), ("continue", False)])
+def test_a_target_that_another_transform_filled_is_refused_without_spark(
+    make: Make, context: Context, on_change: str, refused: bool
+) -> None:
+    source, target = make("shop.source", 3), make("shop.target")
+    position = SourcePosition().next_snapshot("17").to_properties(position_id(source, "c"))
+    with target.transaction() as changed:
+        changed.set_properties({**position, "lake.transform.c": "0" * 32})
+    job = incremental(on_transform_change=on_change, on_gap="full")
+    if refused:
+        assert "filled by another transform" in str(refusal(job, context))
+    else:
+        assert starts_spark(job, context)
+
+
+ROW_CHANGES: list[tuple[int, dict[str, str], LakeJobOperator[Any], type[Exception], str]] = [
+    (1, {}, update(), UnsupportedError, "format version 1 has no deletes"),
+    (1, {}, delete(where="id = 1"), UnsupportedError, "format version 1 has no deletes"),
+    (2, ENCRYPTED, delete(where="id = 1"), UnsupportedError, "encrypted"),
+    (2, {}, update(assignments={"code": "1"}), InvalidSpecError, "table lacks: ['code']"),
+    (2, {}, update(assignments={"ID": "1"}), InvalidSpecError, "identifier columns ['id']"),
+    (2, {}, update(where="code = 1 AND (id > 2 OR NOT place IS NULL)"), InvalidSpecError, "['code', 'place']"),
+    (2, {}, delete(where="name = 'x' or smith = 'x'"), InvalidSpecError, "a column, its name is withheld,"),
+    (2, {}, delete(keys_from="k.parquet", keys=["code"]), BadInputError, "['code'] are not in both"),
+    (2, {}, delete(keys_from=LakeTable("shop.absent"), keys=["id"]), MissingTableError, "shop.absent: the table of"),
+]
+
+
+@pytest.mark.parametrize(("version", "properties", "job", "error", "said"), ROW_CHANGES)
+def test_a_change_of_rows_that_the_table_rules_out_is_refused_without_spark(
+    make: Make,
+    context: Context,
+    version: int,
+    properties: dict[str, str],
+    job: LakeJobOperator[Any],
+    error: type[Exception],
+    said: str,
+) -> None:
+    make("shop.target", version, **properties)
+    found = refusal(job, context)
+    assert isinstance(found, error)
+    assert said in str(found)
+    assert "smith" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        update(where="NAME = 'x' AND score BETWEEN 1 AND 2"),
+        update(where='"code" = 1'),
+        update(where="`code` = 1"),
+        update(where="code = 1", allow_sql=True),
+        delete(where="id <=> 1"),
+        delete(where="upper(name) = 'X'", allow_sql=True),
+        delete(keys_from=Files("k.parquet"), keys=["NAME"]),
+    ],
+)
+def test_a_change_of_rows_that_the_driver_may_take_reaches_spark(
+    make: Make, context: Context, job: LakeJobOperator[Any]
+) -> None:
+    make("shop.target")
+    assert starts_spark(job, context)
+
+
+def test_a_missing_table_is_refused_without_spark_by_every_operator(lake_catalog: SqlCatalog, context: Context) -> None:
+    compaction = LakeCompactionOperator(task_id="t", table="shop.target", **NO_SPARK)
+    for job in (update(), delete(where="id = 1"), compaction):
+        assert isinstance(refusal(job, context), MissingTableError)
+
+
+def test_a_compaction_by_columns_that_are_not_there_is_refused_without_spark(make: Make, context: Context) -> None:
+    make("shop.target")
+    given: dict[str, Any] = {"task_id": "t", "table": "shop.target", "level": "full", "strategy": "zorder", **NO_SPARK}
+    found = refusal(LakeCompactionOperator(sort_by=["id", "place"], **given), context)
+    assert "sort_by names columns that the table lacks: ['place']" in str(found)
+    assert starts_spark(LakeCompactionOperator(sort_by=["ID", "name"], **given), context)
