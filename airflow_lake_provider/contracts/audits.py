@@ -28,11 +28,12 @@ def _queries(value: object, name: str) -> dict[str, object]:
 class Audits(AuthorObject):
     """Assertions that have to hold before a batch becomes part of main.
 
-    :param queries: name of an assertion to the SQL query of the rows that offend it; it passes when there are none.
+    :param queries: name of an assertion to the SQL query of the rows that offend it; it passes when there are none. Or
+        the path of a file with it.
     :param local: whether all of them look only at the batch, so that what others commit cannot change their answer.
     """
 
-    queries: Mapping[str, str] = field(metadata=reads(_queries, {"stand-in": "SELECT * FROM batch"}))
+    queries: Mapping[str, str] = field(metadata=reads(_queries, {"stand-in": "SELECT * FROM batch"}, is_sql=True))
     local: bool = field(default=False, kw_only=True, metadata=reads(flag))
 
     AUDITED: ClassVar[str] = "audited"

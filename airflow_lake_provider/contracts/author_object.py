@@ -7,6 +7,7 @@ later, by :meth:`AuthorObject.checked`; everything else is refused while the DAG
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from datetime import timedelta
@@ -19,6 +20,8 @@ from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
+# A path alone: SQL that ends so has blanks or quotes before.
+_SQL_FILE = re.compile(r"[^\s'\"`(){};]+\.sql")
 
 
 def is_open(value: object) -> bool:
@@ -26,7 +29,7 @@ def is_open(value: object) -> bool:
     if isinstance(value, str):
         return any(mark in value for mark in _TEMPLATE_MARKS)
     if isinstance(value, AuthorObject):
-        return any(is_open(getattr(value, field.name)) for field in fields(value))
+        return any(_is_open_in(getattr(value, field.name), field) for field in fields(value))
     if isinstance(value, Mapping):
         return any(is_open(item) for item in value.values())
     if isinstance(value, (list, tuple, set)):
@@ -35,13 +38,29 @@ def is_open(value: object) -> bool:
     return not isinstance(value, PathLike) and callable(getattr(value, "resolve", None))
 
 
-def reads(reader: Reader, stand_in: Any = None) -> Mapping[str, Any]:
+def is_sql_file(value: object) -> bool:
+    """Tell whether a text of an argument for SQL is the path of a file, ``sql/revenue.sql``."""
+    return isinstance(value, str) and _SQL_FILE.fullmatch(value) is not None
+
+
+def has_sql_file(value: object) -> bool:
+    """Tell whether a text, a mapping of texts or an author object names a file of SQL."""
+    if isinstance(value, AuthorObject):
+        given = [(getattr(value, field.name), field) for field in fields(value)]
+        return any(has_sql_file(item) for item, field in given if _is_sql(field) or isinstance(item, AuthorObject))
+    if isinstance(value, Mapping):
+        return any(is_sql_file(item) for item in value.values())
+    return is_sql_file(value)
+
+
+def reads(reader: Reader, stand_in: Any = None, *, is_sql: bool = False) -> Mapping[str, Any]:
     """Return the metadata of a field.
 
     :param reader: reads what an author gives.
     :param stand_in: stands for an open value of a field without a default while the other fields are checked.
+    :param is_sql: the field is a text of SQL, or maps names to such texts; a text may be the path of a file.
     """
-    return {"reader": reader, "stand_in": stand_in}
+    return {"reader": reader, "stand_in": stand_in, "is_sql": is_sql}
 
 
 @dataclass(frozen=True)
@@ -52,8 +71,9 @@ class AuthorObject:
     kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        if any(is_open(getattr(self, field.name)) for field in fields(self)):
-            self._read(fields_of=[field for field in fields(self) if not is_open(getattr(self, field.name))])
+        known_fields = [field for field in fields(self) if not _is_open_in(getattr(self, field.name), field)]
+        if len(known_fields) < len(fields(self)):
+            self._read(fields_of=known_fields)
             # What is known must go together, whatever the rest becomes.
             self.with_stand_ins()
         else:
@@ -84,6 +104,23 @@ class AuthorObject:
             # Jinja would turn an enumeration's member into its Python name.
             if is_open(value):
                 object.__setattr__(found, field.name, render(value))
+        return found
+
+    def with_sql_files(self, read: Callable[[str], str]) -> Self:
+        """Return a copy with the texts of its files of SQL, not rendered and not checked yet.
+
+        :param read: returns the text of a file.
+        """
+        found = copy.copy(self)
+        for field in fields(found):
+            value = getattr(found, field.name)
+            if isinstance(value, AuthorObject):
+                object.__setattr__(found, field.name, value.with_sql_files(read))
+            elif _is_sql(field) and isinstance(value, Mapping):
+                texts = {key: read(item) if is_sql_file(item) else item for key, item in value.items()}
+                object.__setattr__(found, field.name, texts)
+            elif _is_sql(field) and is_sql_file(value):
+                object.__setattr__(found, field.name, read(value))
         return found
 
     def with_stand_ins(self) -> Self:
@@ -153,7 +190,16 @@ def known(value: Any, stand_in: Any) -> Any:
 
 def _known(value: Any, field: Field[Any]) -> Any:
     default = _default(field)
-    return known(value, field.metadata["stand_in"] if default is MISSING else default)
+    stand_in = field.metadata["stand_in"] if default is MISSING else default
+    return stand_in if _is_sql(field) and has_sql_file(value) else known(value, stand_in)
+
+
+def _is_sql(field: Field[Any]) -> bool:
+    return bool(field.metadata["is_sql"])
+
+
+def _is_open_in(value: Any, field: Field[Any]) -> bool:
+    return is_open(value) or (_is_sql(field) and has_sql_file(value))
 
 
 def _default(field: Field[Any]) -> Any:

@@ -186,12 +186,12 @@ class LakeTable(Source):
 class Query(Source):
     """A query over files or a lake table. It is code: never interpolate user input.
 
-    :param sql: SQL over the view ``source``.
+    :param sql: SQL over the view ``source``, or the path of a file with it.
     :param over: ``Files``, ``LakeTable``, or a path; ``name`` and ``on_source_change`` are those of the query.
     """
 
     kind: ClassVar[str] = "query"
-    sql: str = field(metadata=reads(_query, "SELECT * FROM source"))
+    sql: str = field(metadata=reads(_query, "SELECT * FROM source", is_sql=True))
     over: Source | Mapping[str, Any] | str = field(metadata=reads(_below, "file.parquet"))
 
     def complete(self) -> None:

@@ -31,7 +31,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
         ``"full"`` everything, ``"auto"`` what the metadata says is due (templated).
     :param strategy: ``"binpack"``, ``"sort"`` or ``"zorder"`` (templated).
     :param sort_by: Spark sort order for ``sort``, columns for ``zorder``.
-    :param where: predicate on columns that limits the files (templated).
+    :param where: predicate on columns that limits the files, or the path of a ``.sql`` file with it (templated).
     :param target_file_size: ``"128MB"`` or a number of bytes; default the table's own.
     :param partial_progress: commit groups of files as they finish.
     :param max_commits: with partial progress.
@@ -47,6 +47,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     """
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "level", "strategy", "where", "only_plan")
+    sql_arguments = ("where",)
 
     stand_ins: ClassVar[Mapping[str, Any]] = {
         **LakeJobOperator.stand_ins,

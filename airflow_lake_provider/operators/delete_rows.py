@@ -24,8 +24,8 @@ class LakeDeleteRowsOperator(LakeJobOperator[DeleteRowsSpec]):
     run, and each clearing of its task, looks again; Airflow's own retries are recognised.
 
     :param table: ``namespace.table`` (templated).
-    :param where: predicate over columns, rendered when the task runs and never among the rendered fields; or
-        ``keys_from``.
+    :param where: predicate over columns, or the path of a ``.sql`` file with it; rendered when the task runs and never
+        among the rendered fields. Or ``keys_from``.
     :param keys_from: path or glob of files with keys, or ``Files`` or ``LakeTable`` of
         ``airflow_lake_provider``, or a mapping of one (templated).
     :param keys: key columns, which the table and the keys both have (templated).
@@ -45,6 +45,7 @@ class LakeDeleteRowsOperator(LakeJobOperator[DeleteRowsSpec]):
         "keys": ("key",),
     }
     object_readers: ClassVar[Mapping[str, Reader]] = {"keys_from": source}
+    sql_arguments = ("where",)
 
     def __init__(
         self,
@@ -92,7 +93,8 @@ class LakeDeleteRowsOperator(LakeJobOperator[DeleteRowsSpec]):
     def _where(self, context: Context | None) -> str | None:
         rendered: Any = self.where
         if rendered is not None and context is not None:
-            rendered = self.render_template(rendered, context)
+            text = self.sql_text(rendered, "where") if isinstance(rendered, str) else rendered
+            rendered = self.render_template(text, context)
         if rendered is not None and not isinstance(rendered, str):
             # Without the value: it may name whom to forget.
             raise InvalidSpecError(f"{self.table}: where must be a text of SQL, got a {type(rendered).__name__}")

@@ -37,7 +37,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     :param keys: key columns of the target (templated).
     :param transform: ``module:function`` taking the changes DataFrame, or it and the whole source, and returning the
         target's rows; its module is shipped when the worker can import it. Or ``query``.
-    :param query: SQL over the views ``changes`` and ``source`` (templated).
+    :param query: SQL over the views ``changes`` and ``source``, or the path of a ``.sql`` file with it (templated).
     :param source_keys: keys of the source; default its identifier fields.
     :param from_snapshot: start after this snapshot instead of the position (templated).
     :param full_refresh: rebuild the target from the whole source (templated).
@@ -64,6 +64,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         "create",
         "schema_contract",
     )
+    sql_arguments = ("query",)
     table_argument = "target"
     stand_ins: ClassVar[Mapping[str, Any]] = {
         **LakeJobOperator.stand_ins,

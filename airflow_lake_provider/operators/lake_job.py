@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_lake_provider.contracts.argument_readers import Reader, text
-from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, known
+from airflow_lake_provider.contracts.argument_readers import text
+from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, is_sql_file, known
 from airflow_lake_provider.contracts.errors import (
     InvalidSpecError,
     JobFailedError,
@@ -27,6 +27,7 @@ from airflow_lake_provider.operators.author_objects import AuthorObjects
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.job_attempt import JobAttempt
 from airflow_lake_provider.operators.lost_report import LostReport
+from airflow_lake_provider.operators.sql_files import SqlFiles
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class SpecFrame(TypedDict):
     run: RunIdentity
 
 
-class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
+class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[SpecT]):
     """Submit one action on one lake table and return its report.
 
     Subclasses say what they want in ``make_spec``; everything else is here.
@@ -85,8 +86,6 @@ class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
     table_argument: ClassVar[str] = "table"
     # By argument that may be open when a DAG is parsed: what stands for it in the check of the others.
     stand_ins: ClassVar[Mapping[str, Any]] = {"table": "namespace.table"}
-    # By argument that takes an author object: its reader.
-    object_readers: ClassVar[Mapping[str, Reader]] = {}
 
     def __init__(
         self,
@@ -158,6 +157,8 @@ class LakeJobOperator(AuthorObjects, SparkSubmitOperator, Generic[SpecT]):
 
     def _known(self, name: str, stand_in: Any) -> Any:
         value = getattr(self, name)
+        if name in self.sql_arguments and is_sql_file(value):
+            return stand_in
         if isinstance(value, Mapping) and name in self.object_readers and not is_open(value.get("type")):
             value = self.object_readers[name](value, name)
         return known(value, stand_in) if isinstance(value, AuthorObject) or is_open(value) else value

@@ -21,7 +21,7 @@ class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
     :param table: ``namespace.table`` (templated).
     :param assignments: column to SQL expression over the row's old values. It is code, so it is not templated; one that
         runs a shell command needs ``allow_sql``.
-    :param where: predicate over columns (templated).
+    :param where: predicate over columns, or the path of a ``.sql`` file with it (templated).
     :param allow_sql: take a ``where`` that is more than comparisons of columns with constants. It is code then: never
         interpolate user input.
     :param max_attempts: commits tried before a conflict fails the task.
@@ -31,6 +31,7 @@ class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
     """
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "where")
+    sql_arguments = ("where",)
 
     stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "where": "true"}
 

@@ -1,0 +1,1 @@
+day = '{{ params.day }}'

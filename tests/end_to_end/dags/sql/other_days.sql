@@ -1,0 +1,1 @@
+SELECT * FROM audited WHERE day <> '{{ params.day }}'

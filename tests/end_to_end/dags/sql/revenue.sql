@@ -1,0 +1,3 @@
+-- Revenue of one day.
+SELECT * FROM source
+WHERE day = '{{ params.day }}'
