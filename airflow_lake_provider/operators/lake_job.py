@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 
@@ -27,6 +28,7 @@ from airflow_lake_provider.operators.author_objects import AuthorObjects
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.job_attempt import JobAttempt
 from airflow_lake_provider.operators.lost_report import LostReport
+from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.sql_files import SqlFiles
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
@@ -193,6 +195,7 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the action and return its report as plain JSON data, snapshot ids as text."""
+        spec, started = None, time.monotonic()
         try:
             self._conn_id = text(self.spark_conn_id, "spark_conn_id")
             refuse_other_tables(self.table, self.allowed_tables)
@@ -201,10 +204,11 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
             if report is None:
                 self.refuse_from_metadata(spec)
                 report = self._run_in_spark(spec, context)
-            self._tell(report)
+            self._tell(report, time.monotonic() - started)
             announce(self, report, context)
             self.check_report(report)
         except LakeProviderError as error:
+            self._metrics.tell_failure(error, spec)
             raise as_task_failure(error) from None
         plain: dict[str, Any] = to_plain(report)
         return plain
@@ -245,12 +249,18 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
         first_try = instance.max_tries - (self.retries or 0) + 1
         return bool(instance.try_number > max(1, first_try))
 
-    def _tell(self, report: JobReport) -> None:
+    @property
+    def _metrics(self) -> JobMetrics:
+        tags = {"table": str(self.table), "lake_conn_id": str(self.lake_conn_id), "operator": self.task_type}
+        return JobMetrics(tags=tags, on_main=not self.branch)
+
+    def _tell(self, report: JobReport, seconds: float) -> None:
+        self._metrics.tell_report(report, seconds)
         self.log.info("%s: %s: %s", report.table, report.outcome.value, report.reason)
         for warning in report.warnings:
             self.log.warning("%s: %s", report.table, warning)
 
-    def _run_in_spark(self, spec: JobSpec, context: Context) -> JobReport:
+    def _run_in_spark(self, spec: SpecT, context: Context) -> JobReport:
         refuse_mixed_installation()
         target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
         # A cleared task is not reconnected to the application that it had before: that one's work is done.
