@@ -29,10 +29,12 @@ from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.job_attempt import JobAttempt
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
+from airflow_lake_provider.operators.openlineage import lineage
 from airflow_lake_provider.operators.sql_files import SqlFiles
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
     from pyiceberg.table import Table
 
@@ -114,6 +116,8 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
         self.allowed_tables = table_patterns(allowed_tables)
         self._attempt: JobAttempt | None = None
         self._submitted = False
+        self._spec: SpecT | None = None
+        self._report: JobReport | None = None
 
     def make_spec(self, frame: SpecFrame, context: Context | None) -> SpecT:
         """Translate the author's arguments into a spec.
@@ -195,23 +199,28 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the action and return its report as plain JSON data, snapshot ids as text."""
-        spec, started = None, time.monotonic()
+        started = time.monotonic()
         try:
             self._conn_id = text(self.spark_conn_id, "spark_conn_id")
             refuse_other_tables(self.table, self.allowed_tables)
-            spec = self.build_spec(context)
+            spec = self._spec = self.build_spec(context)
             report = self.report_without_spark(spec)
             if report is None:
                 self.refuse_from_metadata(spec)
                 report = self._run_in_spark(spec, context)
+            self._report = report
             self._tell(report, time.monotonic() - started)
             announce(self, report, context)
             self.check_report(report)
         except LakeProviderError as error:
-            self._metrics.tell_failure(error, spec)
+            self._metrics.tell_failure(error, self._spec)
             raise as_task_failure(error) from None
         plain: dict[str, Any] = to_plain(report)
         return plain
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
+        """Return inputs and outputs for the official OpenLineage provider; it asks for them after a failure, too."""
+        return None if self._spec is None else lineage(self.lake, self._spec, self._report)
 
     def on_kill(self) -> None:
         """End the application and remove its secrets."""

@@ -1,0 +1,185 @@
+"""Inputs and outputs of a job as OpenLineage datasets, with snapshot ids and row counts.
+
+Only the official OpenLineage provider asks for them, so its packages are imported when it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.catalogs.dataset_names import (
+    DatasetName,
+    default_location,
+    name_in_catalog,
+    name_of_files,
+    name_of_location,
+)
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, TableState, UpsertReport
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.sources import Source
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from pyiceberg.table import Table
+
+
+def lineage(lake: LakeCatalogHook, spec: JobSpec, report: JobReport | None) -> OperatorLineage[Any, Any]:
+    """Return the datasets of one job.
+
+    :param report: None of a job that failed; then datasets have neither versions nor counts.
+    """
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    found = _Lineage(lake, spec, report)
+    return OperatorLineage(inputs=found.inputs(), outputs=found.outputs())
+
+
+@dataclass(frozen=True)
+class _Lineage:
+    lake: LakeCatalogHook
+    spec: JobSpec
+    report: JobReport | None
+
+    def outputs(self) -> list[Any]:
+        """Return the table that is written."""
+        from openlineage.client.event_v2 import OutputDataset
+
+        table = self._load(self.spec.table)
+        name, facets = self._named(self.spec.table, table, self._version())
+        statistics = self._output_statistics(table)
+        more = {"outputStatistics": statistics} if statistics else {}
+        return [OutputDataset(name.namespace, name.name, facets=facets, outputFacets=more)] if name else []
+
+    def inputs(self) -> list[Any]:
+        """Return what is read: files, a table, or the written table where it is rewritten."""
+        spec, report = self.spec, self.report
+        if isinstance(spec, IncrementalSpec):
+            read = report.upserts_read + report.deletes_read if isinstance(report, IncrementalReport) else None
+            return self._table_input(spec.source, spec.to_snapshot, read)
+        if isinstance(spec, UpsertSpec):
+            return self._batch(spec)
+        if isinstance(spec, DeleteRowsSpec) and spec.keys_from is not None:
+            return self._source(spec.keys_from, None, None, None)
+        if isinstance(spec, CompactionSpec):
+            before = report.before if report is not None else None
+            return self._table_input(spec.table, before.snapshot if before else None, None)
+        return []
+
+    def _batch(self, spec: UpsertSpec) -> list[Any]:
+        report = self.report if isinstance(self.report, UpsertReport) and self._is_counted() else None
+        consumed = None
+        if spec.source.lake_table is not None and spec.branch is None and report is not None:
+            target = self._load(spec.table)
+            properties = target.properties if target is not None else {}
+            consumed = SourcePosition.read(properties, spec.source_name).snapshot
+        return self._source(
+            spec.source,
+            consumed,
+            report.batch_rows if report is not None and report.committed else None,
+            report.batch_files if report is not None and report.committed else None,
+        )
+
+    def _source(self, source: Source, version: str | None, rows: int | None, files: int | None) -> list[Any]:
+        if source.lake_table is not None:
+            return self._table_input(source.lake_table, version, rows)
+        path = getattr(self.report, "source_location", None) or (source.files.path if source.files else "")
+        name = name_of_files(path)
+        return [_input(name, {}, rows, files)] if name else []
+
+    def _table_input(self, name: str, version: str | None, rows: int | None) -> list[Any]:
+        found, facets = self._named(name, self._load(name), version)
+        return [_input(found, facets, rows, None)] if found else []
+
+    def _named(
+        self, table: str, loaded: Table | None, version: str | None
+    ) -> tuple[DatasetName | None, dict[str, Any]]:
+        """Return a table's name and facets; by its place in the catalog where no location is known."""
+        from openlineage.client.facet_v2 import dataset_version_dataset, schema_dataset, symlinks_dataset
+
+        connection, parsed = self.lake.connection, TableName.parse(table)
+        location = loaded.location() if loaded is not None else default_location(connection, parsed)
+        by_location = name_of_location(location) if location else None
+        by_catalog = name_in_catalog(connection, parsed)
+        facets: dict[str, Any] = {"catalog": self._catalog()}
+        if by_location and by_catalog:
+            identifier = symlinks_dataset.Identifier(by_catalog.namespace, by_catalog.name, "TABLE")
+            facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet(identifiers=[identifier])
+        if version is not None:
+            facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=version)
+        if loaded is not None:
+            columns = [
+                schema_dataset.SchemaDatasetFacetFields(name=field.name, type=str(field.field_type))
+                for field in loaded.schema().fields
+            ]
+            facets["schema"] = schema_dataset.SchemaDatasetFacet(fields=columns)
+        return by_location or by_catalog, facets
+
+    def _catalog(self) -> Any:
+        from openlineage.client.facet_v2 import catalog_dataset
+
+        connection = self.lake.connection
+        return catalog_dataset.CatalogDatasetFacet(
+            framework="iceberg",
+            type=connection.kind,
+            name=connection.catalog_name,
+            metadataUri=connection.fields.uri,
+            warehouseUri=connection.warehouse,
+        )
+
+    def _version(self) -> str | None:
+        """Return the snapshot that the job left, its own where it committed."""
+        report = self.report
+        if report is None:
+            return None
+        state: TableState | None = report.after or report.before
+        return report.committed[-1] if report.committed else state.snapshot if state is not None else None
+
+    def _output_statistics(self, table: Table | None) -> Any:
+        from openlineage.client.facet_v2 import output_statistics_output_dataset
+
+        report = self.report
+        if report is None or not report.committed:
+            return None
+        counts = [getattr(report, name, None) for name in ("rows_inserted", "rows_updated")]
+        known = [count for count in counts if count is not None] if self._is_counted() else []
+        snapshot = table.snapshot_by_id(int(report.committed[-1])) if table is not None else None
+        summary = dict(snapshot.summary.additional_properties) if snapshot is not None and snapshot.summary else {}
+        return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            rowCount=sum(known) if known else None,
+            size=_number(summary.get("added-files-size")),
+            fileCount=_number(summary.get("added-data-files")),
+        )
+
+    def _is_counted(self) -> bool:
+        """Tell a driver's report from one that took the place of a lost one, whose counts are not known."""
+        return self.report is not None and (self.report.before is not None or self.report.after is not None)
+
+    def _load(self, name: str) -> Table | None:
+        try:
+            return self.lake.load_table(name)
+        except LakeProviderError:
+            return None
+
+
+def _input(name: DatasetName, facets: dict[str, Any], rows: int | None, files: int | None) -> Any:
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import input_statistics_input_dataset
+
+    more: dict[str, Any] = {}
+    if rows is not None or files is not None:
+        counted = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=rows, fileCount=files)
+        more = {"inputStatistics": counted}
+    return InputDataset(name.namespace, name.name, facets=facets, inputFacets=more)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
