@@ -22,6 +22,9 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors", "lake_snapshot")],
         "triggers": [_modules("triggers", "lake_snapshot")],
         "hooks": [_modules("hooks", "lake_catalog")],
+        "extra-links": [
+            f"airflow_lake_provider.operators.links.{name}" for name in ("SparkApplicationLink", "YarnApplicationLink")
+        ],
         "config": {"lake": {"description": "Settings of lake tables and of the jobs on them.", "options": _options()}},
     }
 

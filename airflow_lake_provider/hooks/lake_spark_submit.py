@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
@@ -14,6 +16,27 @@ from airflow_lake_provider.contracts.errors import InvalidConnectionError, Inval
 from airflow_lake_provider.submission.spark_installation import launch_environment
 from airflow_lake_provider.submission.yarn_staging import remove_staged_files, staging_folder
 
+# As the driver says it, see ``spark_jobs/run_job.py``.
+_APPLICATION = re.compile(r"\[lake\] application ([\w-]+)(?:, Spark UI (\S+))?")
+
+
+@dataclass(frozen=True)
+class SparkApplication:
+    """An application as a worker gets to know it.
+
+    :param id: of Spark or YARN.
+    :param ui_url: address of the driver's pages while it runs; None in cluster mode, and without ``spark.ui.enabled``.
+    """
+
+    id: str
+    ui_url: str | None = None
+
+    @classmethod
+    def in_line(cls, line: str) -> SparkApplication | None:
+        """Return the application that a line of the driver names; None for other lines."""
+        found = _APPLICATION.fullmatch(line.strip())
+        return None if found is None else cls(id=found[1], ui_url=web_address(found[2]))
+
 
 @dataclass(frozen=True, kw_only=True)
 class SparkTarget:
@@ -21,10 +44,14 @@ class SparkTarget:
 
     :param master: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://https://host:443``.
     :param cluster_mode: whether the driver runs in the cluster, on another machine than this worker.
+    :param history_url: address of Spark's history server, from the extra ``spark_history_url``.
+    :param yarn_url: address of YARN's resource manager, from the extra ``yarn_resourcemanager_webapp_address``.
     """
 
     master: str
     cluster_mode: bool
+    history_url: str | None = None
+    yarn_url: str | None = None
 
     @classmethod
     def read(cls, spark_conn_id: str, deploy_mode: str | None) -> SparkTarget:
@@ -44,29 +71,54 @@ class SparkTarget:
         host = connection.host or ""
         plain = connection.conn_type == "spark" and host and ("://" in host or not connection.port)
         master = host if plain else f"{connection.conn_type}://{host}"
-        cluster = (deploy_mode or connection.extra_dejson.get("deploy-mode")) == "cluster"
+        extra = connection.extra_dejson
+        cluster = (deploy_mode or extra.get("deploy-mode")) == "cluster"
         if cluster and master.startswith("spark://"):
             raise InvalidSpecError(
                 f"Spark connection {spark_conn_id!r}: a standalone master runs Python in client mode only; "
                 "remove the deploy mode 'cluster'"
             )
-        return cls(master=master, cluster_mode=cluster)
+        return cls(
+            master=master,
+            cluster_mode=cluster,
+            history_url=web_address(extra.get("spark_history_url")),
+            yarn_url=web_address(extra.get("yarn_resourcemanager_webapp_address")),
+        )
+
+
+def web_address(text: object) -> str | None:
+    """Return an address that a link may have: of HTTP, without a user, a query or a slash at its end; else None."""
+    try:
+        parts = urlsplit(text.strip()) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
 class LakeSparkSubmitHook(SparkSubmitHook):
     """The official hook, which also keeps spark-defaults.conf in force and finds the installed pyspark."""
 
     before_submit: Callable[[], None]
+    on_application: Callable[[SparkApplication], None]
 
     @classmethod
-    def adopt(cls, hook: SparkSubmitHook, before_submit: Callable[[], None]) -> LakeSparkSubmitHook:
+    def adopt(
+        cls,
+        hook: SparkSubmitHook,
+        before_submit: Callable[[], None],
+        on_application: Callable[[SparkApplication], None],
+    ) -> LakeSparkSubmitHook:
         """Return the hook that the official operator built from its some forty arguments, as one of this class.
 
         :param before_submit: called before an application is started, and not before one is reconnected to.
+        :param on_application: called once, when the application is known.
         """
         lake_hook = cls.__new__(cls)
         lake_hook.__dict__.update(vars(hook))
         lake_hook.before_submit = before_submit
+        lake_hook.on_application = on_application
         return lake_hook
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
@@ -74,6 +126,21 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         self.before_submit()
         driver: str | None = super().submit(application, **kwargs)
         return driver
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._watched(itr))
+
+    def _watched(self, lines: Iterator[Any]) -> Iterator[Any]:
+        """Yield the lines, and tell of the application once one of them names it."""
+        told = False
+        for line in lines:
+            yield line
+            # The official hook has read the line by now.
+            of_yarn = SparkApplication(id=self._yarn_application_id) if self._yarn_application_id else None
+            found = None if told else SparkApplication.in_line(str(line)) or of_yarn
+            if found is not None:
+                told = True
+                self.on_application(found)
 
     def _build_spark_common_args(self) -> list[str]:
         arguments: list[str] = super()._build_spark_common_args()

@@ -15,18 +15,18 @@ from airflow_lake_provider.contracts.errors import (
     InvalidSpecError,
     JobFailedError,
     LakeProviderError,
-    MissingTableError,
 )
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.arguments import optional_text, refuse_other_tables, table_patterns
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.author_objects import AuthorObjects
+from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.job_attempt import JobAttempt
+from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
@@ -36,7 +36,6 @@ from airflow_lake_provider.submission.spark_installation import refuse_mixed_ins
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
-    from pyiceberg.table import Table
 
     from airflow_lake_provider.contracts.job_spec import JobSpec
 
@@ -53,7 +52,7 @@ class SpecFrame(TypedDict):
     run: RunIdentity
 
 
-class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[SpecT]):
+class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication, SparkSubmitOperator, Generic[SpecT]):
     """Submit one action on one lake table and return its report.
 
     Subclasses say what they want in ``make_spec``; everything else is here.
@@ -176,24 +175,6 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
     def refuse_from_metadata(self, spec: SpecT) -> None:
         """Refuse what the catalog shows to be impossible, before Spark is started."""
 
-    def find_table(self, name: str) -> Table | None:
-        """Load a table's metadata; None where the catalog does not have it."""
-        try:
-            return self.lake.load_table(name)
-        except MissingTableError:
-            return None
-
-    def load_source(self, name: str, what: str) -> Table:
-        """Load the metadata of a table that is read.
-
-        :param what: it is, for the message.
-        :raises MissingTableError: the catalog does not have it.
-        """
-        found = self.find_table(name)
-        if found is None:
-            raise MissingTableError(f"{name}: {what} does not exist")
-        return found
-
     def check_report(self, report: JobReport) -> None:
         """Raise where an outcome is a failure of the task."""
 
@@ -231,11 +212,6 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
         if self._attempt is not None:
             self._attempt.close()
 
-    @property
-    def lake(self) -> LakeCatalogHook:
-        """The catalog's hook."""
-        return LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))
-
     def run_identity(
         self, context: Context, batch: tuple[str, ...] = (), *, cleared_is_new: bool = False
     ) -> RunIdentity:
@@ -272,6 +248,7 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
     def _run_in_spark(self, spec: SpecT, context: Context) -> JobReport:
         refuse_mixed_installation()
         target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
+        self.link_to(target, context)
         # A cleared task is not reconnected to the application that it had before: that one's work is done.
         for name in ("external_id_key", "_K8S_DRIVER_STATUS_KEY"):
             setattr(self, name, f"{getattr(type(self), name)} {_clearing(context)}")
@@ -319,7 +296,9 @@ class LakeJobOperator(AuthorObjects, SqlFiles, SparkSubmitOperator, Generic[Spec
             for name, value in self._attempt.submission(self).items():
                 setattr(submitted, name, value)
             self.application = submitted.application
-        return LakeSparkSubmitHook.adopt(super(LakeJobOperator, submitted)._get_hook(), self._before_submit)
+        return LakeSparkSubmitHook.adopt(
+            super(LakeJobOperator, submitted)._get_hook(), self._before_submit, self.show_application
+        )
 
     def _before_submit(self) -> None:
         """Note that this try has an application of its own, whose report is not an older one."""

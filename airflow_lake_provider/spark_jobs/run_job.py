@@ -45,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     progress = Progress()
     with progress.phase("session"):
         spark, overruled = open_session()
+    # The worker makes links of it.
+    ui = spark.sparkContext.uiWebUrl
+    progress.say(f"application {spark.sparkContext.applicationId}{f', Spark UI {ui}' if ui else ''}")
     for sentence in overruled:
         progress.say(sentence)
     try:

@@ -1,0 +1,41 @@
+"""Tables of an operator's catalog, looked up by the worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.argument_readers import text
+from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+class CatalogTables:
+    """Part of an operator that looks at tables."""
+
+    lake_conn_id: str
+
+    @property
+    def lake(self) -> LakeCatalogHook:
+        """The catalog's hook."""
+        return LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))
+
+    def find_table(self, name: str) -> Table | None:
+        """Load a table's metadata; None where the catalog does not have it."""
+        try:
+            return self.lake.load_table(name)
+        except MissingTableError:
+            return None
+
+    def load_source(self, name: str, what: str) -> Table:
+        """Load the metadata of a table that is read.
+
+        :param what: it is, for the message.
+        :raises MissingTableError: the catalog does not have it.
+        """
+        found = self.find_table(name)
+        if found is None:
+            raise MissingTableError(f"{name}: {what} does not exist")
+        return found
