@@ -194,7 +194,7 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
             announce(self, report, context)
             self.check_report(report)
         except LakeProviderError as error:
-            self._metrics.tell_failure(error, self._spec)
+            self._metrics.tell_failure(error, None if self._report else self._spec)
             raise as_task_failure(error) from None
         plain: dict[str, Any] = to_plain(report)
         return plain

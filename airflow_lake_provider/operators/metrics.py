@@ -80,11 +80,11 @@ class JobMetrics:
     def tell_failure(self, error: LakeProviderError, spec: JobSpec | None) -> None:
         """Tell that a job failed.
 
-        :param spec: None where the arguments were refused.
+        :param spec: None where the arguments were refused, or a report has told of the conflicts.
         """
         try:
             self._incr("lake.job_failures", 1, error=type(error).__name__)
-            if isinstance(error, CommitConflictError):
+            if isinstance(error, CommitConflictError) and spec is not None:
                 self._incr("lake.conflicts", int(getattr(spec, "max_attempts", 1)))
         # Each backend has errors of its own.
         except Exception:  # noqa: BLE001

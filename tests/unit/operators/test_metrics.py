@@ -153,6 +153,17 @@ def test_a_job_that_lost_every_attempt_counts_them(told: Told, lake_connection: 
     assert total(told()["airflow.lake.conflicts"]) == 4
 
 
+def test_a_conflict_that_a_report_has_told_of_is_not_counted_again_when_it_fails_the_task(
+    told: Told, lake_connection: str, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = report(CompactionReport, Outcome.CONFLICT, attempts=3)
+    job = LakeCompactionOperator(task_id="c", table="shop.orders", fail_on_conflict=True)
+    monkeypatch.setattr(job, "report_without_spark", lambda _: lost)
+    with pytest.raises(CommitConflictError):
+        job.execute(context)
+    assert total(told()["airflow.lake.conflicts"]) == 3
+
+
 def test_a_backend_that_fails_fails_no_task() -> None:
     asked = []
 
