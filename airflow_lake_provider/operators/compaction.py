@@ -13,7 +13,6 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.sizes import size
 from airflow_lake_provider.operators.arguments import names, share
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
-from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.early_refusals import refuse_compaction
 
 if TYPE_CHECKING:
@@ -117,6 +116,9 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
         """Plan from metadata: enough for a dry run, and where nothing is due."""
         if not isinstance(spec, CompactionSpec):
             return None
+        # It reads manifests by PyIceberg, which takes half a second to import: too long for a DAG file.
+        from airflow_lake_provider.planning.compaction_plan import plan_compaction
+
         planned = plan_compaction(self.lake.load_table(spec.table), spec)
         return planned if flag(self.only_plan, "dry_run") or planned.outcome is Outcome.NOTHING_DUE else None
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from pyiceberg.table import Table
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.new_snapshot import NoNewSnapshot, Since, SkipReason, decide
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.snapshots.newest_source_position import newest_source_position
 from airflow_lake_provider.snapshots.table_head import read_head
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 _REASONS = {
     SkipReason.NO_SNAPSHOTS: "the source has no snapshot yet",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-
-from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
@@ -21,6 +19,9 @@ from airflow_lake_provider.contracts.snapshot_expiry_rules import (
 )
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.planning.table_state import state_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
@@ -48,6 +49,9 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
 
 def retention_of(table: Table, request: RetentionRequest) -> Retention:
     """Work out the retention of a PyIceberg table."""
+    # Put off for DAG files, which are parsed and plan nothing.
+    from pyiceberg.table.refs import SnapshotRefType
+
     snapshots = [
         SnapshotFact(id=s.snapshot_id, parent=s.parent_snapshot_id, at=s.timestamp_ms) for s in table.metadata.snapshots
     ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.job_report import TableState
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 
 def total(snapshot: Snapshot | None, name: str) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import ancestors_of
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 def applied_runs(table: Table, who: str, branch: str = "main") -> dict[str, str | None]:
@@ -16,6 +18,9 @@ def applied_runs(table: Table, who: str, branch: str = "main") -> dict[str, str 
     :param who: first half of the run key, see ``contracts.run_key``.
     :return: newest first; the id is None where the snapshot was expired and only the property remembers.
     """
+    # PyIceberg takes half a second to import, and a DAG file that is parsed reads no table.
+    from pyiceberg.table.snapshots import ancestors_of
+
     found: dict[str, str | None] = {}
     for snapshot in ancestors_of(table.snapshot_by_name(branch), table.metadata):
         key = snapshot.summary.additional_properties.get(RUN_KEY) if snapshot.summary else None
