@@ -1,0 +1,198 @@
+"""Names that others may change without notice, and that we use or overwrite: they are there, in the shape we rely on.
+
+The upper bounds in setup.cfg end where nobody has run this. Whoever raises one runs it with the new version.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator, XComArg
+from airflow.sdk.definitions.mappedoperator import OperatorPartial
+from airflow.triggers.base import BaseEventTrigger
+from packaging.requirements import Requirement
+from packaging.version import Version
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
+from pyiceberg.table import ManifestGroupPlanner
+from pyiceberg.types import StructType
+from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import SparkSession
+from pyspark.sql.classic.dataframe import DataFrame
+
+import airflow_lake_provider
+
+PACKAGE = Path(airflow_lake_provider.__file__).parent
+SETTINGS = Path(__file__).parents[2] / "setup.cfg"
+
+# The worker's side: names of Airflow and of its Spark provider.
+WORKER = {
+    *("_set_xcomargs_dependencies", "_set_xcomargs_dependency", "_expand", "_expand_called"),
+    *("_get_hook", "_hook", "_conn_id", "_deploy_mode", "_spark_binary"),
+    *("_build_spark_common_args", "_connection", "_env"),
+}
+# The driver's side: names of PySpark.
+DRIVER = {"_jvm", "_jsparkSession", "_jdf", "_jsc", "_gateway", "_origin"}
+# A named tuple's own, which its documentation describes.
+DOCUMENTED = {"_replace"}
+
+METHODS: list[tuple[Callable[..., Any], list[str]]] = [
+    (BaseOperator._set_xcomargs_dependencies, ["self"]),
+    (BaseOperator._set_xcomargs_dependency, ["self", "field", "newvalue"]),
+    (BaseOperator.render_template, ["self", "content", "context", "jinja_env", "seen_oids"]),
+    (OperatorPartial._expand, ["self", "expand_input", "strict"]),
+    (XComArg.iter_xcom_references, ["arg"]),
+    (SparkSubmitOperator._get_hook, ["self"]),
+    (SparkSubmitOperator.execute, ["self", "context"]),
+    (SparkSubmitOperator.on_kill, ["self"]),
+    (SparkSubmitHook._build_spark_common_args, ["self"]),
+    (SparkSubmitHook.submit, ["self", "application", "kwargs"]),
+]
+
+
+def test_methods_that_we_overwrite_or_call_take_what_they_took() -> None:
+    found = {method.__qualname__: list(inspect.signature(method).parameters) for method, _ in METHODS}
+    assert found == {method.__qualname__: parameters for method, parameters in METHODS}
+
+
+def test_a_partial_has_the_fields_that_we_make_another_from() -> None:
+    partial = SparkSubmitOperator.partial(task_id="submit", application="job.py")
+    names = ("operator_class", "kwargs", "params", "_expand_called")
+    assert [name for name in names if not hasattr(partial, name)] == []
+    assert {*names[:3]} <= inspect.signature(OperatorPartial).parameters.keys()
+    # Airflow warns of one that was never expanded.
+    partial._expand_called = True
+
+
+def test_the_official_operator_keeps_its_arguments_where_we_change_them() -> None:
+    operator = SparkSubmitOperator(
+        task_id="submit", application="job.py", conn_id="other", deploy_mode="cluster", spark_binary="spark3-submit"
+    )
+    kept = (operator._conn_id, operator._deploy_mode, operator._spark_binary, operator._hook)
+    assert kept == ("other", "cluster", "spark3-submit", None)
+    public = ("application_args", "conf", "env_vars", "files", "jars", "packages", "properties_file", "py_files")
+    assert [name for name in public if not hasattr(operator, name)] == []
+    assert isinstance(SparkSubmitOperator.external_id_key, str)
+    assert isinstance(SparkSubmitOperator._K8S_DRIVER_STATUS_KEY, str)
+
+
+def test_the_official_hook_is_one_that_ours_can_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
+    hook = SparkSubmitOperator(task_id="submit", application="job.py", env_vars={"A": "1"})._get_hook()
+    assert {"_connection", "_env"} <= vars(hook).keys()
+    assert hook._connection["master"] == "local[2]"
+    assert hook._build_spark_common_args()[:2] == ["--master", "local[2]"]
+    assert hook._env == {"A": "1"}
+
+
+def test_airflow_gives_a_watcher_a_store_for_its_watermark() -> None:
+    # Without one a watcher does not know after a restart which snapshot its last event was about.
+    assert "asset_state_store" in BaseEventTrigger.__init__.__code__.co_names
+
+
+def test_a_connection_is_asked_for_in_the_parts_that_airflow_is_made_of() -> None:
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+    from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
+    from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+
+    assert "SUPERVISOR_COMMS" in task_runner.__annotations__
+    assert GetConnection(conn_id="lake").conn_id == "lake"
+    assert "error" in ErrorResponse.model_fields
+    assert inspect.signature(ensure_secrets_backend_loaded).parameters == {}
+    assert hasattr(ExecutionAPISecretsBackend, "get_connection")
+
+
+def test_pyiceberg_plans_manifest_entries_and_reads_manifests_of_version_3() -> None:
+    planner = inspect.signature(ManifestGroupPlanner).parameters
+    assert {"table_metadata", "io", "row_filter", "case_sensitive", "options"} <= planner.keys()
+    assert "manifests" in inspect.signature(ManifestGroupPlanner.plan_manifest_entries).parameters
+    assert {"input_file", "read_schema", "read_types", "read_enums"} <= inspect.signature(AvroFile).parameters.keys()
+    data_file = MANIFEST_ENTRY_SCHEMAS[3].find_type("data_file")
+    assert isinstance(data_file, StructType)
+    assert 143 in {field.field_id for field in data_file.fields}
+
+
+def test_pyspark_keeps_its_java_objects_where_we_look_for_them() -> None:
+    set_by = {
+        SparkSession.__init__: "_jsparkSession",
+        DataFrame.__init__: "_jdf",
+        SparkContext._do_init: "_jsc",
+        CapturedException.__init__: "_origin",
+    }
+    assert [name for function, name in set_by.items() if name not in function.__code__.co_names] == []
+    assert hasattr(SparkContext, "_gateway")
+    assert "_jvm" in SparkSession.__init__.__code__.co_names
+
+
+@pytest.mark.parametrize(("is_driver", "listed"), [(False, WORKER), (True, DRIVER)], ids=["worker", "driver"])
+def test_every_private_name_of_others_is_on_a_list_here(is_driver: bool, listed: set[str]) -> None:
+    sources = [path for path in PACKAGE.rglob("*.py") if ("spark_jobs" in path.relative_to(PACKAGE).parts) == is_driver]
+    trees = [ast.parse(source.read_text()) for source in sources]
+    ours = {name for tree in trees for name in names_made(tree)}
+    used = {name for tree in trees for name in names_used(tree)}
+    assert used - ours - listed - DOCUMENTED == set()
+    assert listed - used == set()
+
+
+def names_used(tree: ast.AST) -> Iterator[str]:
+    """Yield private names that are read from an object, or imported, and those of methods that may overwrite others."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield from private(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (name for alias in node.names for name in private(alias.name))
+        elif isinstance(node, ast.FunctionDef):
+            yield from private(node.name)
+
+
+def names_made(tree: ast.AST) -> Iterator[str]:
+    """Yield private names that a file of ours gives to something."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from private(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield from private(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield from private(node.id)
+
+
+def private(name: str) -> Iterator[str]:
+    """Yield a name that begins with one underscore."""
+    if name.startswith("_") and not name.startswith("__"):
+        yield name
+
+
+def test_a_private_name_is_seen() -> None:
+    tree = ast.parse("from a import _b\nclass C:\n    def _d(self):\n        self._e = x._f\n")
+    assert set(names_used(tree)) == {"_b", "_d", "_e", "_f"}
+    assert set(names_made(tree)) == {"_d", "_e"}
+
+
+@pytest.mark.parametrize(
+    ("name", "newest", "unseen"),
+    [
+        ("apache-airflow", "3.3.99", "3.4.0"),
+        ("apache-airflow-providers-apache-spark", "6.3.99", "6.4.0"),
+        ("apache-airflow-providers-apache-iceberg", "2.99.0", "3.0.0"),
+        ("pyiceberg", "0.12.99", "0.13.0"),
+        ("pyspark", "4.1.3", "4.1.4"),
+        ("pyspark-client", "4.1.3", "4.1.4"),
+    ],
+)
+def test_setup_cfg_ends_below_what_nobody_has_seen(name: str, newest: str, unseen: str) -> None:
+    parser = ConfigParser()
+    parser.read(SETTINGS)
+    lines = [line for line in parser["options"]["install_requires"].splitlines() if line.strip()]
+    (pin,) = (each for each in map(Requirement, lines) if each.name == name)
+    assert Version(newest) in pin.specifier
+    assert Version(unseen) not in pin.specifier
