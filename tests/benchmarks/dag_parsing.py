@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from scripts.ten_lines import ten_lines
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -43,12 +44,6 @@ seconds = time.perf_counter() - started
 assert bag.dags and not bag.import_errors, bag.import_errors
 print(json.dumps(seconds))
 """
-
-
-def ten_lines() -> str:
-    """Return the DAG of the README."""
-    (code,) = re.findall(r"```python\n(.+?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
-    return str(code)
 
 
 def seconds_to_parse(file: Path, home: Path) -> float:
