@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -54,6 +55,16 @@ def test_the_lock_satisfies_setup_cfg(python: str) -> None:
     versions = pinned(python)
     unmet = [str(each) for each in required() if versions.get(canonicalize_name(each.name)) not in Pin(each)]
     assert unmet == []
+
+
+def test_the_page_of_versions_has_the_bounds_of_setup_cfg() -> None:
+    page = (REPOSITORY / "docs/reference/versions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?`) \| `([^`]+)` \|", page, re.MULTILINE)
+    listed = {name: SpecifierSet(bounds) for names, bounds in rows for name in re.findall(r"`([^`]+)`", names)}
+    parser = ConfigParser()
+    parser.read(REPOSITORY / "setup.cfg")
+    lines = [line for line in parser["options"]["install_requires"].splitlines() if line.strip()]
+    assert listed == {each.name: each.specifier for each in map(Requirement, lines)}
 
 
 class Pin:

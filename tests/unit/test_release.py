@@ -11,6 +11,7 @@ import pytest
 
 from airflow_lake_provider import __version__
 from scripts import release
+from scripts.matrix_airflow import is_pinned
 from scripts.package_environment import PackageEnvironment, StepFailedError, find_pythons, requirements_of
 from scripts.ten_lines import ten_lines
 
@@ -146,3 +147,8 @@ def test_the_readme_has_a_dag_of_ten_lines_whose_files_can_be_others() -> None:
     assert 'source="/in/*.jsonl"' in code
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     compile(code, "README.md", "exec")
+
+
+@pytest.mark.parametrize(("version", "pinned"), [("3.3.2", True), ("3.2.2", False), ("3.4.0", False), ("3.1.*", False)])
+def test_the_matrix_knows_what_setup_cfg_allows(version: str, pinned: bool) -> None:
+    assert is_pinned(version) is pinned
