@@ -6,11 +6,7 @@ The driver decides: it looks again, at the newest metadata and at the rows. Noth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-
-from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.parser import parse
-from pyiceberg.table import Table
-from pyparsing import ParseException
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import (
@@ -28,6 +24,10 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, unfit_as_equality_key
 from airflow_lake_provider.planning.incremental_range import position_id
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
 
 _CHANGE_TYPE = "_change_type"
 
@@ -198,6 +198,10 @@ def _refuse_predicate(name: str, where: str | None, table: Table, *, is_secret: 
     # Quotes mean other things to the two; what PyIceberg cannot read at all is left to the driver.
     if where is None or any(quote in where for quote in ('"', "`")):
         return
+    # Half a second to import, which no DAG file has to pay.
+    from pyiceberg.expressions.parser import parse
+    from pyparsing import ParseException
+
     try:
         named = list(_referenced(parse(where)))
     except (ParseException, ValueError, RecursionError):
@@ -208,6 +212,8 @@ def _refuse_predicate(name: str, where: str | None, table: Table, *, is_secret: 
 
 
 def _referenced(expression: BooleanExpression) -> Iterator[str]:
+    from pyiceberg.expressions import BooleanExpression
+
     for part in ("left", "right", "child"):
         below = getattr(expression, part, None)
         if isinstance(below, BooleanExpression):
