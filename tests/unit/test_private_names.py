@@ -39,6 +39,7 @@ WORKER = {
     *("_set_xcomargs_dependencies", "_set_xcomargs_dependency", "_expand", "_expand_called"),
     *("_get_hook", "_hook", "_conn_id", "_deploy_mode", "_spark_binary"),
     *("_build_spark_common_args", "_connection", "_env"),
+    *("_conf", "_is_yarn_cluster_mode", "_render", "_yarn_application_id"),
 }
 # The driver's side: names of PySpark.
 DRIVER = {"_jvm", "_jsparkSession", "_jdf", "_jsc", "_gateway", "_origin"}
@@ -49,6 +50,7 @@ METHODS: list[tuple[Callable[..., Any], list[str]]] = [
     (BaseOperator._set_xcomargs_dependencies, ["self"]),
     (BaseOperator._set_xcomargs_dependency, ["self", "field", "newvalue"]),
     (BaseOperator.render_template, ["self", "content", "context", "jinja_env", "seen_oids"]),
+    (BaseOperator._render, ["self", "template", "context", "dag"]),
     (OperatorPartial._expand, ["self", "expand_input", "strict"]),
     (XComArg.iter_xcom_references, ["arg"]),
     (SparkSubmitOperator._get_hook, ["self"]),
@@ -88,7 +90,8 @@ def test_the_official_operator_keeps_its_arguments_where_we_change_them() -> Non
 def test_the_official_hook_is_one_that_ours_can_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
     hook = SparkSubmitOperator(task_id="submit", application="job.py", env_vars={"A": "1"})._get_hook()
-    assert {"_connection", "_env"} <= vars(hook).keys()
+    assert {"_conf", "_connection", "_env", "_yarn_application_id"} <= vars(hook).keys()
+    assert hook._is_yarn_cluster_mode is False
     assert hook._connection["master"] == "local[2]"
     assert hook._build_spark_common_args()[:2] == ["--master", "local[2]"]
     assert hook._env == {"A": "1"}
