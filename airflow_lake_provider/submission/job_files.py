@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.submission.settings_file import properties_text, write_private
 
 _SETTINGS = "spark.properties"
 _OWNER = "owner.pid"
@@ -61,7 +62,7 @@ class JobFiles:
 
     def write_spec(self, text: str) -> None:
         """Write the spec, readable by this user only."""
-        _write_private(self.spec, text)
+        write_private(self.spec, text)
 
     def write_settings(self, settings: Mapping[str, str], author_file: str | None = None) -> None:
         """Write Spark properties.
@@ -69,10 +70,7 @@ class JobFiles:
         :param settings: our settings; the author's file comes after them and wins.
         :param author_file: path of the author's own properties file, taken over as it is.
         """
-        text = "".join(f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in sorted(settings.items()))
-        if author_file is not None:
-            text += Path(author_file).read_text(encoding="utf-8")
-        _write_private(self.settings, text)
+        write_private(self.settings, properties_text(settings, author_file))
 
     def close(self) -> None:
         """Remove the folder with everything in it."""
@@ -128,19 +126,3 @@ def _age_seconds(folder: Path) -> float:
     except FileNotFoundError:
         # Another task's sweep, or its own end, took it away just now.
         return 0.0
-
-
-def _write_private(path: Path, text: str) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def _escape(text: str, *, key: bool = False) -> str:
-    """Escape for ``java.util.Properties``, which Spark reads as UTF-8."""
-    escaped = text.replace("\\", "\\\\")
-    for sign, letter in (("\n", "n"), ("\r", "r"), ("\t", "t"), ("\f", "f")):
-        escaped = escaped.replace(sign, "\\" + letter)
-    if key:
-        for sign in (" ", "=", ":", "#", "!"):
-            escaped = escaped.replace(sign, "\\" + sign)
-    return "\\" + escaped if escaped.startswith(" ") else escaped

@@ -1,4 +1,4 @@
-"""The files of an attempt: private, readable by Java as they were meant, and gone when their owner is."""
+"""The files of an attempt: private, and gone when their owner is."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.submission import job_files
 from airflow_lake_provider.submission.job_files import JobFiles, sweep
-from tests.unit.submission import java_properties
-
-TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def mode(path: Path) -> int:
@@ -65,38 +60,6 @@ def test_two_attempts_of_one_task_share_nothing(tmp_path: Path) -> None:
     assert not first.folder.exists()
     assert second.folder.exists()
     first.close()
-
-
-@settings(deadline=None)
-@given(st.dictionaries(TEXT.filter(bool), TEXT))
-def test_java_reads_every_setting_as_it_was_given(settings: dict[str, str]) -> None:
-    written = "".join(
-        f"{job_files._escape(key, key=True)}={job_files._escape(value)}\n" for key, value in settings.items()
-    )
-    assert java_properties.load(written) == settings
-
-
-def test_signs_that_mean_something_to_java_come_through_the_file(tmp_path: Path) -> None:
-    settings = {
-        "a b=c:d#!": r"C:\temp\new",
-        "#k": "  two",
-        "ü": "söß 雪 \U0001f40d",
-        "t": "\ttab",
-        "n": "a\nb\r\f=:#!\\",
-    }
-    files = JobFiles.open(tmp_path, "label")
-    files.write_settings(settings)
-    assert java_properties.load(files.settings.read_bytes().decode("utf-8")) == settings
-
-
-def test_the_authors_file_is_taken_over_as_it_is_and_wins(tmp_path: Path) -> None:
-    author = tmp_path / "author.properties"
-    author.write_text("# mine\nspark.a : author\nspark.c=\\u00fc", encoding="utf-8")
-    files = JobFiles.open(tmp_path / "jobs", "label")
-    files.write_settings({"spark.a": "ours", "spark.b": "ours"}, str(author))
-    text = files.settings.read_text(encoding="utf-8")
-    assert text.endswith(author.read_text(encoding="utf-8"))
-    assert java_properties.load(text) == {"spark.a": "author", "spark.b": "ours", "spark.c": "ü"}
 
 
 def test_a_sweep_takes_the_secrets_of_the_dead_and_leaves_their_spec_for_a_day(tmp_path: Path, dead: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import conflict_message, is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 
 

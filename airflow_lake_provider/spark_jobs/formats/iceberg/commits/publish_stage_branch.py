@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap impo
     refuse_concurrent_commit,
     swap_metadata,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import is_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 
 # Property-only commits of others (a consumer's tag, a policy) make the swap fail without being a conflict.

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import is_conflict, is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 logger = logging.getLogger(__name__)

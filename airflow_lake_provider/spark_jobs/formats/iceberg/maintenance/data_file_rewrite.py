@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from airflow_lake_provider.contracts.compaction_rules import RewriteRules
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
     root_message,

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
     root_message,

@@ -22,7 +22,7 @@ from airflow_lake_provider.contracts.snapshot_expiry_rules import (
     work_out,
 )
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
     root_message,

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import conflict_message, root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 

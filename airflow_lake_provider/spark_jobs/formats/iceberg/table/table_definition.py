@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.layout_terms import partition_terms
 from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import build_sort_order
 

@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
     stage_branch_name,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_errors import is_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_statement import merge_into
 from airflow_lake_provider.spark_jobs.progress import Progress
