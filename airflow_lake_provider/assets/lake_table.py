@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetWatcher
 
-from airflow_lake_provider.assets.asset_authority import asset_authority, checked_authority
+from airflow_lake_provider.assets.asset_authority import checked_authority
+from airflow_lake_provider.assets.declared_assets import DeclaredAsset, declare
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.new_snapshot import EventThreshold
@@ -32,7 +33,7 @@ def lake_table_asset(
     min_interval: timedelta | float | str = 0.0,
     extra: Mapping[str, Any] | None = None,
 ) -> Asset:
-    """Return the asset of a table: ``iceberg://<authority>/<namespace>/<table>``.
+    """Return the asset of a table: ``iceberg://<authority>/<namespace>/<table>``. No connection is read.
 
     :param table: ``namespace.table``.
     :param lake_conn_id: connection of type ``iceberg``.
@@ -40,18 +41,19 @@ def lake_table_asset(
         asset. Operators of this package then make no event of their own on it. Give every DAG file the same value:
         the asset's definition is what operators go by.
     :param name: the asset's name; None takes the URI.
-    :param authority: None takes the connection's extra ``asset_authority``, or else the connection's id.
+    :param authority: of the URI; None takes the connection's id.
     :param branch: branch to watch; main's asset has the URI above, another branch's asset has ``/@<branch>`` after it.
     :param poll_interval: seconds, timedelta or ISO-8601 text; None means ``[lake] snapshot_poll_interval``.
     :param min_added_rows: collect commits until they added this many rows.
     :param min_interval: least time between two events, likewise given.
     :param extra: the asset's extra.
-    :raises InvalidSpecError: for a malformed table name or duration.
+    :raises InvalidSpecError: for a malformed table name or duration, and where Airflow parses DAG files that declare
+        the asset with different watchers.
     :raises InvalidConnectionError: for an authority that does not fit into a URI.
     """
     table_name = TableName.parse(table)
-    authority = asset_authority(lake_conn_id) if authority is None else checked_authority(authority)
-    uri = table_name.asset_uri(authority) + ("" if branch == "main" else f"/@{branch}")
+    known_authority = checked_authority(lake_conn_id if authority is None else authority)
+    uri = table_name.asset_uri(known_authority) + ("" if branch == "main" else f"/@{branch}")
     asset_name = name or uri
     EventThreshold(min_added_rows=min_added_rows)
     trigger = LakeSnapshotEventTrigger(
@@ -64,7 +66,10 @@ def lake_table_asset(
         min_interval=_seconds(min_interval, "min_interval"),
     )
     watchers = [AssetWatcher(name=f"snapshots of {table_name}", trigger=trigger)] if watch else []
-    return Asset(name=asset_name, uri=uri, extra=dict(extra or {}), watchers=watchers)
+    asset = Asset(name=asset_name, uri=uri, extra=dict(extra or {}), watchers=watchers)
+    settings = trigger.serialize()[1] if watch else None
+    declare(asset.name, asset.uri, DeclaredAsset(lake_conn_id, str(table_name), branch, settings))
+    return asset
 
 
 def watches(asset: object) -> bool:

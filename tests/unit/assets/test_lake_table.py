@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.execution_time import task_runner
-from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse, GetConnection
+from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.serialization.encoders import encode_asset_like
 
-from airflow_lake_provider.assets import asset_authority
 from airflow_lake_provider.assets.lake_table import lake_table_asset, snapshot_event, watches
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
-
-
-def connection(monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "iceberg", "extra": extra}))
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 
 def test_the_uri_names_the_connection_never_a_host(lake_connection: str) -> None:
@@ -28,20 +22,8 @@ def test_the_uri_names_the_connection_never_a_host(lake_connection: str) -> None
     assert asset.uri == asset.name == "iceberg://lake_default/shop/eu/orders"
 
 
-def test_the_connections_asset_authority_wins_over_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection(monkeypatch, '{"asset_authority": "corp-lake"}')
-    assert lake_table_asset("shop.orders").uri == "iceberg://corp-lake/shop/orders"
-    assert lake_table_asset("shop.orders", authority="other").uri == "iceberg://other/shop/orders"
-
-
-def test_a_connection_that_does_not_exist_means_its_id() -> None:
-    assert lake_table_asset("shop.orders", lake_conn_id="elsewhere").uri == "iceberg://elsewhere/shop/orders"
-
-
-def test_an_extra_that_cannot_be_read_does_not_change_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection(monkeypatch, "{broken")
-    with pytest.raises(InvalidConnectionError, match="lake_default"):
-        lake_table_asset("shop.orders")
+def test_an_authority_takes_the_place_of_the_connections_id() -> None:
+    assert lake_table_asset("shop.orders", authority="corp-lake").uri == "iceberg://corp-lake/shop/orders"
 
 
 @pytest.mark.parametrize("authority", ["", "a/b", "host:8181", "user@host"])
@@ -50,45 +32,28 @@ def test_an_authority_that_does_not_fit_a_uri_is_refused(authority: str) -> None
         lake_table_asset("shop.orders", authority=authority)
 
 
-class FailingVault(BaseSecretsBackend):
-    def get_connection(self, conn_id: str, team_name: str | None = None) -> None:
-        raise TimeoutError("vault did not answer")
-
-
-def test_a_secrets_backend_that_fails_does_not_change_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asset_authority, "ensure_secrets_backend_loaded", lambda: [FailingVault()])
-    with pytest.raises(TimeoutError, match="vault"):
-        lake_table_asset("shop.orders")
-    assert lake_table_asset("shop.orders", authority="known").uri == "iceberg://known/shop/orders"
-
-
 class ApiServer:
     """The far end of a DAG processor's or worker's socket."""
 
-    def __init__(self, answer: ConnectionResult | ErrorResponse) -> None:
-        self.answer = answer
+    def __init__(self) -> None:
+        self.asked: list[object] = []
 
-    def send(self, message: object) -> ConnectionResult | ErrorResponse:
-        assert isinstance(message, GetConnection)
-        return self.answer
-
-
-def test_an_api_server_that_fails_does_not_change_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    down = ApiServer(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", down, raising=False)
-    with pytest.raises(AirflowRuntimeError):
-        lake_table_asset("shop.orders", lake_conn_id="kept_in_the_database")
+    def send(self, message: object) -> ErrorResponse:
+        self.asked.append(message)
+        return ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)
 
 
-def test_the_api_servers_answer_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent_fields = dict.fromkeys(["host", "schema", "login", "password", "port"])
-    fields = {"conn_id": "db", "conn_type": "iceberg", "extra": '{"asset_authority": "corp"}', **absent_fields}
-    found = ConnectionResult.model_validate(fields)
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", ApiServer(found), raising=False)
-    assert lake_table_asset("shop.orders", lake_conn_id="db").uri == "iceberg://corp/shop/orders"
-    absent = ApiServer(ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND))
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", absent, raising=False)
-    assert lake_table_asset("shop.orders", lake_conn_id="db").uri == "iceberg://db/shop/orders"
+def test_no_connection_is_read_while_a_dag_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ApiServer()
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", server, raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", "{broken")
+    for conn_id in ("lake_default", "kept_in_the_database"):
+        asset = lake_table_asset("shop.orders", lake_conn_id=conn_id, watch=True)
+        assert asset.uri == f"iceberg://{conn_id}/shop/orders"
+    assert server.asked == []
+    with pytest.raises(InvalidConnectionError):
+        LakeCatalogHook("kept_in_the_database").connection  # noqa: B018  the property reads it
+    assert server.asked
 
 
 def test_a_watched_asset_has_one_trigger_with_its_name() -> None:
