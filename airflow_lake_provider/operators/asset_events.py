@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import Asset
 
+from airflow_lake_provider.assets.declared_assets import declared
 from airflow_lake_provider.assets.lake_table import watches
 from airflow_lake_provider.contracts.job_report import (
     DeleteRowsReport,
@@ -33,8 +34,16 @@ _OF_ROWS = (UpsertReport, IncrementalReport, DeleteRowsReport, UpdateRowsReport)
 class TaskWithOutlets(Protocol):
     """Parts of an operator that decide on its events."""
 
+    task_id: str
     outlets: list[Any]
     branch: str | None
+
+    @property
+    def dag(self) -> Any:
+        """The DAG that it is defined in."""
+
+    def has_dag(self) -> bool:
+        """Tell whether it is defined in a DAG."""
 
     @property
     def lake(self) -> LakeCatalogHook:
@@ -48,23 +57,59 @@ def announce(operator: TaskWithOutlets, report: JobReport, context: Context) -> 
     """Let the table's asset among the outlets have an event when rows were committed to it, and none otherwise.
 
     Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher, and
-    maintenance, a repeat or an empty batch are no new snapshot; such an outlet is left out of this run. Other outlets
-    stay.
+    maintenance, a repeat or an empty batch are no new snapshot; such an outlet is left out of this run. A task that is
+    mapped over tables leaves out the outlets of the tables of its other instances. Other outlets stay.
     """
-    uri = TableName.parse(report.table).asset_uri(operator.lake.connection.asset_authority)
     branch = operator.branch or "main"
-    ours = [
-        o
-        for o in operator.outlets
-        if isinstance(o, Asset) and o.uri == (uri if branch == "main" else f"{uri}/@{branch}")
-    ]
-    if not ours:
+    ours = [outlet for outlet in operator.outlets if _is_of(outlet, operator, report.table, branch)]
+    others = _outlets_of_other_instances(operator, report.table)
+    if not ours and not others:
         return
-    payload = _payload(operator, report, branch, context)
+    payload = _payload(operator, report, branch, context) if ours else None
     told = [asset for asset in ours if payload is not None and not watches(asset)]
     for asset in told:
         context["outlet_events"][asset].extra = {**(payload or {}), "run_key": report.run_key}
-    operator.outlets = [outlet for outlet in operator.outlets if outlet not in ours or outlet in told]
+    silent = [outlet for outlet in [*ours, *others] if outlet not in told]
+    operator.outlets = [outlet for outlet in operator.outlets if outlet not in silent]
+
+
+def _is_of(outlet: object, operator: TaskWithOutlets, table: str, branch: str) -> bool:
+    """Tell whether an outlet is the asset of a branch of a table, declared here or written as a URI."""
+    if not isinstance(outlet, Asset):
+        return False
+    known = declared(outlet.name, outlet.uri)
+    if known is not None and known.lake_conn_id == operator.lake.lake_conn_id:
+        return (known.table, known.branch) == (str(TableName.parse(table)), branch)
+    return outlet.uri in _uris(operator, TableName.parse(table), branch)
+
+
+def _uris(operator: TaskWithOutlets, table: TableName, branch: str) -> set[str]:
+    authorities = {operator.lake.lake_conn_id, operator.lake.connection.asset_authority}
+    return {table.asset_uri(authority) + ("" if branch == "main" else f"/@{branch}") for authority in authorities}
+
+
+def _outlets_of_other_instances(operator: TaskWithOutlets, table: str) -> list[Asset]:
+    """Return the outlets of other lake tables, where the task is mapped over its tables."""
+    if not _is_mapped_over_tables(operator):
+        return []
+    lakes = [outlet for outlet in operator.outlets if isinstance(outlet, Asset) and _is_lake_table(outlet, operator)]
+    own = operator.branch or "main"
+    return [outlet for outlet in lakes if not _is_of(outlet, operator, table, own)]
+
+
+def _is_lake_table(outlet: Asset, operator: TaskWithOutlets) -> bool:
+    if (known := declared(outlet.name, outlet.uri)) is not None:
+        return known.lake_conn_id == operator.lake.lake_conn_id
+    authorities = {operator.lake.lake_conn_id, operator.lake.connection.asset_authority}
+    return outlet.uri.startswith(tuple(f"iceberg://{authority}/" for authority in authorities))
+
+
+def _is_mapped_over_tables(operator: TaskWithOutlets) -> bool:
+    """Tell whether ``table`` is not among the arguments that all instances share."""
+    if not operator.has_dag():
+        return False
+    shared = getattr(operator.dag.task_dict.get(operator.task_id), "partial_kwargs", None)
+    return shared is not None and "table" not in shared
 
 
 def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context: Context) -> dict[str, Any] | None:

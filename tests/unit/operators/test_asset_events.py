@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk import Asset
+from airflow.sdk import DAG, Asset
 from pyiceberg.table import Table
 
 from airflow_lake_provider.assets.lake_table import lake_table_asset, snapshot_event
@@ -151,6 +151,60 @@ def test_an_event_of_ours_is_read_like_one_of_the_watcher(
     committed = append(orders, 1)
     announce(task(asset), report(committed=committed), context)
     assert snapshot_event(context["outlet_events"][asset])["snapshot_id"] == str(committed)
+
+
+def mapped_task(*outlets: Asset, **expanded: list[Any]) -> LakeUpsertOperator:
+    """The first instance of a task that is mapped over these arguments, as a worker makes it."""
+    shared = {"table": "shop.orders", "source": "in/*.csv", "keys": ["id"]}
+    for name in expanded:
+        shared.pop(name)
+    with DAG("mapped", schedule=None) as dag:
+        LakeUpsertOperator.partial(task_id="orders", outlets=list(outlets), **shared).expand(**expanded)
+    found: Any = dag.task_dict["orders"]
+    made: LakeUpsertOperator = found.unmap({name: values[0] for name, values in expanded.items()})
+    return made
+
+
+@pytest.mark.parametrize("written_by_hand", [False, True])
+def test_a_task_that_is_mapped_over_tables_tells_of_its_own_table_alone(
+    orders: Table, append: Callable[..., int], context: Context, written_by_hand: bool
+) -> None:
+    names = ["orders", "others", "customers"]
+    assets = [lake_table_asset(f"shop.{name}") for name in names]
+    if written_by_hand:
+        assets = [Asset(f"iceberg://lake_default/shop/{name}") for name in names]
+    job = mapped_task(*assets, FOREIGN, table=["shop.orders", "shop.others"])
+    announce(job, report(committed=append(orders, 1)), context)
+    assert job.outlets == [assets[0], FOREIGN]
+    assert list(context["outlet_events"]) == [assets[0]]
+
+
+def test_a_task_that_is_mapped_over_tables_and_commits_nothing_tells_of_no_table(
+    orders: Table, context: Context
+) -> None:
+    assets = [lake_table_asset("shop.orders"), lake_table_asset("shop.others")]
+    job = mapped_task(*assets, FOREIGN, table=["shop.orders", "shop.others"])
+    announce(job, report(), context)
+    assert job.outlets == [FOREIGN]
+
+
+def test_a_task_that_is_mapped_over_something_else_keeps_its_other_outlets(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    assets = [lake_table_asset("shop.orders"), lake_table_asset("shop.others")]
+    job = mapped_task(*assets, source=["in/a*.csv", "in/b*.csv"])
+    announce(job, report(committed=append(orders, 1)), context)
+    assert job.outlets == assets
+
+
+@pytest.mark.parametrize("authority", [None, "corp-lake", "anything"])
+def test_the_outlet_of_a_table_is_recognised_by_any_authority(
+    orders: Table, append: Callable[..., int], context: Context, authority: str | None
+) -> None:
+    asset = lake_table_asset("shop.orders", authority=authority)
+    job = task(asset)
+    announce(job, report(committed=append(orders, 1)), context)
+    assert context["outlet_events"][asset].extra["table"] == "shop.orders"
 
 
 def test_a_task_without_outlets_asks_the_catalog_nothing(lake_connection: str, context: Context) -> None:
