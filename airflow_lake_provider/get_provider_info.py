@@ -39,6 +39,17 @@ def _options() -> dict[str, dict[str, Any]]:
         "snapshot_poll_interval": _option(
             "Seconds between two looks at a table's head by sensors and triggers.", kind="float", default="60"
         ),
+        "watch_connections": _option(
+            "Looks at tables of one catalog that a triggerer makes at once, each on a connection of its own.",
+            kind="integer",
+            default="4",
+        ),
+        "watch_look_timeout": _option(
+            "Seconds after which a look at a table counts as failed.", kind="float", default="30"
+        ),
+        "watch_overdue_intervals": _option(
+            "Poll intervals without an answered look after which a table raises the alarm.", kind="float", default="2"
+        ),
         "spark_jars": _option(
             "Jars on the machine that submits, which already hold the Iceberg runtime and the catalog's driver: "
             "comma-separated paths, or one folder. Empty: Maven coordinates are passed to Spark as packages. "

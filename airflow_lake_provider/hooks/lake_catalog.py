@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from airflow_lake_provider.hooks.changed_table import MetadataVersion
+
 EXAMPLE = (
     '{"conn_type": "iceberg", "host": "https://catalog.example.com/api", "login": "<client id>", '
     '"password": "<client secret>", "extra": {"type": "rest", "warehouse": "lake", "s3.region": "eu-west-1"}}'
@@ -109,6 +111,24 @@ class LakeCatalogHook(BaseHook):
         catalog = self.catalog
         with self._translated_errors(f"table {name}"):
             return catalog.load_table(name.levels)
+
+    def load_table_if_changed(
+        self, table: TableName | str, seen: MetadataVersion | None
+    ) -> tuple[Table, MetadataVersion] | None:
+        """Load a table's current metadata and its version, or return None where the version is still ``seen``.
+
+        :param table: ``namespace.table``.
+        :param seen: version of an earlier call; None loads the table in any case.
+        :raises MissingTableError: when the table or its namespace does not exist.
+        :raises UnsupportedError: when it is a table of another format.
+        :raises CatalogUnavailableError: when the catalog does not answer.
+        """
+        from airflow_lake_provider.hooks.changed_table import load_if_changed
+
+        name = table if isinstance(table, TableName) else TableName.parse(table)
+        catalog = self.catalog
+        with self._translated_errors(f"table {name}"):
+            return load_if_changed(catalog, name.levels, seen)
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog as jobs do, and count its namespaces; whatever goes wrong is an answer.

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_lake_provider.contracts.new_snapshot import EventThreshold, NewSnapshot, Since, Watermark, decide
-from airflow_lake_provider.triggers.snapshot_poller import (
-    DEFAULT_CONNECTION,
-    SnapshotPoller,
-    default_poll_interval,
-    may_pass,
+from airflow_lake_provider.contracts.new_snapshot import (
+    EventThreshold,
+    NewSnapshot,
+    NoNewSnapshot,
+    Since,
+    SkipReason,
+    Watermark,
+    decide,
 )
-from airflow_lake_provider.triggers.watermark_store import WatermarkStore
+from airflow_lake_provider.contracts.table_head import TableHead
+from airflow_lake_provider.triggers.shared_pollers import subscribed
+from airflow_lake_provider.triggers.snapshot_poller import DEFAULT_CONNECTION, default_poll_interval, may_pass
+from airflow_lake_provider.triggers.subscription import Subscription
+from airflow_lake_provider.triggers.watcher_conflicts import watched_once
+from airflow_lake_provider.triggers.watermark_store import AssetState, StoredEvent, WatermarkStore
+
+if TYPE_CHECKING:
+    from airflow.triggers.shared_stream import SharedStreamProducer
 
 _PATH = "airflow_lake_provider.triggers.lake_snapshot"
 
@@ -75,13 +85,27 @@ class LakeSnapshotTrigger(BaseTrigger):
     async def _wait_for_new_snapshot(self) -> NewSnapshot:
         since = Since.parse(self.since) if self.since is not None else Since(consumer=self.consumer)
         threshold = EventThreshold(min_added_rows=self.min_added_rows)
-        pause = default_poll_interval() if self.poll_interval is None else self.poll_interval
-        poller = SnapshotPoller(table=self.table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
+        with subscribed(self.lake_conn_id, self.table, self.branch, _interval(self.poll_interval)) as subscription:
+            while True:
+                head = await self._next_head(subscription)
+                answer = decide(head, since, threshold=threshold)
+                if isinstance(answer, NewSnapshot):
+                    return answer
+
+    async def _next_head(self, subscription: Subscription) -> TableHead:
+        said = False
         while True:
-            answer = decide(await poller.look_until_answered(may_pass), since, threshold=threshold)
-            if isinstance(answer, NewSnapshot):
-                return answer
-            await asyncio.sleep(pause)
+            try:
+                head = await subscription.next()
+            except Exception as error:
+                if not may_pass(error):
+                    raise
+                if not said:
+                    self.log.warning("%s: cannot look at the table and will keep trying: %s", self.table, error)
+                said = True
+            else:
+                if head is not None:
+                    return head
 
 
 class LakeSnapshotEventTrigger(BaseEventTrigger):
@@ -131,29 +155,92 @@ class LakeSnapshotEventTrigger(BaseEventTrigger):
         """Key in the asset's state; an asset may be watched on two branches."""
         return f"lake.snapshot/{self.lake_conn_id}/{self.table}/{self.branch}"
 
+    def shared_stream_key(self) -> str:
+        """Return a key that no other watcher has: the stream is there to hear which events were stored."""
+        return json.dumps(self.serialize()[1], sort_keys=True)
+
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
+        """Return the source of the events of the watcher with these arguments."""
+        # Newer than the oldest Airflow whose workers can import this module.
+        from airflow_lake_provider.triggers.stored_events import WatcherStream
+
+        return WatcherStream(cls(**kwargs).events)
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncGenerator[TriggerEvent, None]:
+        """Yield the events of the stream; this is what a triggerer runs."""
+        from airflow_lake_provider.triggers.stored_events import StateRequest
+
+        with watched_once(self.asset_name, self.serialize()[1]):
+            async for item in shared_stream:
+                if isinstance(item, StateRequest):
+                    item.answer(self.asset_state_store)
+                else:
+                    yield _event(item)
+
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
-        """Yield an event for each change, without end."""
-        pause = default_poll_interval() if self.poll_interval is None else self.poll_interval
+        """Yield an event for each change, where nobody tells when it was stored: it counts as stored at once."""
+        async with aclosing(self.events(self.asset_state_store)) as events:
+            async for payload, stored in events:
+                yield _event(payload)
+                stored.confirm()
+
+    async def events(self, state: AssetState | None) -> AsyncGenerator[tuple[dict[str, Any], StoredEvent], None]:
+        """Yield the payload of each event, without end, with what is to be told when Airflow stored it.
+
+        :param state: of the asset; keeps the watermark.
+        """
         threshold = EventThreshold(
             min_added_rows=self.min_added_rows, min_interval=timedelta(seconds=self.min_interval)
         )
-        poller = SnapshotPoller(table=self.table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
-        store = WatermarkStore(self.asset_state_store, self.watermark_key, self.log)
-        mark = await store.read()
-        judge = partial(decide, threshold=threshold)
-        while True:
-            # Whatever fails is waited out: a watcher that raises is started again every second, for ever.
-            head = await poller.look_until_answered(lambda _: True)
-            now = datetime.now(UTC)
-            answer = judge(head, Since(snapshot_id=mark.snapshot_id), last_event_at=mark.event_at, now=now)
-            if isinstance(answer, NewSnapshot):
-                mark = Watermark(answer.snapshot_id, now)
-                yield _event(answer.to_payload(self.table, self.branch))
-                store.write_later(mark, after_event=True)
-            elif answer.seen not in (None, mark.snapshot_id):
-                mark = replace(mark, snapshot_id=answer.seen)
-                store.write_later(mark, after_event=False)
-            await store.rest(pause)
+        with (
+            closing(WatermarkStore(state, self.watermark_key, self.log)) as store,
+            subscribed(self.lake_conn_id, self.table, self.branch, _interval(self.poll_interval)) as subscription,
+        ):
+            async for answer, mark in _judge(subscription, await store.read(), threshold):
+                if isinstance(answer, NewSnapshot):
+                    stored = StoredEvent()
+                    store.write_later(mark, stored)
+                    yield answer.to_payload(self.table, self.branch), stored
+                else:
+                    store.write_later(mark, None)
+
+
+async def _judge(
+    subscription: Subscription, mark: Watermark, threshold: EventThreshold
+) -> AsyncGenerator[tuple[NewSnapshot | NoNewSnapshot, Watermark], None]:
+    """Yield each answer that moves the watermark, with the watermark after it."""
+    head: TableHead | None = None
+    wait: float | None = None
+    while True:
+        try:
+            head = await subscription.next(within=wait) or head
+        except Exception:  # noqa: BLE001, S112  the poller says so, and a watcher that raises is started each second
+            continue
+        if head is None:
+            continue
+        now = datetime.now(UTC)
+        since = Since(snapshot_id=mark.snapshot_id)
+        answer = decide(head, since, threshold=threshold, last_event_at=mark.event_at, now=now)
+        # Only a threshold of time is passed without another commit.
+        is_too_soon = isinstance(answer, NoNewSnapshot) and answer.reason is SkipReason.TOO_SOON
+        head = head if is_too_soon else None
+        wait = _until(mark, threshold, now) if is_too_soon else None
+        if isinstance(answer, NewSnapshot):
+            mark = Watermark(answer.snapshot_id, now)
+            yield answer, mark
+        elif answer.seen not in (None, mark.snapshot_id):
+            mark = replace(mark, snapshot_id=answer.seen)
+            yield answer, mark
+
+
+def _until(mark: Watermark, threshold: EventThreshold, now: datetime) -> float:
+    event_at = mark.event_at or now
+    return max(0.0, (event_at + threshold.min_interval - now).total_seconds())
+
+
+def _interval(seconds: float | None) -> float:
+    return default_poll_interval() if seconds is None else seconds
 
 
 def _event(payload: dict[str, Any]) -> TriggerEvent:

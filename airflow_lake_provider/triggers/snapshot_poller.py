@@ -1,13 +1,10 @@
-"""Looks at one branch of one table again and again, and stays calm when there is nothing to see."""
+"""Looks at one branch of one table, for a sensor that pokes in its worker."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import conf
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.table_head import TableHead
@@ -17,7 +14,6 @@ if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 DEFAULT_CONNECTION = "lake_default"
-_LONGEST_BACK_OFF = 300.0
 
 
 def default_poll_interval() -> float:
@@ -83,35 +79,7 @@ class SnapshotPoller:
             self._said_missing = False
         return head
 
-    async def look_until_answered(self, again: Callable[[BaseException], bool]) -> TableHead:
-        """Look off the event loop; after an error back off and look again, saying so once at WARNING.
-
-        :param again: tells errors to wait out from errors to raise.
-        """
-        tries = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, Exception) and again(error)),
-            wait=wait_exponential_jitter(initial=1, max=_LONGEST_BACK_OFF, jitter=1),
-            before_sleep=self._say_outage,
-            reraise=True,
-        )
-        head: TableHead = await tries(asyncio.to_thread, self.look)
-        failed: int = tries.statistics.get("attempt_number", 1) - 1
-        if failed:
-            self._log.info("%s: the catalog answers again, after %d failed looks", self.table, failed)
-        return head
-
     def _say_missing(self, what: str) -> None:
         if not self._said_missing:
             self._log.warning("connection %r: %s does not exist yet; waiting for it", self.lake_conn_id, what)
         self._said_missing = True
-
-    def _say_outage(self, state: RetryCallState) -> None:
-        if state.attempt_number == 1 and state.outcome is not None:
-            error = state.outcome.exception()
-            self._log.warning(
-                "%s: cannot look at the table and will keep trying, up to %d s apart: %s: %s",
-                self.table,
-                _LONGEST_BACK_OFF,
-                type(error).__name__,
-                error,
-            )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from typing import Protocol
 
@@ -11,7 +10,8 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.new_snapshot import Watermark
 from airflow_lake_provider.triggers.snapshot_poller import Log
 
-# An event leaves the trigger into memory; the triggerer stores it within its next two rounds of a second each.
+# An event that Airflow drops, because its watcher is about to end, looks like a stored one. The watcher is told to end
+# within one more round of the triggerer, of about a second.
 DELAY_SECONDS = 5.0
 
 
@@ -25,12 +25,29 @@ class AssetState(Protocol):
         """Write the value."""
 
 
+class StoredEvent:
+    """Hold when Airflow stored an event."""
+
+    def __init__(self) -> None:
+        self._stored: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    def confirm(self) -> None:
+        """Note that the event is stored."""
+        if not self._stored.done():
+            self._stored.set_result(asyncio.get_running_loop().time())
+
+    async def wait(self, delay: float) -> None:
+        """Wait until that many seconds after the event was stored."""
+        stored_at = await asyncio.shield(self._stored)
+        await asyncio.sleep(max(0.0, stored_at + delay - asyncio.get_running_loop().time()))
+
+
 class WatermarkStore:
-    """Read the watermark once, and write it a while after the event it belongs to.
+    """Read the watermark once, and write it a while after the event it belongs to was stored.
 
     :param state: None where Airflow gave the trigger no store: nothing survives a restart then.
     :param key: of the watermark in the asset's state.
-    :param delay: seconds between an event and its watermark.
+    :param delay: seconds between a stored event and its watermark.
     """
 
     def __init__(self, state: AssetState | None, key: str, log: Log, *, delay: float = DELAY_SECONDS) -> None:
@@ -38,7 +55,8 @@ class WatermarkStore:
         self._key = key
         self._log = log
         self._delay = delay
-        self._pending: deque[tuple[float, Watermark]] = deque()
+        self._pending: deque[tuple[Watermark, StoredEvent | None]] = deque()
+        self._writer: asyncio.Task[None] | None = None
 
     async def read(self) -> Watermark:
         """Return the stored watermark, or an empty one."""
@@ -57,24 +75,30 @@ class WatermarkStore:
             self._log.warning("Starting as on a first look, what is stored under %r is not ours: %s", self._key, error)
             return Watermark()
 
-    def write_later(self, watermark: Watermark, *, after_event: bool) -> None:
-        """Queue a watermark; they are written in this order.
+    def write_later(self, watermark: Watermark, event: StoredEvent | None) -> None:
+        """Queue a watermark; they are written in this order, and none after :meth:`close`.
 
-        :param after_event: an event was just made, so wait until Airflow has stored it.
+        :param event: that it belongs to; None for a watermark that moves without an event.
         """
-        due = time.monotonic() + (self._delay if after_event else 0.0)
-        latest = self._pending[-1][0] if self._pending else due
-        self._pending.append((max(due, latest), watermark))
+        if self._state is None:
+            return
+        self._pending.append((watermark, event))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_pending())
 
-    async def rest(self, seconds: float) -> None:
-        """Sleep, and write what falls due meanwhile."""
-        end = time.monotonic() + seconds
-        while self._pending and self._pending[0][0] <= end:
-            due, watermark = self._pending[0]
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
+    def close(self) -> None:
+        """Forget what is not written: the watcher that comes next repeats those events."""
+        if self._writer is not None:
+            self._writer.cancel()
+
+    async def _write_pending(self) -> None:
+        while self._pending:
+            watermark, event = self._pending[0]
+            if event is not None:
+                await event.wait(self._delay)
             await self._write(watermark)
             self._pending.popleft()
-        await asyncio.sleep(max(0.0, end - time.monotonic()))
+        self._writer = None
 
     async def _write(self, watermark: Watermark) -> None:
         if self._state is None:

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.triggers import lake_snapshot
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger, LakeSnapshotTrigger
 from airflow_lake_provider.triggers.snapshot_poller import SnapshotPoller
@@ -244,23 +246,55 @@ def test_what_is_missing_is_said_once_at_warning(
 async def test_an_outage_is_waited_out_and_said_once(
     orders: Table, append: Append, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    append(orders, 1)
+    caplog.set_level("INFO", logger="airflow_lake_provider")
     away = tmp_path / "away.db"
+    first = append(orders, 1)
     (tmp_path / "catalog.db").rename(away)
     (tmp_path / "catalog.db").mkdir()  # SQLite cannot open a directory
-    poller = SnapshotPoller(table=TABLE, lake_conn_id="lake_default", branch="main", log=LOG)
-    caplog.set_level("INFO", logger=LOG.name)
-    looking = asyncio.ensure_future(poller.look_until_answered(lambda error: True))
-    await asyncio.sleep(3.5)
-    assert not looking.done()
-    (tmp_path / "catalog.db").rmdir()
-    away.rename(tmp_path / "catalog.db")
-    head = await asyncio.wait_for(looking, 10)
-    assert head.head is not None
-    said = [(record.levelname, record.msg) for record in caplog.records if record.name == LOG.name]
-    assert [level for level, _ in said] == ["WARNING", "INFO"]
+    async with aclosing(watcher().run()) as events:
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(1.5)
+        assert not waiting.done()
+        (tmp_path / "catalog.db").rmdir()
+        away.rename(tmp_path / "catalog.db")
+        assert (await asyncio.wait_for(waiting, 30)).payload["snapshot_id"] == str(first)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records if "overdue_alarm" in record.name]
+    assert [level for level, _ in said if level != "ERROR"] == ["WARNING", "INFO"]
     assert "cannot look" in said[0][1]
-    assert "answers again" in said[1][1]
+    assert "answers again" in said[-1][1]
+
+
+async def test_watchers_and_deferrals_share_one_catalog_and_close_it_with_the_last(
+    orders: Table, append: Append, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[LakeCatalogHook] = []
+    closed: list[object] = []
+    read: Callable[[LakeCatalogHook], CatalogConnection] = LakeCatalogHook.connection.func  # type: ignore[attr-defined]  # of a cached property
+
+    def noted(hook: LakeCatalogHook) -> CatalogConnection:
+        opened.append(hook)
+        return read(hook)
+
+    def closed_one(catalog: SqlCatalog) -> None:
+        closed.append(catalog)
+
+    monkeypatch.setattr(SqlCatalog, "close", closed_one)
+    connection = cached_property(noted)
+    connection.__set_name__(LakeCatalogHook, "connection")
+    monkeypatch.setattr(LakeCatalogHook, "connection", connection)
+    first = append(orders, 1)
+    deferral = LakeSnapshotTrigger(table=TABLE, since=str(first), poll_interval=POLL)
+    async with aclosing(watcher().run()) as one, aclosing(watcher(branch="main", min_added_rows=1).run()) as two:
+        await next_payload(one)
+        await next_payload(two)
+        async with aclosing(deferral.run()) as waiting:
+            found = asyncio.ensure_future(anext(waiting))
+            await asyncio.sleep(0.2)
+            append(orders, 2)
+            assert (await asyncio.wait_for(found, 5)).payload["status"] == "success"
+    assert len(opened) == 1
+    await asyncio.sleep(0.5)
+    assert closed == [opened[0].catalog]
 
 
 async def test_a_deferral_ends_with_the_payload(orders: Table, append: Append) -> None:

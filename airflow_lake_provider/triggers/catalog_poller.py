@@ -1,0 +1,242 @@
+"""Look at all watched tables of one catalog: one poller in a triggerer, shared by its triggers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_lake_provider.contracts.errors import (
+    CatalogUnavailableError,
+    InvalidConnectionError,
+    MissingTableError,
+)
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.triggers.overdue_alarm import CHECK_SECONDS, OverdueAlarm
+from airflow_lake_provider.triggers.subscription import Subscription
+from airflow_lake_provider.triggers.table_queue import TableQueue, WatchedTable
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.hooks.changed_table import MetadataVersion
+    from airflow_lake_provider.triggers.look_threads import ChangedTable
+
+# Looks that were given up stay in threads of their own, at most that many.
+MOST_ABANDONED = 8
+# A look that hangs while the catalog answers others is given up at its timeout, any other one after that many of them.
+TIMEOUTS_UNTIL_ABANDONED = 10
+LONGEST_PAUSE_SECONDS = 30.0
+
+
+class NoAnswerError(CatalogUnavailableError):
+    """A look hangs. Connections stay as they are: a second set of them would wait, too."""
+
+
+class Looks(Protocol):
+    """Methods that are used of ``LookThreads``."""
+
+    def start(
+        self, table: str, branches: Iterable[str], seen: MetadataVersion | None
+    ) -> asyncio.Future[ChangedTable | None]:
+        """Look at a table."""
+
+    def reopen(self) -> None:
+        """Read the connection anew."""
+
+
+@dataclass(eq=False)
+class _Look:
+    table: WatchedTable
+    started: float
+    abandoned: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class CatalogPoller:
+    """Look at the watched tables of one catalog, each at a phase of its own within its interval.
+
+    After a failed look, one look at a time probes the catalog until one is answered. A look that hangs keeps its
+    connection until it ends or is given up, and its table is not looked at again before it ends.
+
+    :param looks: looks at tables.
+    :param connections: looks at once; the last one is kept to probe a catalog whose other looks hang.
+    :param timeout: seconds after which a look counts as failed.
+    :param phase: of a new table, from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        looks: Looks,
+        alarm: OverdueAlarm,
+        *,
+        connections: int,
+        timeout: float,
+        phase: Callable[[], float] = random.random,
+    ) -> None:
+        self._looks = looks
+        self._alarm = alarm
+        self._connections = connections
+        self._timeout = timeout
+        self._phase = phase
+        self._tables = TableQueue()
+        self._running: dict[_Look, asyncio.Task[None]] = {}
+        self._abandoned = 0
+        self._failures = 0
+        self._answered_start = float("-inf")
+        self._probe_at = float("-inf")
+        self._wake = asyncio.Event()
+        self._runner: asyncio.Task[None] | None = None
+
+    def subscribe(self, table: str, branch: str, interval: float) -> Subscription:
+        """Look at a table from now on, at once for the first time.
+
+        :param table: ``namespace.table``.
+        :param interval: seconds between two looks; of several for one table the shortest counts.
+        :raises InvalidSpecError: the name is malformed.
+        """
+        found = Subscription(branch, interval)
+        self._tables.add(str(TableName.parse(table)), found, self._now(), self._phase())
+        if self._runner is None:
+            # In a context of its own: what it logs belongs to no single trigger.
+            self._runner = asyncio.create_task(self._run(), name="catalog-poller", context=contextvars.Context())
+        self._wake.set()
+        return found
+
+    def unsubscribe(self, table: str, subscription: Subscription) -> None:
+        """End a subscription; with the last one the poller stops."""
+        self._tables.remove(str(TableName.parse(table)), subscription)
+        if self.is_idle and self._runner is not None:
+            self._runner.cancel()
+            self._runner = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True where no table is watched."""
+        return not self._tables.watched
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            now = self._now()
+            while self._may_begin(now) and (table := self._tables.pop_due(now)) is not None:
+                self._begin(table, now)
+            self._alarm.check(self._tables.watched.values(), now, hanging=self._abandoned + self._hanging(now))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause(now)):
+                    await self._wake.wait()
+
+    def _may_begin(self, now: float) -> bool:
+        free = self._connections - len(self._running)
+        if self._failures:
+            is_probed = len(self._running) > self._hanging(now)
+            return free > 0 and not is_probed and now >= self._probe_at
+        return free > (1 if self._connections > 1 else 0)
+
+    def _hanging(self, now: float) -> int:
+        return sum(now - look.started >= self._timeout for look in self._running)
+
+    def _pause(self, now: float) -> float:
+        due = self._tables.next_due()
+        probe_at = self._probe_at if self._failures else now
+        if due is None or not self._may_begin(max(now, probe_at)):
+            return CHECK_SECONDS  # until a look ends, which wakes
+        return min(max(due, probe_at) - now, CHECK_SECONDS)
+
+    def _begin(self, table: WatchedTable, now: float) -> None:
+        table.looking = True
+        look = _Look(table, now)
+        self._running[look] = asyncio.create_task(self._look(look))
+
+    async def _look(self, look: _Look) -> None:
+        table = look.table
+        answer = self._looks.start(table.name, table.branches, table.seen)
+        await asyncio.wait({answer}, timeout=self._timeout)
+        if not answer.done():
+            self._failed(look, NoAnswerError(f"{table.name}: no answer within {self._timeout:g} s"))
+            self._wake.set()
+            await self._wait_or_abandon(look, answer)
+        del self._running[look]
+        table.looking = False
+        self._wake.set()
+        if answer.done():
+            self._finish(look, answer)
+            return
+        # Another look at this table would hang beside the first one.
+        self._abandoned += 1
+        answer.add_done_callback(lambda _: self._end_abandoned(table, answer))
+
+    async def _wait_or_abandon(self, look: _Look, answer: asyncio.Future[ChangedTable | None]) -> None:
+        given_up = asyncio.ensure_future(look.abandoned.wait())
+        either: set[asyncio.Future[Any]] = {answer, given_up}
+        try:
+            longest = self._timeout * TIMEOUTS_UNTIL_ABANDONED
+            await asyncio.wait(either, timeout=longest, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            given_up.cancel()
+        while not answer.done() and self._abandoned >= MOST_ABANDONED:
+            await asyncio.wait({answer}, timeout=self._timeout)
+
+    def _end_abandoned(self, table: WatchedTable, answer: asyncio.Future[ChangedTable | None]) -> None:
+        self._abandoned -= 1
+        if not answer.cancelled():
+            answer.exception()  # without this, asyncio reports that nobody looked
+        if not table.looking:
+            self._push(table, self._now())
+
+    def _finish(self, look: _Look, answer: asyncio.Future[ChangedTable | None]) -> None:
+        table, now = look.table, self._now()
+        error = answer.exception()
+        if error is None:
+            table.answered(answer.result(), now)
+        elif isinstance(error, MissingTableError):
+            table.not_found(now)
+        else:
+            is_of_catalog = self._failed(look, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            self._push(table, now if is_of_catalog else None)
+            return
+        self._answered(look)
+        if table.is_served:
+            self._push(table, None)
+        else:  # a subscription came while the look ran
+            table.seen = None
+            self._push(table, now)
+
+    def _push(self, table: WatchedTable, due: float | None) -> None:
+        """Let a table wait for its next look, until the next slot where ``due`` is None."""
+        if self._tables.watched.get(table.name) is table:
+            self._tables.push(table, table.next_slot(self._now()) if due is None else due)
+            self._wake.set()
+
+    def _answered(self, look: _Look) -> None:
+        self._alarm.say_answered(look.table, self._failures)
+        self._failures = 0
+        self._answered_start = max(self._answered_start, look.started)
+        now = self._now()
+        for other in self._running:
+            if other.started <= look.started and now - other.started >= self._timeout:
+                other.abandoned.set()
+
+    def _failed(self, look: _Look, error: Exception) -> bool:
+        """Take note of an error, and tell whether it says something of the whole catalog."""
+        is_of_catalog = (
+            isinstance(error, (CatalogUnavailableError, InvalidConnectionError))
+            and look.started >= self._answered_start
+        )
+        if is_of_catalog:
+            self._failures += 1
+            pause = 0.0 if self._failures == 1 else 2.0 ** min(self._failures - 2, 10)
+            self._probe_at = self._now() + min(pause, LONGEST_PAUSE_SECONDS)
+            if self._failures > 1 and not isinstance(error, NoAnswerError):
+                self._looks.reopen()
+        self._alarm.say_failed(look.table, error, of_catalog=is_of_catalog)
+        # A connection that is wrong is wrong for all tables, and deferred tasks are to fail now.
+        tables = self._tables.watched.values() if isinstance(error, InvalidConnectionError) else [look.table]
+        for table in tables:
+            table.failed(error)
+        return is_of_catalog
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

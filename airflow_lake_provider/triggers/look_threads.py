@@ -1,0 +1,120 @@
+"""Look at tables in threads, which share one opened catalog."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.table_head import TableHead
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.hooks.changed_table import MetadataVersion
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+
+@dataclass(frozen=True)
+class ChangedTable:
+    """A table that changed since the look before.
+
+    :param heads: by branch.
+    :param version: of its metadata, to be compared with by the next look.
+    """
+
+    heads: Mapping[str, TableHead]
+    version: MetadataVersion
+
+
+class LookThreads:
+    """Look at tables of one connection; its catalog is opened once and kept until :meth:`reopen`.
+
+    Each look has a thread of its own, which does not keep the triggerer from ending: a look may hang for good.
+
+    :param lake_conn_id: connection of type ``iceberg``.
+    """
+
+    def __init__(self, lake_conn_id: str) -> None:
+        self._lake_conn_id = lake_conn_id
+        self._hook: LakeCatalogHook | None = None
+        self._opening = threading.Lock()
+
+    def start(
+        self, table: str, branches: Iterable[str], seen: MetadataVersion | None
+    ) -> asyncio.Future[ChangedTable | None]:
+        """Look at a table in a thread.
+
+        :param table: ``namespace.table``.
+        :param branches: whose heads are wanted.
+        :param seen: version of the look before.
+        :return: a future of the running loop; of None where the version is still ``seen``.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[ChangedTable | None] = loop.create_future()
+        thread = threading.Thread(
+            target=self._look, args=(loop, answer, table, tuple(branches), seen), name=f"look-{table}", daemon=True
+        )
+        thread.start()
+        return answer
+
+    def reopen(self) -> None:
+        """Let the next look read the connection anew: its credentials may be what changed."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the catalog; the next look opens it again."""
+        hook, self._hook = self._hook, None
+        if hook is not None and "catalog" in vars(hook) and hasattr(hook.catalog, "close"):
+            threading.Thread(target=hook.catalog.close, daemon=True).start()
+
+    def _look(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        answer: asyncio.Future[ChangedTable | None],
+        table: str,
+        branches: tuple[str, ...],
+        seen: MetadataVersion | None,
+    ) -> None:
+        try:
+            found, error = self.look(table, branches, seen), None
+        except BaseException as raised:  # noqa: BLE001  whatever it is, the loop must hear of it
+            found, error = None, raised
+        try:
+            loop.call_soon_threadsafe(_finish, answer, found, error)
+        except RuntimeError:
+            return  # the loop was closed meanwhile
+
+    def look(self, table: str, branches: tuple[str, ...], seen: MetadataVersion | None) -> ChangedTable | None:
+        """Look at a table in this thread.
+
+        :raises LakeProviderError: when the connection or the catalog fails.
+        """
+        # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
+        from airflow_lake_provider.snapshots.table_head import read_head
+
+        loaded = self._opened().load_table_if_changed(table, seen)
+        if loaded is None:
+            return None
+        return ChangedTable({branch: read_head(loaded[0], branch) for branch in branches}, loaded[1])
+
+    def _opened(self) -> LakeCatalogHook:
+        from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+        with self._opening:
+            if self._hook is None:
+                hook = LakeCatalogHook(self._lake_conn_id)
+                _ = hook.catalog
+                self._hook = hook
+            return self._hook
+
+
+def _finish(
+    answer: asyncio.Future[ChangedTable | None], found: ChangedTable | None, error: BaseException | None
+) -> None:
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(found)
