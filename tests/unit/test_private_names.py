@@ -21,6 +21,7 @@ from airflow.triggers.base import BaseEventTrigger
 from packaging.requirements import Requirement
 from packaging.version import Version
 from pyiceberg.avro.file import AvroFile
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.types import StructType
@@ -34,12 +35,13 @@ import airflow_lake_provider
 PACKAGE = Path(airflow_lake_provider.__file__).parent
 SETTINGS = Path(__file__).parents[2] / "setup.cfg"
 
-# The worker's side: names of Airflow and of its Spark provider.
+# The worker's side: names of Airflow, of its Spark provider, and of PyIceberg.
 WORKER = {
     *("_set_xcomargs_dependencies", "_set_xcomargs_dependency", "_expand", "_expand_called"),
     *("_get_hook", "_hook", "_conn_id", "_deploy_mode", "_spark_binary"),
     *("_build_spark_common_args", "_connection", "_env"),
     *("_conf", "_is_yarn_cluster_mode", "_render", "_yarn_application_id"),
+    "_session",
 }
 # The driver's side: names of PySpark.
 DRIVER = {"_jvm", "_jsparkSession", "_jdf", "_jsc", "_gateway", "_origin"}
@@ -123,6 +125,11 @@ def test_pyiceberg_plans_manifest_entries_and_reads_manifests_of_version_3() -> 
     data_file = MANIFEST_ENTRY_SCHEMAS[3].find_type("data_file")
     assert isinstance(data_file, StructType)
     assert 143 in {field.field_id for field in data_file.fields}
+
+
+def test_a_rest_catalog_has_a_session_that_asks_with_its_credentials() -> None:
+    assert "_create_session" in RestCatalog.__init__.__code__.co_names
+    assert "_session" in RestCatalog.__init__.__code__.co_names
 
 
 def test_pyspark_keeps_its_java_objects_where_we_look_for_them() -> None:
