@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -23,6 +24,8 @@ from airflow_lake_provider.triggers.table_queue import TableQueue, WatchedTable
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.changed_table import MetadataVersion
     from airflow_lake_provider.triggers.look_threads import ChangedTable
+
+log = logging.getLogger(__name__)
 
 # Looks that were given up stay in threads of their own, at most that many.
 MOST_ABANDONED = 8
@@ -118,14 +121,22 @@ class CatalogPoller:
 
     async def _run(self) -> None:
         while True:
-            self._wake.clear()
-            now = self._now()
-            while self._may_begin(now) and (table := self._tables.pop_due(now)) is not None:
-                self._begin(table, now)
-            self._alarm.check(self._tables.watched.values(), now, hanging=self._abandoned + self._hanging(now))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause(now)):
-                    await self._wake.wait()
+            try:
+                await self._round()
+            except Exception:
+                # All watchers of the catalog hang on this loop, and nobody would start it again.
+                log.exception("The poller failed, which is a fault of its own; it goes on")
+                await asyncio.sleep(CHECK_SECONDS)
+
+    async def _round(self) -> None:
+        self._wake.clear()
+        now = self._now()
+        while self._may_begin(now) and (table := self._tables.pop_due(now)) is not None:
+            self._begin(table, now)
+        self._alarm.check(self._tables.watched.values(), now, hanging=self._abandoned + self._hanging(now))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pause(now)):
+                await self._wake.wait()
 
     def _may_begin(self, now: float) -> bool:
         free = self._connections - len(self._running)

@@ -59,6 +59,15 @@ def test_looks_spread_over_the_interval_and_none_comes_later_than_it() -> None:
     assert max(each_second) < len(MANY) / 4
 
 
+def test_a_fault_of_the_poller_itself_is_said_and_ends_no_watching(caplog: pytest.LogCaptureFixture) -> None:
+    catalog = SimulatedCatalog({table: [] for table in MANY[:3]})
+    faults = itertools.chain([ZeroDivisionError("a fault")], itertools.repeat(None))
+    with patch.object(OverdueAlarm, "check", side_effect=faults):
+        watch(catalog, MANY[:3], 600)
+    assert all(len(looks_at(catalog, table)) >= 19 for table in MANY[:3])
+    assert "a fault" in caplog.text
+
+
 def test_metadata_is_loaded_only_when_it_changed() -> None:
     catalog = SimulatedCatalog({table: [100.0] for table in MANY})
     watch(catalog, MANY, 600)
