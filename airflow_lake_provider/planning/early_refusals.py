@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, unfit_as_equality_key
-from airflow_lake_provider.planning.incremental_range import position_id
+from airflow_lake_provider.planning.incremental_plan import position_id
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

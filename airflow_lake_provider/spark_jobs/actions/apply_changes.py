@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
+from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
+from airflow_lake_provider.spark_jobs.actions.incremental_range import read_range
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TYPE, apply_transform
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
@@ -22,7 +23,6 @@ from airflow_lake_provider.spark_jobs.commit_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import (
     AppliedState,
-    ChangeFilter,
     KeyedCommit,
     KeyedTable,
     SourceTable,
@@ -30,18 +30,6 @@ from airflow_lake_provider.spark_jobs.formats.base import (
 from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.query import check_query
-
-
-@dataclass(frozen=True, kw_only=True)
-class Range:
-    """Range that is read of the source.
-
-    :param start: exclusive, as text; None to read everything and rebuild the target.
-    :param why: a sentence.
-    """
-
-    start: str | None
-    why: str
 
 
 def apply_changes(spark: SparkSession, spec: IncrementalSpec, progress: Progress) -> IncrementalReport:
@@ -103,7 +91,7 @@ def _attempt(
         return _unchanged(spec, target, run_key, applied_state, done)
     if spec.protect_source:
         source.pin(spec.consumer, spec.to_snapshot)
-    reading, changes = _read(spec, target, source, applied_state)
+    reading, changes = read_range(spec, target, source, applied_state)
     before = target.state() if target.exists() else None
     rows = apply_transform(spark, spec, changes.persist(), source.rows(spec.to_snapshot))
     try:
@@ -179,37 +167,6 @@ def _recognised(
     ):
         return Unchanged(Outcome.NOTHING_NEW, f"the target is at the newer snapshot {applied_state.position.snapshot}")
     return None
-
-
-def _read(
-    spec: IncrementalSpec, target: KeyedTable, source: SourceTable, applied_state: AppliedState
-) -> tuple[Range, DataFrame]:
-    reading = _range(spec, target, applied_state)
-    keys = spec.source_keys or None
-    try:
-        return reading, source.changes(reading.start, spec.to_snapshot, ChangeFilter(keys=keys or ()))
-    except RangeUnavailableError as gap:
-        if spec.on_gap != "full":
-            raise
-        reading = Range(start=None, why=f"everything was read, because {gap}")
-        return reading, source.changes(None, spec.to_snapshot, ChangeFilter(keys=keys or ()))
-
-
-def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState) -> Range:
-    """Decide where to start.
-
-    :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
-    """
-    if spec.full_refresh:
-        return Range(start=None, why="a full refresh was asked for")
-    start = spec.from_snapshot or applied_state.position.snapshot
-    if start is None:
-        return Range(start=None, why="the target has consumed nothing yet")
-    if spec.replaces_transform(target.properties()):
-        if spec.on_transform_change == "full":
-            return Range(start=None, why="everything was read, because the transform changed")
-        raise BadInputError(spec.other_transform())
-    return Range(start=start, why=f"from snapshot {start}")
 
 
 def _counts(changes: DataFrame) -> dict[str, int]:

@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailab
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.planning.incremental_range import nothing_new
+from airflow_lake_provider.planning.incremental_plan import nothing_new
 from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress

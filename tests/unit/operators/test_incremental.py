@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
-from airflow_lake_provider.planning.incremental_range import position_id
+from airflow_lake_provider.planning.incremental_plan import position_id
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-from airflow_lake_provider.planning.incremental_range import position_id
+from airflow_lake_provider.planning.incremental_plan import position_id
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK
 

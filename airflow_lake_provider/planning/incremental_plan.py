@@ -1,4 +1,4 @@
-"""Find the range of a source that a consumer reads next, and whether that needs Spark at all."""
+"""Tell from metadata whether a consumer has anything new to read: where it has not, no Spark is started."""
 
 from __future__ import annotations
 

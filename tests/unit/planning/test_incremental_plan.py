@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.planning.incremental_range import IncrementalRange, nothing_new, position_id
+from airflow_lake_provider.planning.incremental_plan import IncrementalRange, nothing_new, position_id
 
 Append = Callable[..., int]
 

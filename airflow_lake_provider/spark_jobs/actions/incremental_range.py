@@ -1,0 +1,59 @@
+"""The range of a source that an incremental run reads: from the target's position, or everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, ChangeFilter, KeyedTable, SourceTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """Range that is read of the source.
+
+    :param start: exclusive, as text; None to read everything and rebuild the target.
+    :param why: a sentence.
+    """
+
+    start: str | None
+    why: str
+
+
+def read_range(
+    spec: IncrementalSpec, target: KeyedTable, source: SourceTable, applied_state: AppliedState
+) -> tuple[Range, DataFrame]:
+    """Return the range and its changes.
+
+    :raises RangeUnavailableError: the start of the range is gone and ``on_gap`` is ``fail``.
+    :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
+    """
+    reading = _range(spec, target, applied_state)
+    wanted = ChangeFilter(keys=spec.source_keys or ())
+    try:
+        return reading, source.changes(reading.start, spec.to_snapshot, wanted)
+    except RangeUnavailableError as gap:
+        if spec.on_gap != "full":
+            raise
+        reading = Range(start=None, why=f"everything was read, because {gap}")
+        return reading, source.changes(None, spec.to_snapshot, wanted)
+
+
+def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState) -> Range:
+    """Decide where to start.
+
+    :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
+    """
+    if spec.full_refresh:
+        return Range(start=None, why="a full refresh was asked for")
+    start = spec.from_snapshot or applied_state.position.snapshot
+    if start is None:
+        return Range(start=None, why="the target has consumed nothing yet")
+    if spec.replaces_transform(target.properties()):
+        if spec.on_transform_change == "full":
+            return Range(start=None, why="everything was read, because the transform changed")
+        raise BadInputError(spec.other_transform())
+    return Range(start=start, why=f"from snapshot {start}")
