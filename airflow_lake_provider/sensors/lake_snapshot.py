@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.new_snapshot import EventThreshold, NewSnap
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
-from airflow_lake_provider.triggers.snapshot_poller import DEFAULT_CONNECTION, SnapshotPoller, default_poll_interval
+from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, SingleLook, default_poll_interval
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -136,9 +136,9 @@ class LakeSnapshotSensor(BaseSensorOperator):
         )
 
     @cached_property
-    def _poller(self) -> SnapshotPoller:
+    def _poller(self) -> SingleLook:
         table = str(TableName.parse(self.table))
-        return SnapshotPoller(table=table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
+        return SingleLook(table=table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
 
     def _start(self, context: Context) -> Since:
         if self.consumer is not None:

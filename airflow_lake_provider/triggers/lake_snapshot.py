@@ -22,7 +22,7 @@ from airflow_lake_provider.contracts.new_snapshot import (
 )
 from airflow_lake_provider.contracts.table_head import TableHead
 from airflow_lake_provider.triggers.shared_pollers import subscribed
-from airflow_lake_provider.triggers.snapshot_poller import DEFAULT_CONNECTION, default_poll_interval, may_pass
+from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, default_poll_interval, may_pass
 from airflow_lake_provider.triggers.subscription import Subscription
 from airflow_lake_provider.triggers.watcher_conflicts import watched_once
 from airflow_lake_provider.triggers.watermark_store import AssetState, StoredEvent, WatermarkStore

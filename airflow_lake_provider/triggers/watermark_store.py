@@ -8,7 +8,7 @@ from typing import Protocol
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.new_snapshot import Watermark
-from airflow_lake_provider.triggers.snapshot_poller import Log
+from airflow_lake_provider.triggers.single_look import Log
 
 # An event that Airflow drops, because its watcher is about to end, looks like a stored one. The watcher is told to end
 # within one more round of the triggerer, of about a second.

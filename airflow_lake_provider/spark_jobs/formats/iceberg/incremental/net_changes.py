@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
     column,
@@ -28,6 +28,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions i
     RowVersions,
     row_versions,
     snapshot_schema,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.unavailable_range import (
+    refuse_range_of_empty_table,
+    snapshot_of,
+    snapshot_with_lineage,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -73,17 +78,17 @@ def net_changes(
         )
     end = to_snapshot if to_snapshot is not None else table.head()
     if end is None:
-        _refuse_range_of_empty_table(table, from_snapshot)
+        refuse_range_of_empty_table(table, from_snapshot)
         rows = table.spark.table(table.sql_name).limit(0)
         _check_where(table, rows, wanted)
         return NetChanges(_select(rows, _Columns.of(table, rows.columns, wanted)).withColumn(*_mark(UPSERT)))
-    after = _snapshot(table, end, "to_snapshot")
+    after = snapshot_of(table, end, "to_snapshot")
     _check_where(table, table.rows_at(end), wanted)
     names = [str(item.name()) for item in snapshot_schema(table, after).columns()]
     columns = _Columns.of(table, names, wanted)
     if from_snapshot is None:
         return NetChanges(_select(_live(table, end, wanted), columns).withColumn(*_mark(UPSERT)))
-    before = _snapshot_with_lineage(table, from_snapshot, after)
+    before = snapshot_with_lineage(table, from_snapshot, after)
     return _diff(table, before, after, columns, wanted)
 
 
@@ -173,38 +178,6 @@ def _is_ancestor(table: IcebergTable, before: Any, after: Any) -> bool:
         parent = snapshot.parentId()
         snapshot = table.java.snapshot(int(parent)) if parent is not None else None
     return False
-
-
-def _snapshot(table: IcebergTable, snapshot_id: int, role: str) -> Any:
-    snapshot = table.java.snapshot(snapshot_id)
-    if snapshot is None:
-        snapshot = table.refresh().java.snapshot(snapshot_id)
-    if snapshot is None:
-        raise RangeUnavailableError(
-            f"{table.name}: {role} {snapshot_id} is not in the table's metadata: it was expired, or is of another "
-            "table. Rebuild with full_refresh=True, or let on_gap='full' do so; with read_changes, read from None"
-        )
-    return snapshot
-
-
-def _snapshot_with_lineage(table: IcebergTable, from_snapshot: int, after: Any) -> Any:
-    before = _snapshot(table, from_snapshot, "from_snapshot")
-    for snapshot in (before, after):
-        if snapshot.firstRowId() is None:
-            raise RangeUnavailableError(
-                f"{table.name}: snapshot {snapshot.snapshotId()} was written before the table had format version 3, so "
-                "its rows have no row ids to compare by. Rebuild once with full_refresh=True, or let on_gap='full' do "
-                "so; with read_changes, read from None"
-            )
-    return before
-
-
-def _refuse_range_of_empty_table(table: IcebergTable, from_snapshot: int | None) -> None:
-    if from_snapshot is not None:
-        _snapshot(table, from_snapshot, "from_snapshot")
-        raise RangeUnavailableError(
-            f"{table.name}: main has no snapshot, so there is no end for a range from {from_snapshot}; give to_snapshot"
-        )
 
 
 def _live(table: IcebergTable, snapshot: int, wanted: ChangeFilter) -> DataFrame:

@@ -16,8 +16,8 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.position_column import DELETED_KEYS_SUFFIX
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.alter_table import alter_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import widens
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.schema_evolution import widens
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
 
 _TABLE = "lake.deleted-keys-of"

@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import drop_branch, stage_branch_name
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
-from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table, schema_evolution
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys_table
@@ -114,7 +114,7 @@ class IcebergKeyedTable:
 
     def fit_schema(self, columns: StructType, contract: SchemaContract, missing: MissingColumns) -> tuple[str, ...]:
         """Add and widen columns so that ``columns`` fit."""
-        return schema_evolution.fit_schema(self.table, columns, contract, missing)
+        return apply_schema_contract.fit_schema(self.table, columns, contract, missing)
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         """Commit once."""

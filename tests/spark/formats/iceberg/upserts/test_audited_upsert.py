@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import audited_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import audit_before_publish
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
@@ -199,7 +199,7 @@ def test_a_local_audit_that_failed_is_final_when_its_branch_cannot_be_kept(
     def refused(*_: Any) -> str:
         raise lost("the metadata changed 20 times.")
 
-    monkeypatch.setattr(audited_commit, "retain_for_inspection", refused)
+    monkeypatch.setattr(audit_before_publish, "retain_for_inspection", refused)
     with pytest.raises(AuditFailedError, match=r"'no negative n' \(1 rows\).*not be kept .*: the metadata changed 20 "):
         flow.apply("run 2", audits=LOCAL)
     assert flow.rows() == {1: ("a", 1)}

@@ -38,7 +38,7 @@ class Log(Protocol):
         """Say what somebody should look at."""
 
 
-class SnapshotPoller:
+class SingleLook:
     """Read the head of one branch; the catalog is opened once and kept until it fails.
 
     :param table: ``namespace.table``.
