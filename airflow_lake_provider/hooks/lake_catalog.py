@@ -107,10 +107,8 @@ class LakeCatalogHook(BaseHook):
         :raises UnsupportedError: when it is a table of another format.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        name = table if isinstance(table, TableName) else TableName.parse(table)
-        catalog = self.catalog
-        with self._translated_errors(f"table {name}"):
-            return catalog.load_table(name.levels)
+        with self._reading(table) as (catalog, levels):
+            return catalog.load_table(levels)
 
     def load_table_if_changed(
         self, table: TableName | str, seen: MetadataVersion | None
@@ -125,10 +123,8 @@ class LakeCatalogHook(BaseHook):
         """
         from airflow_lake_provider.hooks.changed_table import load_if_changed
 
-        name = table if isinstance(table, TableName) else TableName.parse(table)
-        catalog = self.catalog
-        with self._translated_errors(f"table {name}"):
-            return load_if_changed(catalog, name.levels, seen)
+        with self._reading(table) as (catalog, levels):
+            return load_if_changed(catalog, levels, seen)
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog as jobs do, and count its namespaces; whatever goes wrong is an answer.
@@ -148,6 +144,14 @@ class LakeCatalogHook(BaseHook):
             True,
             f"The {self.connection.kind} catalog {self.connection.catalog_name!r} answered: {found} namespaces.",
         )
+
+    @contextmanager
+    def _reading(self, table: TableName | str) -> Iterator[tuple[Catalog, tuple[str, ...]]]:
+        """Give the catalog and the levels of a table's name, and translate the errors of reading it."""
+        name = table if isinstance(table, TableName) else TableName.parse(table)
+        catalog = self.catalog
+        with self._translated_errors(f"table {name}"):
+            yield catalog, name.levels
 
     @contextmanager
     def _translated_errors(self, what: str) -> Iterator[None]:

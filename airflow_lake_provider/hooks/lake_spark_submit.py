@@ -1,4 +1,4 @@
-"""From a spec to a running Spark application, on Airflow's own SparkSubmitHook."""
+"""Submit Spark applications through Airflow's own SparkSubmitHook, and clean up after those that are killed."""
 
 from __future__ import annotations
 

@@ -207,10 +207,11 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
         """End the application and remove its secrets."""
         if self._hook is not None:
             super().on_kill()
-        if isinstance(self._hook, LakeSparkSubmitHook):
-            self._hook.remove_staged_files()
+        # The worker's own files first: the cluster may take its time, and Airflow does not wait for long.
         if self._attempt is not None:
             self._attempt.close()
+        if isinstance(self._hook, LakeSparkSubmitHook):
+            self._hook.remove_staged_files()
 
     def run_identity(
         self, context: Context, batch: tuple[str, ...] = (), *, cleared_is_new: bool = False
