@@ -45,6 +45,7 @@ def open_session(home: Path) -> SparkSession:
     extensions = ["org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"]
     settings = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": os.environ.get("LAKE_BENCH_MEMORY", "6g"),
         "spark.driver.host": "127.0.0.1",

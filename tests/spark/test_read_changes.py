@@ -45,6 +45,15 @@ def test_a_merge_with_all_branches_comes_out_by_its_effect(history: ChangesHisto
     assert history.changes(start) == upserts((2, "B"), (9, "i")) + deletes((3, "c"))
 
 
+def test_a_row_that_was_updated_before_the_range_and_deleted_in_it_is_a_delete(history: ChangesHistory) -> None:
+    history.insert({1: "a", 2: "b", 3: "c"})
+    # Its old place is deleted at the start of the range, and has the same row id.
+    start = history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
+    history.run("DELETE FROM {t} WHERE id = 2")
+    history.run("UPDATE {t} SET v = 'C' WHERE id = 3")
+    assert history.changes(start) == upserts((3, "C")) + deletes((2, "B"))
+
+
 def test_copy_on_write_carries_rows_over_without_reporting_them(history: ChangesHistory) -> None:
     history.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.update.mode'='copy-on-write')")
     start = history.insert({1: "a", 2: "b", 3: "c"})

@@ -64,7 +64,8 @@ def deletes_without_live_key(
     orphans = gone.join(still_live.distinct(), same_again, "left_anti")
     whole_row = F.struct(*(column(name) for name in gone.columns))
     by_key = orphans.groupBy(*(column(key) for key in keys))
-    return by_key.agg(F.max_by(whole_row, column(row_id)).alias("_lake_row")).select("_lake_row.*")
+    deletes = by_key.agg(F.max_by(whole_row, column(row_id)).alias("_lake_row")).select("_lake_row.*")
+    return F.broadcast(deletes) if count <= MAX_BROADCAST_KEYS else deletes
 
 
 def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[str]) -> tuple[int, Column | None]:

@@ -28,6 +28,10 @@ class LiveFile:
         """No row of the file was changed by a later commit than this one."""
         return self.identity[1]
 
+    def deleted_rows(self) -> int:
+        """Number of entries of its delete files; a row may be in more than one."""
+        return sum(int(delete.recordCount()) for delete in self.task.deletes())
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedFiles:
@@ -35,12 +39,28 @@ class ChangedFiles:
 
     :param before: live at the first snapshot, and not live with the same deletes at the second.
     :param after: the other way round.
-    :param added: of ``after``, those that were not live at the first with whatever deletes.
     """
 
     before: tuple[LiveFile, ...]
     after: tuple[LiveFile, ...]
-    added: tuple[LiveFile, ...]
+
+    @property
+    def added(self) -> tuple[LiveFile, ...]:
+        """Of ``after``, those that were not live at the first snapshot with whatever deletes."""
+        known = {file.identity for file in self.before}
+        return tuple(file for file in self.after if file.identity not in known)
+
+    @property
+    def removed(self) -> tuple[LiveFile, ...]:
+        """Of ``before``, those that are not live at the second snapshot with whatever deletes."""
+        known = {file.identity for file in self.after}
+        return tuple(file for file in self.before if file.identity not in known)
+
+    @property
+    def with_other_deletes(self) -> tuple[tuple[LiveFile, LiveFile], ...]:
+        """The files of both snapshots, as each has them."""
+        last = {file.identity: file for file in self.after}
+        return tuple((file, last[file.identity]) for file in self.before if file.identity in last)
 
 
 def live_files(table: IcebergTable, snapshot_id: int) -> list[LiveFile]:
@@ -67,10 +87,7 @@ def changed_files(before: Iterable[LiveFile], after: Iterable[LiveFile]) -> Chan
     """
     before, after = tuple(before), tuple(after)
     same = set(before) & set(after)
-    known = {file.identity for file in before}
-    only_after = tuple(file for file in after if file not in same)
     return ChangedFiles(
         before=tuple(file for file in before if file not in same),
-        after=only_after,
-        added=tuple(file for file in only_after if file.identity not in known),
+        after=tuple(file for file in after if file not in same),
     )

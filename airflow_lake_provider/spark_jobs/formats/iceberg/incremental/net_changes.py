@@ -120,52 +120,64 @@ def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wante
     is_ancestor = _is_ancestor(table, before, after)
     floor = int(before.sequenceNumber()) if is_ancestor else None
     versions = row_versions(table, before, after, from_sequence_number=floor)
-    releases: list[Callable[[], object]] = [scan.close for scan in versions.scans]
+    releases: list[Callable[[], object]] = [versions.close]
     parts = []
     upserts = _upserts(versions, floor, wanted)
     if upserts is not None:
         parts.append(_select(upserts, columns).withColumn(*_mark(UPSERT)))
-    gone = _gone(versions, columns, wanted) if wanted.deletes else None
+    schema = snapshot_schema(table, after)
+    gone = _gone(versions, schema, columns, wanted) if wanted.deletes else None
     if gone is not None:
         gone.persist()
         releases.append(gone.unpersist)
         live_rows = _live(table, int(after.snapshotId()), wanted)
-        schema = snapshot_schema(table, after)
         deletes = deletes_without_live_key(table, schema, gone, live_rows, columns.keys, ROW_ID)
         if deletes is not None:
-            parts.append(_select(deletes, columns).withColumn(*_mark(DELETE)))
+            parts.append(_select(_with_values(versions, deletes, columns), columns).withColumn(*_mark(DELETE)))
     if not parts:
         parts = [_select(table.rows_at(after.snapshotId()), columns).limit(0).withColumn(*_mark(UPSERT))]
     return NetChanges(reduce(DataFrame.unionByName, parts), releases)
 
 
+def _with_values(versions: RowVersions, deletes: DataFrame, columns: _Columns) -> DataFrame:
+    """Return the rows with the values they had, read again: the keys of those that went cost less than all columns."""
+    rows = versions.before()
+    if rows is None or set(columns.chosen) <= set(columns.keys):
+        return deletes
+    ids = deletes.select(F.col(ROW_ID).alias("_lake_row_id"))
+    return rows.join(ids, F.col(ROW_ID) == F.col("_lake_row_id"), "left_semi")
+
+
 def _upserts(versions: RowVersions, floor: int | None, wanted: ChangeFilter) -> DataFrame | None:
     if floor is not None:
-        if versions.added is None:
-            return None
-        return _matching(versions.added.where(F.col(LAST_UPDATED) > floor), wanted)
-    if versions.after is None:
+        added = versions.added()
+        return None if added is None else _matching(added.where(F.col(LAST_UPDATED) > floor), wanted)
+    after, before = versions.after(), versions.before()
+    if after is None:
         return None
-    after = _matching(versions.after, wanted)
-    if versions.before is None:
+    after = _matching(after, wanted)
+    if before is None:
         return after
-    unchanged = _matching(versions.before, wanted).select(
+    unchanged = _matching(before, wanted).select(
         F.col(ROW_ID).alias("_lake_row_id"), F.col(LAST_UPDATED).alias("_lake_last_updated")
     )
     same = (F.col(ROW_ID) == F.col("_lake_row_id")) & (F.col(LAST_UPDATED) == F.col("_lake_last_updated"))
     return after.join(unchanged, same, "left_anti")
 
 
-def _gone(versions: RowVersions, columns: _Columns, wanted: ChangeFilter) -> DataFrame | None:
-    if versions.before is None:
+def _gone(versions: RowVersions, schema: Any, columns: _Columns, wanted: ChangeFilter) -> DataFrame | None:
+    """Return keys and row ids of the rows that are not live any more under the same key."""
+    left = versions.left(columns.keys if wanted.where is None else [str(item.name()) for item in schema.columns()])
+    if left is None:
         return None
-    before = _select(_matching(versions.before, wanted), columns, ROW_ID)
-    if versions.after is None:
-        return before
+    keys = [column(name) for name in columns.keys]
+    gone = _matching(left, wanted).select(*keys, ROW_ID)
+    arrived = versions.arrived()
+    if arrived is None:
+        return gone
     # A row whose key was changed keeps its row id: it is gone as far as its old key is concerned.
-    after = _matching(versions.after, wanted)
-    renamed, same_keys = keys_apart(after, columns.keys, F.col(ROW_ID).alias("_lake_row_id"))
-    return before.join(renamed, (F.col(ROW_ID) == F.col("_lake_row_id")) & same_keys, "left_anti")
+    renamed, same_keys = keys_apart(_matching(arrived, wanted), columns.keys, F.col(ROW_ID).alias("_lake_row_id"))
+    return gone.join(renamed, (F.col(ROW_ID) == F.col("_lake_row_id")) & same_keys, "left_anti")
 
 
 def _is_ancestor(table: IcebergTable, before: Any, after: Any) -> bool:

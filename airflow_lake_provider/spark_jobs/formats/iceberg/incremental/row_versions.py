@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import LiveFile, changed_files, live_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import (
+    ChangedFiles,
+    LiveFile,
+    changed_files,
+    live_files,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.newly_deleted_rows import newly_deleted_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan, table_with_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import unpruned
@@ -21,21 +29,32 @@ ROW_ID = "_row_id"
 LAST_UPDATED = "_last_updated_sequence_number"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowVersions:
+class RowVersions(Protocol):
     """Rows with all columns of the later snapshot's schema, ``_row_id`` and ``_last_updated_sequence_number``.
 
-    :param before: rows live at the first snapshot, without those of files that are the same at both; None for none.
-    :param after: likewise at the second snapshot.
-    :param added: of ``after``, the rows of files that were not live at the first snapshot and may have been written to
-        after ``from_sequence_number``.
-    :param scans: to be closed when the DataFrames are no longer needed.
+    Each is a DataFrame that reads nothing until it runs, or None for no rows.
     """
 
-    before: DataFrame | None
-    after: DataFrame | None
-    added: DataFrame | None
-    scans: tuple[FileScan, ...] = ()
+    def before(self) -> DataFrame | None:
+        """Return the rows live at the first snapshot, without those of files that are the same at both."""
+
+    def after(self) -> DataFrame | None:
+        """Return the rows live at the second snapshot, likewise."""
+
+    def added(self) -> DataFrame | None:
+        """Return, of ``after``, at least the rows that were written after the first snapshot."""
+
+    def left(self, read: Iterable[str], /) -> DataFrame | None:
+        """Return, of ``before``, at least the rows that are not live at the second snapshot.
+
+        :param read: columns that will be read of them; others may be there and may not be asked for.
+        """
+
+    def arrived(self) -> DataFrame | None:
+        """Return, of ``after``, at least the rows that share their row id with one of ``left``."""
+
+    def close(self) -> None:
+        """Forget the choice of files; no DataFrame can run any more."""
 
 
 def snapshot_schema(table: IcebergTable, snapshot: Any) -> Any:
@@ -45,10 +64,10 @@ def snapshot_schema(table: IcebergTable, snapshot: Any) -> Any:
 
 
 def row_versions(table: IcebergTable, before: Any, after: Any, *, from_sequence_number: int | None) -> RowVersions:
-    """Read the files that differ between two snapshots.
+    """Choose the files that differ between two snapshots.
 
     :param before: ``org.apache.iceberg.Snapshot``; likewise ``after``.
-    :param from_sequence_number: drop files without a later write from ``added``; None keeps them.
+    :param from_sequence_number: of ``before`` when it is an ancestor of ``after``; None when nobody knows.
     :raises UnsupportedError: when the files cannot be chosen and the schemas differ.
     """
     missing = missing_internals(table.spark)
@@ -58,42 +77,91 @@ def row_versions(table: IcebergTable, before: Any, after: Any, *, from_sequence_
             table.name,
             ", ".join(missing),
         )
-        return _whole_snapshots(table, before, after)
-    return _differing_files(table, before, after, from_sequence_number)
-
-
-def _differing_files(table: IcebergTable, before: Any, after: Any, from_sequence_number: int | None) -> RowVersions:
+        return _WholeSnapshots(table, before, after)
     changed = changed_files(live_files(table, before.snapshotId()), live_files(table, after.snapshotId()))
-    floor = -1 if from_sequence_number is None else from_sequence_number
-    added = tuple(file for file in changed.added if file.data_sequence_number > floor)
-    java_table = _java_table_as_of(table, after)
-    scans: list[FileScan] = []
+    return _DifferingFiles(table, changed, after, from_sequence_number)
 
-    def rows(files: tuple[LiveFile, ...]) -> DataFrame | None:
+
+@dataclass
+class _DifferingFiles:
+    table: IcebergTable
+    changed: ChangedFiles
+    last: Any
+    floor: int | None
+    scans: list[FileScan] = field(default_factory=list)
+
+    def before(self) -> DataFrame | None:
+        return self._rows(self.changed.before)
+
+    def after(self) -> DataFrame | None:
+        return self._rows(self.changed.after)
+
+    def added(self) -> DataFrame | None:
+        floor = -1 if self.floor is None else self.floor
+        return self._rows(tuple(file for file in self.changed.added if file.data_sequence_number > floor))
+
+    def left(self, read: Iterable[str]) -> DataFrame | None:
+        pairs = self.changed.with_other_deletes
+        if self.floor is None or not pairs:
+            return self.before() if self.floor is None else self._rows(self.changed.removed)
+        schema_id = int(snapshot_schema(self.table, self.last).schemaId())
+        deleted, scans = newly_deleted_rows(self.table, schema_id, pairs, set(read))
+        self.scans += scans
+        if deleted is None:
+            return self.before()
+        removed = self._rows(self.changed.removed)
+        return deleted if removed is None else deleted.unionByName(removed)
+
+    def arrived(self) -> DataFrame | None:
+        # Along one line of history no deleted row comes back to its old place.
+        return self.after() if self.floor is None else self._rows(self.changed.added)
+
+    def close(self) -> None:
+        while self.scans:
+            self.scans.pop().close()
+
+    def _rows(self, files: tuple[LiveFile, ...]) -> DataFrame | None:
         if not files:
             return None
-        scans.append(FileScan(table.spark, java_table, [file.task for file in files]))
-        return scans[-1].dataframe
+        self.scans.append(FileScan(self.table.spark, self._java_table, [file.task for file in files]))
+        return self.scans[-1].dataframe
 
-    return RowVersions(before=rows(changed.before), after=rows(changed.after), added=rows(added), scans=tuple(scans))
+    @cached_property
+    def _java_table(self) -> Any:
+        table = self.table
+        schema_id = snapshot_schema(table, self.last).schemaId()
+        if schema_id == table.java.schema().schemaId():
+            return table.java
+        return table_with_schema(table.spark, table.java, schema_id)
 
 
-def _java_table_as_of(table: IcebergTable, snapshot: Any) -> Any:
-    schema_id = snapshot_schema(table, snapshot).schemaId()
-    if schema_id == table.java.schema().schemaId():
-        return table.java
-    return table_with_schema(table.spark, table.java, schema_id)
+class _WholeSnapshots:
+    def __init__(self, table: IcebergTable, before: Any, after: Any) -> None:
+        if not snapshot_schema(table, before).sameSchema(snapshot_schema(table, after)):
+            raise UnsupportedError(
+                f"{table.name}: the schema changed between snapshots {before.snapshotId()} and {after.snapshotId()}, "
+                "and this Iceberg runtime cannot read the first with the schema of the second; use "
+                "iceberg-spark-runtime-4.1_2.13 1.12.0, or read from None"
+            )
+        self._table, self._before, self._after = table, before, after
 
+    def before(self) -> DataFrame:
+        return self._rows(self._before)
 
-def _whole_snapshots(table: IcebergTable, before: Any, after: Any) -> RowVersions:
-    if not snapshot_schema(table, before).sameSchema(snapshot_schema(table, after)):
-        raise UnsupportedError(
-            f"{table.name}: the schema changed between snapshots {before.snapshotId()} and {after.snapshotId()}, and "
-            "this Iceberg runtime cannot read the first with the schema of the second; use "
-            "iceberg-spark-runtime-4.1_2.13 1.12.0, or read from None"
-        )
+    def after(self) -> DataFrame:
+        return self._rows(self._after)
 
-    def rows(snapshot: Any) -> DataFrame:
-        return unpruned(table.rows_at(snapshot.snapshotId()).select("*", ROW_ID, LAST_UPDATED))
+    def added(self) -> DataFrame:
+        return self.after()
 
-    return RowVersions(before=rows(before), after=rows(after), added=rows(after))
+    def left(self, _read: Iterable[str]) -> DataFrame:
+        return self.before()
+
+    def arrived(self) -> DataFrame:
+        return self.after()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _rows(self, snapshot: Any) -> DataFrame:
+        return unpruned(self._table.rows_at(snapshot.snapshotId()).select("*", ROW_ID, LAST_UPDATED))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from py4j.java_gateway import JavaObject
@@ -14,6 +14,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 # Columns of :func:`table_with_positions`.
 FILE = "_lake_file"
 POSITION = "_lake_pos"
+# Column of :func:`table_with_deleted_rows`.
+IS_DELETED = "_lake_is_deleted"
 
 
 def table_with_schema(spark: SparkSession, java_table: Any, schema_id: int) -> Any:
@@ -33,15 +35,39 @@ def table_with_positions(spark: SparkSession, java_table: Any) -> Any:
     Such a scan does not offer Iceberg's metadata columns, and a schema may not use their names. Parquet and Avro are
     read by field id, so that these are filled under other names; ORC's reader compares the whole field.
     """
+    return _with_columns(spark, java_table, java_table.operations().current().schema(), _places(spark))
+
+
+def table_with_deleted_rows(spark: SparkSession, java_table: Any, schema_id: int) -> Any:
+    """Return a table with positions that keeps the deleted rows of its files, and marks them in :data:`IS_DELETED`.
+
+    Only Iceberg's vectorised Parquet reader fills the mark by field id. The others look for the whole definition.
+
+    :param schema_id: of the schema that the files are read with.
+    """
+    schema = java_table.operations().current().schemasById().get(schema_id)
+    return _with_columns(spark, java_table, schema, {**_places(spark), IS_DELETED: _metadata_columns(spark).IS_DELETED})
+
+
+def _places(spark: SparkSession) -> dict[str, Any]:
+    reserved = _metadata_columns(spark)
+    return {FILE: reserved.FILE_PATH, POSITION: reserved.ROW_POSITION}
+
+
+def _metadata_columns(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.iceberg.MetadataColumns
+
+
+def _with_columns(spark: SparkSession, java_table: Any, schema: Any, columns: Mapping[str, Any]) -> Any:
     jvm: Any = spark._jvm
     metadata = java_table.operations().current()
-    reserved = jvm.org.apache.iceberg.MetadataColumns
-    places = jvm.java.util.ArrayList()
-    for name, column in ((FILE, reserved.FILE_PATH), (POSITION, reserved.ROW_POSITION)):
-        places.add(jvm.org.apache.iceberg.types.Types.NestedField.optional(column.fieldId(), name, column.type()))
-    schema = jvm.org.apache.iceberg.types.TypeUtil.join(metadata.schema(), jvm.org.apache.iceberg.Schema(places))
+    fields = jvm.java.util.ArrayList()
+    for name, column in columns.items():
+        fields.add(jvm.org.apache.iceberg.types.Types.NestedField.optional(column.fieldId(), name, column.type()))
+    joined = jvm.org.apache.iceberg.types.TypeUtil.join(schema, jvm.org.apache.iceberg.Schema(fields))
     builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
-    return _pinned(spark, java_table, builder.setCurrentSchema(schema, metadata.lastColumnId()))
+    return _pinned(spark, java_table, builder.setCurrentSchema(joined, metadata.lastColumnId()))
 
 
 def _pinned(spark: SparkSession, java_table: Any, builder: Any) -> Any:
@@ -58,9 +84,12 @@ class FileScan:
     :param java_table: its current schema is the one the files are read with, by field id.
     :param tasks: ``org.apache.iceberg.FileScanTask`` objects, at least one; their delete files are applied. A Java list
         is not brought over one by one.
+    :param options: of Iceberg's Spark reader.
     """
 
-    def __init__(self, spark: SparkSession, java_table: Any, tasks: Iterable[Any]) -> None:
+    def __init__(
+        self, spark: SparkSession, java_table: Any, tasks: Iterable[Any], options: Mapping[str, str] | None = None
+    ) -> None:
         self._java_table = java_table
         self._id = f"lake_files_{uuid.uuid4().hex}"
         self._cache = spark_table_cache(spark)
@@ -74,7 +103,7 @@ class FileScan:
                 chosen.add(task)
         self._task_sets.stageTasks(java_table, self._id, chosen)
         self._cache.add(self._id, java_table)
-        self.dataframe: DataFrame = spark.read.format("iceberg").load(self._id)
+        self.dataframe: DataFrame = spark.read.format("iceberg").options(**options or {}).load(self._id)
 
     def close(self) -> None:
         """Forget the choice; the DataFrame can no longer run."""
