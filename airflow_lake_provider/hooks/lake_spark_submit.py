@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.hooks.spark_submit import DEFAULT_SPARK_BINARY, SparkSubmitHook
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
-from airflow_lake_provider.submission.spark_installation import launch_environment
+from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 from airflow_lake_provider.submission.yarn_staging import remove_staged_files, staging_folder
 
 # As the driver says it, see ``spark_jobs/run_job.py``.
@@ -121,6 +121,11 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         lake_hook.on_application = on_application
         return lake_hook
 
+    def follow(self, application_id: str) -> None:
+        """Take an application of YARN for this hook's own, whoever submitted it; ``on_kill`` then ends it."""
+        if self._is_yarn_cluster_mode:
+            self._yarn_application_id = application_id
+
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Start the application."""
         self.before_submit()
@@ -157,7 +162,11 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         if not application or not self._is_yarn_cluster_mode:
             return
         folder = staging_folder(application, self._conf)
-        trouble = remove_staged_files(folder, self._connection["spark_binary"], self._env or {})
+        binary = self._connection["spark_binary"]
+        # Where nothing was submitted here, nobody has looked for the installed one yet.
+        binary = (spark_submit_binary() or binary) if binary == DEFAULT_SPARK_BINARY else binary
+        environment = {**launch_environment(self._connection["master"]), **(self._env_vars or {}), **(self._env or {})}
+        trouble = remove_staged_files(folder, binary, environment)
         if trouble is not None:
             self.log.warning(
                 "Files of the killed application may be left in %s of the cluster's file system, and they hold "

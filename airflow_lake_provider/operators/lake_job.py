@@ -115,6 +115,8 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
         self.allowed_tables = table_patterns(allowed_tables)
         self._attempt: JobAttempt | None = None
         self._submitted = False
+        # Whether there is an application whose report is this task's.
+        self._is_followed = False
         self._spec: SpecT | None = None
         self._report: JobReport | None = None
 
@@ -283,11 +285,26 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
             raise
         # Whatever a deployment raises, the driver's own report says more.
         except Exception as error:
-            if isinstance(error, ValueError) and not self._submitted:
+            if isinstance(error, ValueError) and not self._is_followed:
                 # How the official operator refuses arguments that do not go together; a retry would hear it again.
                 raise InvalidSpecError(f"{self.table}: {error}") from error
-            lost = f"the Spark application ended without a report: {error}"
+            if not self._is_followed:
+                # A report that is there is one of an earlier run of this task.
+                raise JobFailedError(f"{self.table}: nothing was submitted: {error}") from error
+            lost = f"there is no report of the Spark application: {error}"
         return attempt.read_report() or JobFailedError(f"{self.table}: {lost}")
+
+    def get_job_status(self, external_id: Any, context: Context) -> str:
+        """Ask for the state of an application that an earlier try has submitted."""
+        self._is_followed = True
+        return str(super().get_job_status(external_id, context))
+
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Wait for an application, which ``on_kill`` ends though an earlier try submitted it."""
+        self._is_followed = True
+        if isinstance(self._hook, LakeSparkSubmitHook):
+            self._hook.follow(str(external_id))
+        super().poll_until_complete(external_id, context)
 
     def _get_hook(self) -> LakeSparkSubmitHook:
         submitted = self
@@ -303,7 +320,7 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
 
     def _before_submit(self) -> None:
         """Note that this try has an application of its own, whose report is not an older one."""
-        self._submitted = True
+        self._submitted = self._is_followed = True
         if self._attempt is not None:
             self._attempt.forget_old_report()
 

@@ -40,7 +40,7 @@ WORKER = {
     *("_set_xcomargs_dependencies", "_set_xcomargs_dependency", "_expand", "_expand_called"),
     *("_get_hook", "_hook", "_conn_id", "_deploy_mode", "_spark_binary"),
     *("_build_spark_common_args", "_connection", "_env"),
-    *("_conf", "_is_yarn_cluster_mode", "_render", "_yarn_application_id"),
+    *("_conf", "_env_vars", "_is_yarn_cluster_mode", "_render", "_yarn_application_id"),
     "_session",
 }
 # The driver's side: names of PySpark.
@@ -58,6 +58,8 @@ METHODS: list[tuple[Callable[..., Any], list[str]]] = [
     (SparkSubmitOperator._get_hook, ["self"]),
     (SparkSubmitOperator.execute, ["self", "context"]),
     (SparkSubmitOperator.on_kill, ["self"]),
+    (SparkSubmitOperator.get_job_status, ["self", "external_id", "context"]),
+    (SparkSubmitOperator.poll_until_complete, ["self", "external_id", "context"]),
     (SparkSubmitHook._build_spark_common_args, ["self"]),
     (SparkSubmitHook.submit, ["self", "application", "kwargs"]),
 ]
@@ -79,7 +81,11 @@ def test_a_partial_has_the_fields_that_we_make_another_from() -> None:
 
 def test_the_official_operator_keeps_its_arguments_where_we_change_them() -> None:
     operator = SparkSubmitOperator(
-        task_id="submit", application="job.py", conn_id="other", deploy_mode="cluster", spark_binary="spark3-submit"
+        task_id="submit",
+        application="job.py",
+        conn_id="other",
+        deploy_mode="cluster",
+        spark_binary="spark3-submit",
     )
     kept = (operator._conn_id, operator._deploy_mode, operator._spark_binary, operator._hook)
     assert kept == ("other", "cluster", "spark3-submit", None)
@@ -92,7 +98,7 @@ def test_the_official_operator_keeps_its_arguments_where_we_change_them() -> Non
 def test_the_official_hook_is_one_that_ours_can_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[2]"}')
     hook = SparkSubmitOperator(task_id="submit", application="job.py", env_vars={"A": "1"})._get_hook()
-    assert {"_conf", "_connection", "_env", "_yarn_application_id"} <= vars(hook).keys()
+    assert {"_conf", "_connection", "_env", "_env_vars", "_yarn_application_id"} <= vars(hook).keys()
     assert hook._is_yarn_cluster_mode is False
     assert hook._connection["master"] == "local[2]"
     assert hook._build_spark_common_args()[:2] == ["--master", "local[2]"]

@@ -228,6 +228,32 @@ def test_a_cleared_task_is_not_reconnected_to_the_application_it_had(
     assert not set(first) & set(cleared)
 
 
+def test_a_report_of_an_earlier_run_is_not_taken_where_nothing_was_submitted(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def execute(job: LakeCompactionOperator, _: Context) -> None:
+        assert job._attempt is not None
+        Path(job._attempt.report_path).write_text(report_to_json(REPORT), encoding="utf-8")
+        raise RuntimeError("the state store does not answer")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    job = operator(report_location=str(tmp_path))
+    with pytest.raises(JobFailedError, match="nothing was submitted: the state store does not answer"):
+        job._run_in_spark(job.build_spec(context), context)
+
+
+def test_killing_a_task_that_reconnected_ends_the_application_of_the_earlier_try(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_spark(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    job = operator(yarn_track_via_rm_api=True)
+    job._hook = job._get_hook()
+    job.poll_until_complete("application_1764000000000_0001", context)
+    # By it the official operator knows which one to end.
+    assert job._hook._yarn_application_id == "application_1764000000000_0001"
+
+
 def test_ending_a_task_removes_its_secrets(context: Context) -> None:
     job = operator()
     job._attempt = opened(job, context)
