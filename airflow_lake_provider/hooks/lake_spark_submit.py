@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +16,8 @@ from airflow_lake_provider.contracts.errors import InvalidConnectionError, Inval
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 from airflow_lake_provider.submission.yarn_staging import remove_staged_files, staging_folder
 
+# States in which an application of YARN changes no more, as ``query_yarn_application_status`` says them.
+ENDED = ("SUCCEEDED", "FAILED", "NOT_FOUND")
 # As the driver says it, see ``spark_jobs/run_job.py``.
 _APPLICATION = re.compile(r"\[lake\] application ([\w-]+)(?:, Spark UI (\S+))?")
 
@@ -121,10 +123,34 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         lake_hook.on_application = on_application
         return lake_hook
 
+    @classmethod
+    def of_application(cls, application_id: str, conn_id: str, arguments: Mapping[str, Any]) -> LakeSparkSubmitHook:
+        """Return a hook that looks at an application of YARN, and may end it.
+
+        :param arguments: of SparkSubmitHook, beside those that tell it to ask the resource manager.
+        """
+        hook = SparkSubmitHook(conn_id=conn_id, deploy_mode="cluster", yarn_track_via_rm_api=True, **arguments)
+        lake_hook = cls.adopt(hook, lambda: None, lambda _: None)
+        lake_hook.follow(application_id)
+        return lake_hook
+
     def follow(self, application_id: str) -> None:
         """Take an application of YARN for this hook's own, whoever submitted it; ``on_kill`` then ends it."""
         if self._is_yarn_cluster_mode:
             self._yarn_application_id = application_id
+
+    def query_yarn_application_status(self, application_id: str) -> str:
+        """Return the state of an application; ``NOT_FOUND`` for one that YARN has forgotten.
+
+        It keeps a thousand that have ended, and none over a restart without recovery: no retry would find it.
+        """
+        try:
+            return str(super().query_yarn_application_status(application_id))
+        except RuntimeError as error:
+            if "HTTP 404 " not in str(error):
+                raise
+            self.log.warning("YARN does not know %s any more", application_id)
+            return "NOT_FOUND"
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Start the application."""
@@ -156,6 +182,18 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         self._env = {**launch, **(self._env or {})}
         return arguments
 
+    def remove_files_of_lost_driver(self) -> None:
+        """Remove what an application left in YARN's staging folder, if it has ended; one that runs needs it."""
+        if not self._yarn_application_id or not self._is_yarn_cluster_mode:
+            return
+        try:
+            status = self.query_yarn_application_status(self._yarn_application_id)
+        except (RuntimeError, ValueError) as error:
+            self.log.warning("Nobody knows whether %s has ended: %s", self._yarn_application_id, error)
+        else:
+            if status in ENDED:
+                self.remove_staged_files()
+
     def remove_staged_files(self) -> None:
         """Remove what a killed application left in YARN's staging folder: the settings, with secrets, are among it."""
         application = self._yarn_application_id
@@ -169,7 +207,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         trouble = remove_staged_files(folder, binary, environment)
         if trouble is not None:
             self.log.warning(
-                "Files of the killed application may be left in %s of the cluster's file system, and they hold "
+                "Files of the application may be left in %s of the cluster's file system, and they hold "
                 "the connection's secrets. Remove them: %s",
                 folder,
                 trouble,

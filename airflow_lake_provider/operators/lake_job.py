@@ -292,7 +292,11 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
                 # A report that is there is one of an earlier run of this task.
                 raise JobFailedError(f"{self.table}: nothing was submitted: {error}") from error
             lost = f"there is no report of the Spark application: {error}"
-        return attempt.read_report() or JobFailedError(f"{self.table}: {lost}")
+        found = attempt.read_report()
+        if found is None and isinstance(self._hook, LakeSparkSubmitHook):
+            # A driver that could not say what happened could not clean up either.
+            self._hook.remove_files_of_lost_driver()
+        return found or JobFailedError(f"{self.table}: {lost}")
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
         """Ask for the state of an application that an earlier try has submitted."""

@@ -62,6 +62,7 @@ METHODS: list[tuple[Callable[..., Any], list[str]]] = [
     (SparkSubmitOperator.poll_until_complete, ["self", "external_id", "context"]),
     (SparkSubmitHook._build_spark_common_args, ["self"]),
     (SparkSubmitHook.submit, ["self", "application", "kwargs"]),
+    (SparkSubmitHook.query_yarn_application_status, ["self", "application_id"]),
 ]
 
 
