@@ -20,7 +20,7 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "sensors": [_modules("sensors", "lake_snapshot")],
-        "triggers": [_modules("triggers", "lake_snapshot")],
+        "triggers": [_modules("triggers", "lake_snapshot", "yarn_application")],
         "hooks": [_modules("hooks", "lake_catalog")],
         "extra-links": [
             f"airflow_lake_provider.operators.links.{name}" for name in ("SparkApplicationLink", "YarnApplicationLink")

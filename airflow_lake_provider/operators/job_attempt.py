@@ -92,15 +92,7 @@ class JobAttempt:
 
     def read_report(self) -> JobReport | JobFailure | None:
         """Read what the driver left; None when it left nothing."""
-        try:
-            with fsspec.open(self.report_path, "rt", encoding="utf-8") as file:
-                return report_from_plain(json.load(file))
-        except FileNotFoundError:
-            return None
-        # Each file system has errors of its own, and the table itself can still tell what happened.
-        except Exception:  # noqa: BLE001
-            _log.exception("The report at %s cannot be read", self.report_path)
-            return None
+        return read_report(self.report_path)
 
     def forget_old_report(self) -> None:
         """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place."""
@@ -124,6 +116,22 @@ class JobAttempt:
     def _bundled_binary(spark_conn_id: str) -> str | None:
         chosen = BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary")
         return None if chosen else spark_submit_binary()
+
+
+def read_report(path: str) -> JobReport | JobFailure | None:
+    """Read what a driver left; None when it left nothing.
+
+    :param path: local path, or fsspec path.
+    """
+    try:
+        with fsspec.open(path, "rt", encoding="utf-8") as file:
+            return report_from_plain(json.load(file))
+    except FileNotFoundError:
+        return None
+    # Each file system has errors of its own, and the table itself can still tell what happened.
+    except Exception:  # noqa: BLE001
+        _log.exception("The report at %s cannot be read", path)
+        return None
 
 
 def job_directory() -> Path:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_lake_provider.contracts.argument_readers import text
 from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, is_sql_file, known
@@ -24,8 +25,9 @@ from airflow_lake_provider.operators.arguments import optional_text, refuse_othe
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.author_objects import AuthorObjects
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
+from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
 from airflow_lake_provider.operators.failures import as_task_failure
-from airflow_lake_provider.operators.job_attempt import JobAttempt
+from airflow_lake_provider.operators.job_attempt import JobAttempt, read_report
 from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
@@ -52,7 +54,15 @@ class SpecFrame(TypedDict):
     run: RunIdentity
 
 
-class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication, SparkSubmitOperator, Generic[SpecT]):
+class LakeJobOperator(
+    AuthorObjects,
+    SqlFiles,
+    CatalogTables,
+    LinkedApplication,
+    DeferrableApplication,
+    SparkSubmitOperator,
+    Generic[SpecT],
+):
     """Submit one action on one lake table and return its report.
 
     Subclasses say what they want in ``make_spec``; everything else is here.
@@ -63,6 +73,8 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
     :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
     :param spark_conn_id: Spark connection (templated).
     :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
+    :param deferrable: wait in the triggerer for an application that YARN's REST API follows; True where that cannot be
+        is refused. None takes ``[operators] default_deferrable`` where it can be.
     :param spark_arguments: arguments of SparkSubmitOperator; ``conf``, ``py_files``, ``packages``, ``jars``, ``files``,
         ``env_vars`` and ``properties_file`` are merged with ours.
     :raises InvalidSpecError: an argument is malformed or contradicts another one; ``application`` and
@@ -98,6 +110,7 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
         lake_conn_id: str = "lake_default",
         spark_conn_id: str = "spark_default",
         report_location: str | None = None,
+        deferrable: bool | None = None,
         **spark_arguments: Any,
     ) -> None:
         refused = [name for name in _OURS if name in spark_arguments]
@@ -113,10 +126,12 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
         self.spark_conn_id = spark_conn_id
         self.report_location = optional_text(report_location, "report_location")
         self.allowed_tables = table_patterns(allowed_tables)
+        self.deferrable = deferrable
         self._attempt: JobAttempt | None = None
         self._submitted = False
         # Whether there is an application whose report is this task's.
         self._is_followed = False
+        self._started = 0.0
         self._spec: SpecT | None = None
         self._report: JobReport | None = None
 
@@ -182,17 +197,33 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the parent returns nothing
         """Run the action and return its report as plain JSON data, snapshot ids as text."""
-        started = time.monotonic()
+
+        def report(spec: SpecT) -> JobReport:
+            found = self.report_without_spark(spec)
+            if found is not None:
+                return found
+            self.refuse_from_metadata(spec)
+            return self._run_in_spark(spec, context)
+
+        self._started = now()
+        return self._tell_of(report, context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Return the report of an application that the triggerer has waited for.
+
+        :param event: of YarnApplicationTrigger.
+        """
+        job = DeferredJob.of_event(event)
+        self._started = job.started
+        return self._tell_of(lambda spec: self._resume(spec, job, context, overdue=event["overdue"]), context)
+
+    def _tell_of(self, report_of: Callable[[SpecT], JobReport], context: Context) -> dict[str, Any]:
         try:
             self._conn_id = text(self.spark_conn_id, "spark_conn_id")
             refuse_other_tables(self.table, self.allowed_tables)
             spec = self._spec = self.build_spec(context)
-            report = self.report_without_spark(spec)
-            if report is None:
-                self.refuse_from_metadata(spec)
-                report = self._run_in_spark(spec, context)
-            self._report = report
-            self._tell(report, time.monotonic() - started)
+            report = self._report = report_of(spec)
+            self._tell(report, now() - self._started)
             announce(self, report, context)
             self.check_report(report)
         except LakeProviderError as error:
@@ -255,6 +286,7 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
         # A cleared task is not reconnected to the application that it had before: that one's work is done.
         for name in ("external_id_key", "_K8S_DRIVER_STATUS_KEY"):
             setattr(self, name, f"{getattr(type(self), name)} {_clearing(context)}")
+        may_defer = self.may_defer(target)
         lost_report = LostReport.before(self.lake, spec)
         self._attempt = JobAttempt.open(
             spec,
@@ -264,22 +296,37 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
             report_location=self.report_location,
         )
         try:
-            report = self._submit(self._attempt, context)
+            if may_defer:
+                known = tuple(sorted(lost_report.known))
+                self._deferred = DeferredJob(
+                    report_path=self._attempt.report_path, known_run_keys=known, started=self._started
+                )
+            found = self._submit(self._attempt, context)
         finally:
             self._attempt.close()
-        if isinstance(report, JobFailure):
-            self.log.error("Traceback of the Spark job:\n%s", report.traceback)
-            raise report.to_error()
-        if isinstance(report, JobReport):
-            return report
         # Reconnected to an application of an earlier try: what that one committed was there before this try.
-        return (lost_report if self._submitted else lost_report.of_any_try()).resolve(report)
+        return self._outcome(found, lost_report if self._submitted else lost_report.of_any_try())
+
+    def _resume(self, spec: SpecT, job: DeferredJob, context: Context, *, overdue: bool) -> JobReport:
+        """Take the result of an application that an earlier process of this task has submitted."""
+        self.link_to(SparkTarget.read(self.spark_conn_id, self._deploy_mode), context)
+        self._hook = self._get_hook()
+        self._hook.follow(job.application_id)
+        if overdue:
+            raise AirflowTaskTimeout(
+                f"{self.table}: {job.application_id} runs for longer than {self.execution_timeout}"
+            )
+        found = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
+        return self._outcome(found, LostReport(self.lake, spec, frozenset(job.known_run_keys)))
 
     def _submit(self, attempt: JobAttempt, context: Context) -> JobReport | JobFailure | JobFailedError:
         """Submit and wait; return the driver's report, or why there is none."""
-        lost = f"spark-submit ended well, but there is no report at {attempt.report_path}"
+        return self._wait(lambda: super(LakeJobOperator, self).execute(context), attempt.report_path)
+
+    def _wait(self, run: Callable[[], None], report_path: str) -> JobReport | JobFailure | JobFailedError:
+        lost = f"spark-submit ended well, but there is no report at {report_path}"
         try:
-            super().execute(context)
+            run()
         except LakeProviderError:
             # Of ours, before anything was submitted.
             raise
@@ -288,15 +335,21 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
             if isinstance(error, ValueError) and not self._is_followed:
                 # How the official operator refuses arguments that do not go together; a retry would hear it again.
                 raise InvalidSpecError(f"{self.table}: {error}") from error
+            lost = f"there is no report of the Spark application: {error}"
             if not self._is_followed:
                 # A report that is there is one of an earlier run of this task.
                 raise JobFailedError(f"{self.table}: nothing was submitted: {error}") from error
-            lost = f"there is no report of the Spark application: {error}"
-        found = attempt.read_report()
+        found = read_report(report_path)
         if found is None and isinstance(self._hook, LakeSparkSubmitHook):
             # A driver that could not say what happened could not clean up either.
             self._hook.remove_files_of_lost_driver()
         return found or JobFailedError(f"{self.table}: {lost}")
+
+    def _outcome(self, found: JobReport | JobFailure | JobFailedError, lost_report: LostReport) -> JobReport:
+        if isinstance(found, JobFailure):
+            self.log.error("Traceback of the Spark job:\n%s", found.traceback)
+            raise found.to_error()
+        return found if isinstance(found, JobReport) else lost_report.resolve(found)
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
         """Ask for the state of an application that an earlier try has submitted."""
@@ -308,6 +361,9 @@ class LakeJobOperator(AuthorObjects, SqlFiles, CatalogTables, LinkedApplication,
         self._is_followed = True
         if isinstance(self._hook, LakeSparkSubmitHook):
             self._hook.follow(str(external_id))
+        if self._deferred is not None and not self._submitted:
+            # What an earlier try committed was there before this one.
+            self._deferred = replace(self._deferred, known_run_keys=())
         super().poll_until_complete(external_id, context)
 
     def _get_hook(self) -> LakeSparkSubmitHook:

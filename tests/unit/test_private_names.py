@@ -41,6 +41,7 @@ WORKER = {
     *("_get_hook", "_hook", "_conn_id", "_deploy_mode", "_spark_binary"),
     *("_build_spark_common_args", "_connection", "_env"),
     *("_conf", "_env_vars", "_is_yarn_cluster_mode", "_render", "_yarn_application_id"),
+    *("_status_poll_interval", "_yarn_rm_auth", "_yarn_track_via_rm_api"),
     "_session",
 }
 # The driver's side: names of PySpark.
@@ -87,9 +88,12 @@ def test_the_official_operator_keeps_its_arguments_where_we_change_them() -> Non
         conn_id="other",
         deploy_mode="cluster",
         spark_binary="spark3-submit",
+        status_poll_interval=20,
+        yarn_track_via_rm_api=True,
     )
     kept = (operator._conn_id, operator._deploy_mode, operator._spark_binary, operator._hook)
     assert kept == ("other", "cluster", "spark3-submit", None)
+    assert (operator._status_poll_interval, operator._yarn_track_via_rm_api, operator._yarn_rm_auth) == (20, True, None)
     public = ("application_args", "conf", "env_vars", "files", "jars", "packages", "properties_file", "py_files")
     assert [name for name in public if not hasattr(operator, name)] == []
     assert isinstance(SparkSubmitOperator.external_id_key, str)

@@ -1,0 +1,117 @@
+"""Wait for an application of YARN in the triggerer, with no worker's slot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import conf
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.sdk import Context
+
+    from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+
+    Base = SparkSubmitOperator
+else:
+    Base = object
+
+_STAGING = "spark.yarn.stagingDir"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeferredJob:
+    """Facts of a submission that its task needs when it resumes, in another process.
+
+    :param report_path: where the driver leaves its report.
+    :param known_run_keys: of this task, that the table knew before.
+    :param started: when the task began, in seconds since 1970.
+    :param application_id: of YARN.
+    """
+
+    report_path: str
+    known_run_keys: tuple[str, ...]
+    started: float
+    application_id: str = ""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return {**asdict(self), "known_run_keys": list(self.known_run_keys)}
+
+    @classmethod
+    def of_event(cls, event: Mapping[str, Any]) -> DeferredJob:
+        """Read what a trigger gave back."""
+        return cls(**{**event["job"], "known_run_keys": tuple(event["job"]["known_run_keys"])})
+
+
+class DeferrableApplication(Base):
+    """Part of an operator that waits for its application in the triggerer where it may."""
+
+    # None: where Airflow's setting says so and it can be.
+    deferrable: bool | None = None
+    # None: the task waits in its worker.
+    _deferred: DeferredJob | None = None
+
+    def may_defer(self, target: SparkTarget) -> bool:
+        """Tell whether this task is to wait in the triggerer.
+
+        :raises InvalidSpecError: the author asks for it where it cannot be.
+        """
+        obstacle = self._obstacle(target)
+        if self.deferrable and obstacle:
+            raise InvalidSpecError(f"{self.task_id}: deferrable=True needs {obstacle}")
+        default = conf.getboolean("operators", "default_deferrable", fallback=False)
+        return not obstacle and (default if self.deferrable is None else self.deferrable)
+
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Wait for an application of the cluster: in the triggerer, or here."""
+        if self._deferred is None:
+            super().poll_until_complete(external_id, context)
+            return
+        job = replace(self._deferred, application_id=str(external_id))
+        limit = self.execution_timeout
+        self.log.info("The triggerer waits for YARN application %s", external_id)
+        # All that the task needs later comes with the event: dag.test() drops the kwargs of a deferral.
+        self.defer(
+            trigger=YarnApplicationTrigger(
+                application_id=str(external_id),
+                spark_conn_id=str(self._conn_id),
+                poll_interval=float(self._status_poll_interval),
+                deadline=None if limit is None else self._deferred.started + limit.total_seconds(),
+                hook_arguments=self._hook_arguments(),
+                job=job.to_plain(),
+            ),
+            method_name="execute_complete",
+        )
+
+    def _obstacle(self, target: SparkTarget) -> str | None:
+        if not (target.cluster_mode and target.master.startswith("yarn")):
+            mode = "cluster" if target.cluster_mode else "client"
+            return f"a driver in YARN's cluster mode; the Spark connection says {target.master!r} in {mode} mode"
+        if not self._yarn_track_via_rm_api:
+            return "yarn_track_via_rm_api=True, by which the triggerer follows the application"
+        if self._yarn_rm_auth is not None:
+            return "no yarn_rm_auth, which cannot be handed to the triggerer; give keytab and principal"
+        return None
+
+    def _hook_arguments(self) -> dict[str, Any]:
+        """Return arguments by which the triggerer reaches the application, none of them secret."""
+        staging = {name: value for name, value in (self.conf or {}).items() if name == _STAGING}
+        found = {
+            "keytab": self.keytab,
+            "principal": self.principal,
+            "spark_binary": self._spark_binary,
+            "conf": staging,
+        }
+        return {name: value for name, value in found.items() if value}
+
+
+def now() -> float:
+    """Return the seconds since 1970, which another machine counts alike."""
+    return time.time()

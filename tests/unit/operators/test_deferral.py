@@ -1,0 +1,159 @@
+"""Tasks that wait in the triggerer: which may, the facts they hand over, and how they resume."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, report_to_json
+from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.deferral import DeferredJob
+from airflow_lake_provider.operators.lost_report import LostReport
+from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+pytestmark = pytest.mark.usefixtures("job_directory", "lake_connection")
+
+APPLICATION = "application_1764000000000_0001"
+YARN = SparkTarget(master="yarn", cluster_mode=True)
+REPORT = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="as asked")
+
+
+@pytest.fixture(autouse=True)
+def yarn_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": "http://127.0.0.1:9"}
+    connection = {"conn_type": "spark", "host": "yarn", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+
+
+def operator(reports: Path | str = "/reports", **arguments: Any) -> LakeCompactionOperator:
+    given = {"yarn_track_via_rm_api": True, "report_location": str(reports)}
+    return LakeCompactionOperator(task_id="compact", table="shop.orders", **{**given, **arguments})
+
+
+@pytest.mark.parametrize(("setting", "asked"), [("True", None), ("False", True), ("True", True)])
+def test_a_tracked_driver_of_yarn_is_waited_for_in_the_triggerer(
+    monkeypatch: pytest.MonkeyPatch, setting: str, asked: bool | None
+) -> None:
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", setting)
+    assert operator(deferrable=asked).may_defer(YARN)
+
+
+@pytest.mark.parametrize(("setting", "asked"), [("False", None), ("True", False)])
+def test_no_task_is_deferred_that_is_not_to_be(
+    monkeypatch: pytest.MonkeyPatch, setting: str, asked: bool | None
+) -> None:
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", setting)
+    assert not operator(deferrable=asked).may_defer(YARN)
+
+
+IMPOSSIBLE = [
+    (SparkTarget(master="local[2]", cluster_mode=False), {}, r"YARN's cluster mode.*'local\[2\]' in client mode"),
+    (SparkTarget(master="yarn", cluster_mode=False), {}, "'yarn' in client mode"),
+    (SparkTarget(master="k8s://https://h:443", cluster_mode=True), {}, "'k8s://https://h:443' in cluster mode"),
+    (YARN, {"yarn_track_via_rm_api": False}, "yarn_track_via_rm_api=True"),
+    (YARN, {"yarn_rm_auth": object()}, "keytab and principal"),
+]
+
+
+@pytest.mark.parametrize(("target", "arguments", "words"), IMPOSSIBLE)
+def test_a_deferral_that_cannot_be_is_refused_where_the_author_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, target: SparkTarget, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidSpecError, match=words):
+        operator(deferrable=True, **arguments).may_defer(target)
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
+    assert not operator(**arguments).may_defer(target)
+
+
+def deferred(
+    job: LakeCompactionOperator, context: Context, monkeypatch: pytest.MonkeyPatch, *, reconnects: bool = False
+) -> TaskDeferred:
+    """Run an operator up to its deferral; spark-submit itself is left out."""
+
+    def execute(task: LakeCompactionOperator, context: Context) -> None:
+        task._hook = task._get_hook()
+        if not reconnects:
+            task._before_submit()
+        task.poll_until_complete(APPLICATION, context)
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    with pytest.raises(TaskDeferred) as raised:
+        job._run_in_spark(job.build_spec(context), context)
+    return raised.value
+
+
+@pytest.mark.parametrize(("reconnects", "known"), [(False, ["00c0ffee00c0ffee"]), (True, [])])
+def test_a_retry_that_reconnects_defers_too_and_counts_what_the_earlier_try_committed(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path, reconnects: bool, known: list[str]
+) -> None:
+    before = partial(LostReport, known=frozenset({"00c0ffee00c0ffee"}))
+    monkeypatch.setattr(LostReport, "before", before)
+    found = deferred(operator(tmp_path, deferrable=True), context, monkeypatch, reconnects=reconnects)
+    assert found.trigger.serialize()[1]["job"]["known_run_keys"] == known
+
+
+def test_a_deferral_hands_over_all_that_its_task_needs_and_keeps_no_file(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path, job_directory: Path
+) -> None:
+    conf = {"spark.yarn.stagingDir": "hdfs:///stage", "spark.hadoop.fs.s3a.secret.key": "hush"}
+    job = operator(tmp_path, deferrable=True, conf=conf, execution_timeout=timedelta(hours=1))
+    found = deferred(job, context, monkeypatch)
+    assert isinstance(found.trigger, YarnApplicationTrigger)
+    stored = found.trigger.serialize()[1]
+    assert found.method_name == "execute_complete"
+    assert stored["application_id"] == APPLICATION
+    assert stored["hook_arguments"] == {"conf": {"spark.yarn.stagingDir": "hdfs:///stage"}}
+    assert stored["deadline"] == stored["job"]["started"] + 3600
+    assert Path(stored["job"]["report_path"]).parent == tmp_path
+    assert "hush" not in json.dumps(stored)
+    assert list(job_directory.glob("attempt-*")) == []
+
+
+def resumed(job: LakeCompactionOperator, context: Context, reports: Path, *, overdue: bool = False) -> dict[str, Any]:
+    carried = DeferredJob(
+        report_path=f"{reports}/r.json", known_run_keys=(), started=0.0, application_id=APPLICATION
+    ).to_plain()
+    return job.execute_complete(context, {"job": json.loads(json.dumps(carried)), "overdue": overdue})
+
+
+def test_a_resumed_task_returns_the_report_of_its_driver(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda _, name, __: asked.append(name))
+    (tmp_path / "r.json").write_text(report_to_json(REPORT), encoding="utf-8")
+    assert resumed(operator(deferrable=True), context, tmp_path)["outcome"] == "done"
+    assert asked == [APPLICATION]
+
+
+def test_a_resumed_task_fails_as_its_application_did(
+    monkeypatch: pytest.MonkeyPatch, context: Context, tmp_path: Path
+) -> None:
+    def killed(*_: Any) -> None:
+        raise RuntimeError(f"YARN application {APPLICATION} ended with state: KILLED")
+
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", killed)
+    with pytest.raises(JobFailedError, match="ended with state: KILLED"):
+        resumed(operator(deferrable=True), context, tmp_path)
+
+
+def test_a_task_that_is_resumed_too_late_times_out_with_its_application_in_hand(
+    context: Context, tmp_path: Path
+) -> None:
+    job = operator(deferrable=True, execution_timeout=timedelta(hours=1))
+    with pytest.raises(AirflowTaskTimeout, match=f"{APPLICATION} runs for longer than 1:00:00"):
+        resumed(job, context, tmp_path, overdue=True)
+    assert job._hook is not None
+    assert job._hook._yarn_application_id == APPLICATION
