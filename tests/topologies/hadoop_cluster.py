@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from tests.end_to_end.lake_environment import REPOSITORY
 
@@ -37,22 +40,55 @@ class HadoopCluster:
     :param configuration: folder of its XML files, for ``HADOOP_CONF_DIR``.
     :param logs: folder of what daemons and containers print.
     :param webhdfs: ``127.0.0.1:<port>``; ``resource_manager`` the same of YARN's REST API.
+    :param daemons: process ids by the daemon's name.
     """
 
     configuration: Path
     logs: Path
     webhdfs: str
     resource_manager: str
+    daemons: Mapping[str, int] = field(default_factory=dict)
 
-    def applications(self, state: str) -> list[str]:
-        """Return the ids of YARN's applications in a state, such as ``RUNNING``."""
-        found = _get(f"http://{self.resource_manager}/ws/v1/cluster/apps?states={state}")
-        return [application["id"] for application in (found["apps"] or {"app": []})["app"]]
+    def applications(self, name: str) -> dict[str, str]:
+        """Return the states of YARN's applications of a name by their ids, in the order of their submission."""
+        return {each["id"]: each["state"] for each in self._applications() if each["name"] == name}
 
     def spark_pages(self) -> list[str]:
         """Return the addresses of the REST APIs of running Spark applications, through YARN's proxy."""
         base = f"http://{self.resource_manager}/proxy"
-        return [f"{base}/{name}/api/v1/applications/{name}" for name in self.applications("RUNNING")]
+        running = [each["id"] for each in self._applications() if each["state"] == "RUNNING"]
+        return [f"{base}/{name}/api/v1/applications/{name}" for name in running]
+
+    def kill(self, application: str) -> None:
+        """Let YARN kill an application, as ``yarn application -kill`` does."""
+        address = f"http://{self.resource_manager}/ws/v1/cluster/apps/{application}/state"
+        body = json.dumps({"state": "KILLED"}).encode()
+        headers = {"Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(address, body, headers, method="PUT"), timeout=60).close()
+
+    def driver(self, application: str) -> list[psutil.Process]:
+        """Return the processes of the container in which an application has its driver, the oldest first."""
+        container = f"container_{application.removeprefix('application_')}_"
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                command = " ".join(process.cmdline())
+                if container in command and "ApplicationMaster" in command:
+                    found += [process, *process.children(recursive=True)]
+        return sorted(set(found), key=lambda process: process.pid)
+
+    @contextmanager
+    def paused(self, daemon: str) -> Iterator[None]:
+        """Let a daemon answer nothing for a while; its connections stay open."""
+        os.kill(self.daemons[daemon], signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.daemons[daemon], signal.SIGCONT)
+
+    def _applications(self) -> list[dict[str, Any]]:
+        found = _get(f"http://{self.resource_manager}/ws/v1/cluster/apps")
+        return sorted((found["apps"] or {"app": []})["app"], key=lambda each: str(each["id"]))
 
     def names_in(self, folder: str) -> list[str]:
         """Return the names of a folder of HDFS; none where it does not exist."""
@@ -89,10 +125,12 @@ def hadoop_cluster(folder: Path, jars: Path, free_port: Callable[[], int]) -> It
     name_node = [*java, f"org.apache.hadoop.{_DAEMONS['namenode']}", "-format", "-nonInteractive"]
     subprocess.run(name_node, capture_output=True, timeout=_SECONDS, check=True)
     with ExitStack() as running:
-        for name, kind in _DAEMONS.items():
-            running.enter_context(_daemon([*java, f"org.apache.hadoop.{kind}"], cluster.logs / f"{name}.log"))
+        daemons = {
+            name: running.enter_context(_daemon([*java, f"org.apache.hadoop.{kind}"], cluster.logs / f"{name}.log"))
+            for name, kind in _DAEMONS.items()
+        }
         _wait_until_ready(cluster)
-        yield cluster
+        yield replace(cluster, daemons=daemons)
 
 
 def _java() -> str:
@@ -103,11 +141,11 @@ def _java() -> str:
 
 
 @contextmanager
-def _daemon(command: Sequence[str], log: Path) -> Iterator[None]:
+def _daemon(command: Sequence[str], log: Path) -> Iterator[int]:
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
-            yield
+            yield process.pid
         finally:
             process.kill()
             process.wait()
@@ -197,9 +235,10 @@ _YARN = {
     "yarn.nodemanager.vmem-check-enabled": "false",
     "yarn.nodemanager.pmem-check-enabled": "false",
     "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.9",
+    # Containers are given out when the node reports.
+    "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "250",
     "yarn.scheduler.capacity.root.queues": "default",
     "yarn.scheduler.capacity.root.default.capacity": "100",
     "yarn.scheduler.capacity.maximum-am-resource-percent": "1.0",
-    "yarn.resourcemanager.am.max-attempts": "1",
     "yarn.application.classpath": "",
 }
