@@ -11,12 +11,14 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.session.java_methods import as_function, java_list, load_class, method, texts_of
 from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
 
 _FILE = "_lake_file_path"
 _BLOCK = "_lake_block"
 _ROW = "_lake_row"
 _NUMBER = "_lake_file"
+_PATH = "org.apache.hadoop.fs.Path"
 # Each row is compared with each path, so no more than what costs less than a join.
 _MAX_COMPARED = 8
 
@@ -55,9 +57,13 @@ def with_arrival(
 
 def _uris(spark: SparkSession, files: tuple[InputFile, ...]) -> list[str]:
     """Return the paths as Spark's ``_metadata.file_path`` spells them."""
+    path, text, uri = (load_class(spark, name) for name in (_PATH, "java.lang.String", "java.net.URI"))
     jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path
-    return [path(file.path).toUri().toString() for file in files]
+    invoke = jvm.java.lang.invoke
+    new = invoke.MethodType.methodType(jvm.java.lang.Void.TYPE, text)
+    made = invoke.MethodHandles.publicLookup().findConstructor(path, new)
+    to_uri = invoke.MethodHandles.filterReturnValue(made, method(spark, _PATH, "toUri", uri))
+    return texts_of(spark, java_list(spark, [file.path for file in files]), as_function(spark, to_uri))
 
 
 def _with_file_number(spark: SparkSession, placed: DataFrame, uris: list[str]) -> DataFrame:

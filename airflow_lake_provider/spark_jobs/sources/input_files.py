@@ -10,6 +10,13 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.session.java_methods import (
+    as_function,
+    list_of_array,
+    load_class,
+    method,
+    texts_of,
+)
 
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 
@@ -27,7 +34,10 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     matches = filesystem.globStatus(path)
     if not GLOB_CHARACTERS & set(pattern):
         _refuse_unreadable(pattern, str(filesystem.makeQualified(path).toString()), matches)
-    found = {file for match in matches or () for file in _files_below(filesystem, match)}
+    if not matches:
+        return ()
+    statuses = _FileStatuses(spark)
+    found = set(_visible_files(statuses, filesystem, matches))
     return tuple(sorted(found))
 
 
@@ -77,20 +87,59 @@ def _refuse_unreadable(pattern: str, address: str, matches: Any) -> None:
         raise BadInputError(f"source {pattern!r} has a hidden name, which Spark skips without a word; rename the file")
 
 
-def _files_below(filesystem: Any, match: Any) -> Iterator[InputFile]:
-    root = match.getPath()
-    if is_hidden(root.getName()):
-        return
-    if match.isFile():
-        yield _input_file(match)
-        return
-    listing = filesystem.listFiles(root, True)
-    while listing.hasNext():
-        status = listing.next()
-        below = status.getPath().toString().removeprefix(root.toString())
-        if not any(is_hidden(level) for level in below.split("/")):
-            yield _input_file(status)
+def _visible_files(statuses: _FileStatuses, filesystem: Any, matches: Any) -> Iterator[InputFile]:
+    """Yield files, and what is below folders.
+
+    :param matches: array of ``FileStatus``.
+    """
+    listed = statuses.array(matches)
+    is_local = filesystem.getUri().getScheme() == "file"
+    for place, (match, is_file) in enumerate(zip(statuses.files(listed), statuses.are_files(listed), strict=True)):
+        if is_hidden(match.path.rpartition("/")[2]):
+            continue
+        if is_file:
+            yield match
+        elif is_local:
+            # Hadoop starts a process for each local file that its own listing of a tree shows, to ask for its owner.
+            yield from _visible_files(statuses, filesystem, filesystem.listStatus(matches[place].getPath()))
+        else:
+            yield from _files_below(statuses, filesystem, matches[place].getPath())
 
 
-def _input_file(status: Any) -> InputFile:
-    return InputFile(status.getPath().toString(), int(status.getLen()), str(status.getModificationTime()))
+def _files_below(statuses: _FileStatuses, filesystem: Any, root: Any) -> Iterator[InputFile]:
+    folder = str(root.toString())
+    for file in statuses.files(statuses.all(filesystem.listFiles(root, True))):
+        if not any(is_hidden(level) for level in file.path.removeprefix(folder).split("/")):
+            yield file
+
+
+class _FileStatuses:
+    """Bring lists of Hadoop's ``FileStatus`` over, a column of all files in one command."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self._spark, self._jvm = spark, jvm
+        number = jvm.java.lang.Long.TYPE
+        self._path = self._getter("getPath", load_class(spark, "org.apache.hadoop.fs.Path"))
+        self._size, self._version = self._getter("getLen", number), self._getter("getModificationTime", number)
+        self._is_file = self._getter("isFile", jvm.java.lang.Boolean.TYPE)
+
+    def array(self, statuses: Any) -> Any:
+        """Return an array as a list."""
+        return list_of_array(self._spark, statuses)
+
+    def all(self, listing: Any) -> Any:
+        """Return what is left of Hadoop's iterator as a list; page by page, as the store gives it."""
+        return self._jvm.org.apache.hadoop.util.functional.RemoteIterators.toList(listing)
+
+    def files(self, statuses: Any) -> Iterator[InputFile]:
+        """Yield what identifies each file."""
+        columns = (texts_of(self._spark, statuses, function) for function in (self._path, self._size, self._version))
+        return (InputFile(path, int(size), version) for path, size, version in zip(*columns, strict=True))
+
+    def are_files(self, statuses: Any) -> list[bool]:
+        """Tell files from folders."""
+        return [text == "true" for text in texts_of(self._spark, statuses, self._is_file)]
+
+    def _getter(self, name: str, result: Any) -> Any:
+        return as_function(self._spark, method(self._spark, "org.apache.hadoop.fs.FileStatus", name, result))

@@ -15,6 +15,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.spark_jobs.session.java_methods import load_class
+
 
 class Internal(StrEnum):
     """Classes by full name."""
@@ -70,13 +72,6 @@ def _has_class(spark: SparkSession, name: str) -> bool:
             return False
         raise
     return True
-
-
-def load_class(spark: SparkSession, name: str) -> Any:
-    """Return the ``java.lang.Class`` of a full name, one of the jars given to the session included."""
-    jvm: Any = spark._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.lang.Class.forName(name, True, loader)
 
 
 def spark_table_cache(spark: SparkSession) -> Any:

@@ -10,13 +10,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import load_class
+from airflow_lake_provider.spark_jobs.session.java_methods import as_function, load_class, method
 
 
 class JavaFunctions:
     """Functions over ``org.apache.iceberg`` objects.
 
-    Guava's interface is also ``java.util.function.Function``, so each fits both worlds.
+    Each is made by ``session/java_methods.py``.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -79,10 +79,7 @@ class JavaFunctions:
         return self._function(self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file, asked))
 
     def _method(self, owner: str, name: str, result: Any, *parameters: Any) -> Any:
-        method_type = self._jvm.java.lang.invoke.MethodType
-        kind = method_type.methodType(result, *parameters)
-        return self._lookup.findVirtual(load_class(self._spark, owner), name, kind)
+        return method(self._spark, owner, name, result, *parameters)
 
     def _function(self, handle: Any) -> Any:
-        interface = load_class(self._spark, "com.google.common.base.Function")
-        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(interface, handle)
+        return as_function(self._spark, handle)

@@ -1,0 +1,77 @@
+"""Methods of Java as functions of the JVM, so that a collection is read there and comes over in one command.
+
+Asked item by item through the gateway, a folder of 100,000 files takes a minute to list. A Python callback would need
+a server of the driver's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+# No path of a file has it.
+_SEPARATOR = "\0"
+
+
+def load_class(spark: SparkSession, name: str) -> Any:
+    """Return the ``java.lang.Class`` of a full name, one of the jars given to the session included."""
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm.java.lang.Class.forName(name, True, loader)
+
+
+def method(spark: SparkSession, owner: str, name: str, result: Any, *parameters: Any) -> Any:
+    """Return the ``MethodHandle`` of a public method.
+
+    :param owner: full name of its class or interface.
+    :param result: its type; a primitive one is a constant, such as ``java.lang.Long.TYPE``.
+    """
+    invoke = _invoke(spark)
+    kind = invoke.MethodType.methodType(result, *parameters)
+    return invoke.MethodHandles.publicLookup().findVirtual(load_class(spark, owner), name, kind)
+
+
+def as_function(spark: SparkSession, handle: Any) -> Any:
+    """Return a ``MethodHandle`` as Guava's ``Function``, which is also a ``java.util.function.Function``."""
+    interface = load_class(spark, "com.google.common.base.Function")
+    return _invoke(spark).MethodHandleProxies.asInterfaceInstance(interface, handle)
+
+
+def texts_of(spark: SparkSession, items: Any, function: Any) -> list[str]:
+    """Return what a function gives for each item, as text.
+
+    :param items: a ``java.util.List``.
+    :param function: of :func:`as_function`; gives no text with a NUL.
+    """
+    if items.isEmpty():
+        return []
+    guava = _jvm(spark).com.google.common
+    joined: str = guava.base.Joiner.on(_SEPARATOR).join(guava.collect.Lists.transform(items, function))
+    return joined.split(_SEPARATOR)
+
+
+def java_list(spark: SparkSession, texts: list[str]) -> Any:
+    """Return texts as a ``java.util.List``; PySpark would add each to a list by a command of its own.
+
+    :param texts: not empty, and without a NUL.
+    """
+    guava = _jvm(spark).com.google.common
+    return guava.collect.Lists.newArrayList(guava.base.Splitter.on(_SEPARATOR).split(_SEPARATOR.join(texts)))
+
+
+def list_of_array(spark: SparkSession, items: Any) -> Any:
+    """Return an array as a ``java.util.List``; py4j passes an array only where its very type is declared."""
+    jvm = _jvm(spark)
+    gateway: Any = spark.sparkContext._gateway
+    copy = gateway.new_array(jvm.java.lang.Object, len(items))
+    jvm.java.lang.System.arraycopy(items, 0, copy, 0, len(items))
+    return jvm.java.util.Arrays.asList(copy)
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
+def _invoke(spark: SparkSession) -> Any:
+    return _jvm(spark).java.lang.invoke

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.spark_jobs.sources import input_files
+from airflow_lake_provider.spark_jobs.sources.arrival import with_arrival
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+
+
+@contextmanager
+def commands(spark: SparkSession) -> Iterator[list[str]]:
+    """Collect the commands that go to the JVM; what py4j sends for garbage that was collected is none of them."""
+    gateway: Any = spark.sparkContext._gateway
+    client = gateway._gateway_client
+    sent: list[str] = []
+    plain = client.send_command
+
+    def send_command(command: str, *more: Any, **words: Any) -> Any:
+        if not command.startswith("m\nd\n"):
+            sent.append(command)
+        return plain(command, *more, **words)
+
+    client.send_command = send_command
+    try:
+        yield sent
+    finally:
+        del client.send_command
+
+
+def fill(folder: Path, count: int) -> None:
+    for number in range(count):
+        for path in (folder / f"{number}.json", folder / "below" / f"{number}.json", folder / "_hidden" / "h.json"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [("", "**/[0-9]*.json"), ("*", "**/[0-9]*.json"), ("*.json", "[0-9]*.json"), ("b*", "below/*.json")],
+)
+def test_the_commands_of_a_listing_do_not_grow_with_its_files(
+    spark: SparkSession, tmp_path: Path, pattern: str, found: str
+) -> None:
+    sent = {}
+    for count in (3, 300):
+        fill(folder := tmp_path / str(count), count)
+        with commands(spark) as sent[count]:
+            files = list_input_files(spark, f"{folder}/{pattern}")
+        assert [file.path for file in files] == sorted(f"file:{path}" for path in folder.glob(found))
+    # The first also looks names up.
+    assert len(sent[300]) <= len(sent[3])
+
+
+def test_the_commands_that_number_files_do_not_grow_with_them(spark: SparkSession, tmp_path: Path) -> None:
+    fill(tmp_path / "in", 300)
+    files = list_input_files(spark, f"{tmp_path}/in")
+    rows = spark.read.text(f"{tmp_path}/in")
+    sent = {}
+    for count in (10, 600):
+        with commands(spark) as sent[count]:
+            with_arrival(spark, rows, files[:count])
+    assert len(files) == 600
+    assert len(sent[600]) <= len(sent[10])
+
+
+def test_a_tree_is_listed_alike_by_folder_and_by_pages(spark: SparkSession, tmp_path: Path) -> None:
+    fill(tmp_path / "in", 5)
+    (tmp_path / "in" / "empty").mkdir()
+    by_folder = list_input_files(spark, f"{tmp_path}/in")
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext
+    root = jvm.org.apache.hadoop.fs.Path(f"{tmp_path}/in")
+    filesystem = root.getFileSystem(context._jsc.hadoopConfiguration())
+    by_pages = input_files._files_below(input_files._FileStatuses(spark), filesystem, root)
+    assert sorted(by_pages) == list(by_folder)
+    assert len(by_folder) == 10
