@@ -56,6 +56,11 @@ def _options() -> dict[str, dict[str, Any]]:
             "'provided': the cluster has them, and neither is passed.",
             example="/opt/lake/jars",
         ),
+        "class_archive": _option(
+            "Folder on the worker for archives of the classes that its Spark drivers load, which lets them start "
+            "quicker. Only the worker's own user may write to it. 'off': none.",
+            default="~/.cache/airflow-lake",
+        ),
         "report_location": _option(
             "Folder where a driver in cluster mode leaves its report; any path that fsspec and the driver both reach.",
             example="s3://lake-reports/airflow",

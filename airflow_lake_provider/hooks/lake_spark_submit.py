@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from airflow_lake_provider.submission.yarn_staging import remove_staged_files, s
 
 # States in which an application of YARN changes no more, as ``query_yarn_application_status`` says them.
 ENDED = ("SUCCEEDED", "FAILED", "NOT_FOUND")
+# Read by ``spark-submit`` for the JVM of this machine.
+_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 # As the driver says it, see ``spark_jobs/run_job.py``.
 _APPLICATION = re.compile(r"\[lake\] application ([\w-]+)(?:, Spark UI (\S+))?")
 
@@ -104,6 +107,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
 
     before_submit: Callable[[], None]
     on_application: Callable[[SparkApplication], None]
+    java_options: str = ""
 
     @classmethod
     def adopt(
@@ -111,16 +115,19 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         hook: SparkSubmitHook,
         before_submit: Callable[[], None],
         on_application: Callable[[SparkApplication], None],
+        java_options: str = "",
     ) -> LakeSparkSubmitHook:
         """Return the hook that the official operator built from its some forty arguments, as one of this class.
 
         :param before_submit: called before an application is started, and not before one is reconnected to.
         :param on_application: called once, when the application is known.
+        :param java_options: of the JVM that ``spark-submit`` starts on this machine, before those of others.
         """
         lake_hook = cls.__new__(cls)
         lake_hook.__dict__.update(vars(hook))
         lake_hook.before_submit = before_submit
         lake_hook.on_application = on_application
+        lake_hook.java_options = java_options
         return lake_hook
 
     @classmethod
@@ -180,6 +187,10 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         # Not through env_vars: on YARN and Kubernetes those become the environment of the remote driver.
         launch: dict[str, Any] = launch_environment(self._connection["master"])
         self._env = {**launch, **(self._env or {})}
+        theirs = str(self._env.get(_JAVA_OPTIONS, os.environ.get(_JAVA_OPTIONS, "")))
+        # Not as a setting of Spark: that would replace the one of spark-defaults.conf.
+        if self.java_options and self.java_options not in theirs:
+            self._env[_JAVA_OPTIONS] = f"{self.java_options} {theirs}".strip()
         return arguments
 
     def remove_files_of_lost_driver(self) -> None:

@@ -17,6 +17,7 @@ from airflow.sdk.configuration import conf
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_file import spec_to_json
+from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.report_location import forget_report, shared_report
 from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
 from airflow_lake_provider.submission.job_files import JobFiles
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 
 _log = logging.getLogger(__name__)
-_PROVIDED = "provided"
 # A task log is read by people; Spark's own INFO lines would be hundreds to one of ours. An author's setting wins.
 _LOG_LEVEL = {"spark.log.level": "WARN"}
 
@@ -73,9 +73,17 @@ class JobAttempt:
         report = shared or str(files.report)
         return cls(files=files, archive=job_archive(base), connection=connection, target=target, report_path=report)
 
-    def submission(self, operator: SparkSubmitOperator) -> dict[str, Any]:
-        """Return the attributes of SparkSubmitOperator for this submission, the author's merged with ours."""
-        jars, packages = self._runtime()
+    def driver_start(self, operator: SparkSubmitOperator) -> DriverStart:
+        """Decide how the driver gets its jars, and whether an archive of its classes is used or made."""
+        settings = self.files.settings.read_text(encoding="utf-8")
+        attempt = self.files.folder.name.rpartition("-")[2]
+        return DriverStart.plan(operator, self.target, self.connection, settings=settings, attempt=attempt)
+
+    def submission(self, operator: SparkSubmitOperator, start: DriverStart) -> dict[str, Any]:
+        """Return the attributes of SparkSubmitOperator for this submission, the author's merged with ours.
+
+        :param start: of :meth:`driver_start`.
+        """
         spec = str(self.files.spec)
         shipped = [spec] if self.target.cluster_mode else []
         return {
@@ -84,8 +92,9 @@ class JobAttempt:
             "conf": operator.conf or {},
             "files": _joined(shipped, operator.files),
             "py_files": _joined([str(self.archive)], operator.py_files),
-            "jars": _joined(jars, operator.jars),
-            "packages": _joined(packages, operator.packages),
+            "jars": _joined(list(start.jars), operator.jars),
+            "packages": _joined(list(start.packages), operator.packages),
+            "driver_class_path": operator.driver_class_path or start.class_path,
             "properties_file": str(self.files.settings),
             "_spark_binary": operator._spark_binary or self._bundled_binary(str(operator._conn_id)),
         }
@@ -101,16 +110,6 @@ class JobAttempt:
     def close(self) -> None:
         """Remove spec, settings and a local report."""
         self.files.close()
-
-    def _runtime(self) -> tuple[list[str], list[str]]:
-        """Return (jars, packages) that bring the table format's runtime to the driver."""
-        configured = conf.get("lake", "spark_jars", fallback="").strip()
-        if configured == _PROVIDED:
-            return [], []
-        if not configured:
-            return [], list(self.connection.spark_packages())
-        jars = [Path(name.strip()) for name in configured.split(",")]
-        return [str(jar) for path in jars for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])], []
 
     @staticmethod
     def _bundled_binary(spark_conn_id: str) -> str | None:

@@ -26,6 +26,7 @@ from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.author_objects import AuthorObjects
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
+from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.job_attempt import JobAttempt, read_report
 from airflow_lake_provider.operators.links import LinkedApplication
@@ -128,6 +129,7 @@ class LakeJobOperator(
         self.allowed_tables = table_patterns(allowed_tables)
         self.deferrable = deferrable
         self._attempt: JobAttempt | None = None
+        self._driver = DriverStart()
         self._submitted = False
         # Whether there is an application whose report is this task's.
         self._is_followed = False
@@ -243,6 +245,7 @@ class LakeJobOperator(
         # The worker's own files first: the cluster may take its time, and Airflow does not wait for long.
         if self._attempt is not None:
             self._attempt.close()
+            self._driver.release()
         if isinstance(self._hook, LakeSparkSubmitHook):
             self._hook.remove_staged_files()
 
@@ -304,6 +307,7 @@ class LakeJobOperator(
             found = self._submit(self._attempt, context)
         finally:
             self._attempt.close()
+            self._driver.release()
         # Reconnected to an application of an earlier try: what that one committed was there before this try.
         return self._outcome(found, lost_report if self._submitted else lost_report.of_any_try())
 
@@ -321,7 +325,18 @@ class LakeJobOperator(
 
     def _submit(self, attempt: JobAttempt, context: Context) -> JobReport | JobFailure | JobFailedError:
         """Submit and wait; return the driver's report, or why there is none."""
-        return self._wait(lambda: super(LakeJobOperator, self).execute(context), attempt.report_path)
+        ended_well = False
+
+        def run() -> None:
+            nonlocal ended_well
+            super(LakeJobOperator, self).execute(context)
+            ended_well = True
+
+        found = self._wait(run, attempt.report_path)
+        if isinstance(found, JobReport):
+            # A JVM that fails after a job that did not has failed over the archive.
+            self._driver.accept(is_whole=ended_well)
+        return found
 
     def _wait(self, run: Callable[[], None], report_path: str) -> JobReport | JobFailure | JobFailedError:
         lost = f"spark-submit ended well, but there is no report at {report_path}"
@@ -371,11 +386,15 @@ class LakeJobOperator(
         if self._attempt is not None:
             # On a copy: what belongs to one submission must not stay in the author's arguments.
             submitted = copy.copy(self)
-            for name, value in self._attempt.submission(self).items():
+            self._driver = self._attempt.driver_start(self)
+            for name, value in self._attempt.submission(self, self._driver).items():
                 setattr(submitted, name, value)
             self.application = submitted.application
         return LakeSparkSubmitHook.adopt(
-            super(LakeJobOperator, submitted)._get_hook(), self._before_submit, self.show_application
+            super(LakeJobOperator, submitted)._get_hook(),
+            self._before_submit,
+            self.show_application,
+            java_options=self._driver.options,
         )
 
     def _before_submit(self) -> None:

@@ -38,6 +38,7 @@ def spark_connection(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """``[lake] job_directory``."""
+    """``[lake] job_directory``; drivers start without an archive."""
+    monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", "off")
     monkeypatch.setenv("AIRFLOW__LAKE__JOB_DIRECTORY", str(tmp_path / "jobs"))
     return tmp_path / "jobs"

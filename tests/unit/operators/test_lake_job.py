@@ -57,6 +57,11 @@ def opened(job: LakeCompactionOperator, context: Context, target: SparkTarget = 
     return JobAttempt.open(job.build_spec(context), job.lake.connection, target, **given)
 
 
+def submission(job: LakeCompactionOperator, context: Context) -> dict[str, Any]:
+    attempt = opened(job, context)
+    return attempt.submission(job, attempt.driver_start(job))
+
+
 def value_of(command: list[str], option: str) -> str:
     return command[command.index(option) + 1]
 
@@ -71,7 +76,7 @@ def test_the_authors_arguments_are_merged_with_ours(context: Context) -> None:
     theirs = {"py_files": "a.zip,b.py", "packages": "org:thing:1", "jars": "x.jar", "files": "notes.txt"}
     job = operator(conf={"spark.executor.cores": "2"}, **theirs)
     attempt = opened(job, context)
-    found = attempt.submission(job)
+    found = attempt.submission(job, attempt.driver_start(job))
     assert found["py_files"] == f"{attempt.archive},a.zip,b.py"
     assert found["packages"].split(",") == [*job.lake.connection.spark_packages(), "org:thing:1"]
     assert (found["jars"], found["files"]) == ("x.jar", "notes.txt")
@@ -82,7 +87,7 @@ def test_the_authors_arguments_are_merged_with_ours(context: Context) -> None:
 
 def test_nothing_of_the_authors_is_needed(context: Context) -> None:
     job = operator()
-    found = opened(job, context).submission(job)
+    found = submission(job, context)
     assert (found["jars"], found["files"], found["conf"]) == (None, None, {})
 
 
@@ -97,7 +102,7 @@ def test_a_driver_in_the_cluster_gets_the_spec_shipped_and_reports_to_a_shared_p
 ) -> None:
     job = operator(files="notes.txt", report_location=f"{tmp_path}/reports/")
     attempt = opened(job, context, CLUSTER)
-    found = attempt.submission(job)
+    found = attempt.submission(job, attempt.driver_start(job))
     assert found["files"] == f"{attempt.files.spec},notes.txt"
     assert found["application_args"] == ["--spec", "spec.json", "--report", attempt.report_path]
     assert Path(attempt.report_path).parent == tmp_path / "reports"
@@ -142,7 +147,7 @@ def test_configured_jars_take_the_place_of_packages(
         jar.touch()
     job = operator(jars="x.jar", packages="org:thing:1")
     monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", f"{tmp_path}, /opt/driver.jar")
-    found = opened(job, context).submission(job)
+    found = submission(job, context)
     assert found["jars"] == f"{jars[1]},{jars[0]},/opt/driver.jar,x.jar"
     assert found["packages"] == "org:thing:1"
 
@@ -150,7 +155,7 @@ def test_configured_jars_take_the_place_of_packages(
 def test_a_cluster_that_has_the_jars_gets_none(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "provided")
     job = operator()
-    found = opened(job, context).submission(job)
+    found = submission(job, context)
     assert (found["jars"], found["packages"]) == (None, None)
 
 

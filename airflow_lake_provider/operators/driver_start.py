@@ -1,0 +1,156 @@
+"""Jars of a driver, and what lets it start quicker: jars on its class path, and an archive of its classes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+from airflow.sdk.configuration import conf
+
+from airflow_lake_provider.submission.class_archive import (
+    ARCHIVE_AT_EXIT,
+    ClassArchive,
+    archive_folder,
+    driver_java,
+    has_own_archive,
+)
+from airflow_lake_provider.submission.spark_installation import launch_environment
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+    from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+
+_log = logging.getLogger(__name__)
+_PROVIDED = "provided"
+_CLASS_PATH = "spark.driver.extraClassPath"
+_JARS = ("spark.jars", "spark.jars.packages")
+_JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverStart:
+    """Arguments of ``spark-submit`` that bring the table format's runtime to the driver, and make it start quicker.
+
+    :param jars: for ``--jars``.
+    :param packages: for ``--packages``.
+    :param class_path: for ``--driver-class-path``; None for the plain one.
+    :param options: of the driver's JVM, which come before those of an author.
+    """
+
+    jars: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    class_path: str | None = None
+    options: str = ""
+    archive: ClassArchive | None = None
+    attempt: str = ""
+
+    @classmethod
+    def plan(
+        cls,
+        operator: SparkSubmitOperator,
+        target: SparkTarget,
+        connection: CatalogConnection,
+        *,
+        settings: str,
+        attempt: str,
+    ) -> DriverStart:
+        """Decide how the driver of an attempt starts; nothing that an archive needs can make it fail.
+
+        :param settings: text of the attempt's properties file, with the author's.
+        :param attempt: text that no other attempt has.
+        """
+        jars, packages = runtime(connection)
+        start = cls(jars=jars, packages=packages, attempt=attempt)
+        # Elsewhere the driver's Java and its files are another machine's.
+        if target.cluster_mode:
+            return start
+        try:
+            folder = archive_folder(conf.get("lake", "class_archive", fallback="off"))
+            return start if folder is None else start._archived(folder, operator, target, settings)
+        except (OSError, ValueError) as error:
+            _log.info("The driver starts without an archive of its classes: %s", error)
+            return start
+
+    @property
+    def makes_archive(self) -> bool:
+        """Tell whether this driver writes the archive when it ends."""
+        return ARCHIVE_AT_EXIT in self.options
+
+    def accept(self, *, is_whole: bool) -> None:
+        """Keep the archive that the driver has made, if this one was to make it.
+
+        :param is_whole: whether ``spark-submit`` ended well.
+        """
+        if self.archive is not None:
+            try:
+                self.archive.accept(self.attempt, is_whole=is_whole)
+            except OSError as error:
+                _log.info("The archive of the driver's classes is not kept: %s", error)
+
+    def release(self) -> None:
+        """Let another driver make the archive, if this one has not."""
+        if self.archive is not None:
+            try:
+                self.archive.release(self.attempt)
+            except OSError as error:
+                _log.info("What is left of an archive of classes is not removed: %s", error)
+
+    def _archived(self, folder: Path, operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> DriverStart:
+        environment = {**os.environ, **launch_environment(target.master), **(operator.env_vars or {})}
+        given = _given_settings(operator, settings, environment)
+        theirs = [environment.get("SPARK_SUBMIT_OPTS", ""), *(given.get(name, "") for name in _JAVA_OPTIONS)]
+        java, home = driver_java(environment), environment.get("SPARK_HOME")
+        if _CLASS_PATH in given or operator.driver_class_path or has_own_archive(theirs):
+            raise ValueError(f"{_CLASS_PATH}, or an archive, is set by the author or the deployment")
+        if java is None or home is None or _names_a_binary(operator):
+            raise ValueError("which Java and which Spark spark-submit takes is not known")
+        # One loader for all jars where an author adds some: a driver of JDBC is only found from its own.
+        adds_jars = bool(operator.jars or operator.packages or any(name in given for name in _JARS))
+        on_path = () if adds_jars else tuple(map(Path, self.jars))
+        archive = ClassArchive.of(folder, java, Path(home), on_path, environment)
+        is_local = target.master.startswith("local")
+        return DriverStart(
+            # Executors elsewhere have no class path of ours. Here Spark would copy the jars for each driver.
+            jars=() if on_path and is_local else self.jars,
+            packages=self.packages,
+            class_path=":".join(archive.class_path) or None,
+            options=archive.options(self.attempt),
+            archive=archive,
+            attempt=self.attempt,
+        )
+
+
+def runtime(connection: CatalogConnection) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return jars and packages that bring the table format's runtime to the driver; one of the two is empty."""
+    configured = conf.get("lake", "spark_jars", fallback="").strip()
+    if configured == _PROVIDED:
+        return (), ()
+    if not configured:
+        return (), tuple(connection.spark_packages())
+    paths = [Path(name.strip()) for name in configured.split(",")]
+    return tuple(str(jar) for path in paths for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])), ()
+
+
+def _given_settings(operator: SparkSubmitOperator, settings: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the author and the site say of the driver's class path, jars and options."""
+    home = Path(environment.get("SPARK_CONF_DIR") or Path(environment.get("SPARK_HOME", "")) / "conf")
+    defaults = home / "spark-defaults.conf"
+    texts = [defaults.read_text(encoding="utf-8") if defaults.is_file() else "", settings]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    found = {pair[0]: pair[-1] for pair in pairs}
+    return {**found, **{name: str(value) for name, value in (operator.conf or {}).items()}}
+
+
+def _names_a_binary(operator: SparkSubmitOperator) -> bool:
+    return bool(
+        operator._spark_binary or BaseHook.get_connection(str(operator._conn_id)).extra_dejson.get("spark-binary")
+    )

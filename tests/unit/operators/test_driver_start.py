@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.driver_start import DriverStart
+
+LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
+STANDALONE = SparkTarget(master="spark://host:7077", cluster_mode=False)
+CLUSTER = SparkTarget(master="yarn", cluster_mode=True)
+CONNECTION = CatalogConnection.from_fields(
+    conn_id="lake_default", extra={"type": "sql", "uri": "sqlite:////lake/catalog.db", "warehouse": "file:///lake"}
+)
+
+pytestmark = pytest.mark.usefixtures("spark_connection")
+
+
+@pytest.fixture(autouse=True)
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Java and a Spark of empty files, a jar of ours, and a folder for archives."""
+    for name in ("jdk/bin/java", "spark/jars/spark.jar", "ours/iceberg.jar"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", str(tmp_path / "ours"))
+    monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", str(tmp_path / "archives"))
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    return tmp_path
+
+
+def planned(target: SparkTarget = LOCAL, settings: str = "", **arguments: Any) -> DriverStart:
+    operator = LakeCompactionOperator(task_id="compact", table="shop.orders", **arguments)
+    return DriverStart.plan(operator, target, CONNECTION, settings=settings, attempt="a")
+
+
+def test_a_driver_on_this_machine_has_the_jars_on_its_class_path_and_no_copy_of_them(installation: Path) -> None:
+    start = planned()
+    jar = f"{installation}/ours/iceberg.jar"
+    assert start.class_path == f"{installation}/spark/jars/*:{jar}"
+    assert (start.jars, start.packages) == ((), ())
+    assert start.makes_archive
+    # Executors on other machines get them as before.
+    start.release()
+    elsewhere = planned(STANDALONE)
+    assert (elsewhere.class_path, elsewhere.jars) == (start.class_path, (jar,))
+
+
+def test_a_driver_in_the_cluster_or_with_the_setting_off_starts_as_before(
+    installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = DriverStart(jars=(f"{installation}/ours/iceberg.jar",), attempt="a")
+    assert planned(CLUSTER) == plain
+    monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", "off")
+    assert planned() == plain
+
+
+def test_packages_and_an_authors_jars_keep_ours_off_the_class_path(
+    installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = f"{installation}/ours/iceberg.jar"
+    for arguments in (
+        {"jars": "driver.jar"},
+        {"packages": "org:thing:1"},
+        {"conf": {"spark.jars": "x.jar"}},
+        {"settings": "spark.jars.packages org:thing:1\n"},
+    ):
+        start = planned(**arguments)
+        assert (start.jars, start.class_path, start.makes_archive) == ((jar,), None, True), arguments
+        start.release()
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "")
+    start = planned()
+    assert (start.packages, start.class_path) == (CONNECTION.spark_packages(), None)
+
+
+@pytest.mark.parametrize(
+    "broken", ["class path", "site", "binary", "own archive", "no java", "shared folder", "read-only"]
+)
+def test_what_an_archive_cannot_go_with_leaves_the_driver_as_it_was(
+    installation: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    arguments: dict[str, Any] = {}
+    if broken == "class path":
+        arguments = {"driver_class_path": "/opt/driver"}
+    elif broken == "site":
+        (installation / "spark" / "conf").mkdir()
+        defaults = installation / "spark" / "conf" / "spark-defaults.conf"
+        defaults.write_text("# the site's\nspark.driver.extraClassPath  /opt/driver/*\n")
+    elif broken == "binary":
+        connection = {"conn_type": "spark", "host": "local[2]", "extra": {"spark-binary": "spark3-submit"}}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    elif broken == "own archive":
+        monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/opt/spark.jsa")
+    elif broken == "no java":
+        monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    elif broken == "shared folder":
+        (installation / "archives").mkdir()
+        (installation / "archives").chmod(0o777)
+    else:
+        monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", "/proc/archives")
+    start = planned(**arguments)
+    assert start == DriverStart(jars=(f"{installation}/ours/iceberg.jar",), attempt="a")
+
+
+def test_an_archive_is_kept_after_a_job_that_ended_well(installation: Path) -> None:
+    start = planned()
+    (made,) = (option.partition("=")[2] for option in start.options.split() if "ArchiveClassesAtExit" in option)
+    Path(made).write_bytes(b"classes")
+    start.accept(is_whole=True)
+    start.release()
+    (kept,) = (installation / "archives").iterdir()
+    assert kept.read_bytes() == b"classes"
+    assert f"-XX:SharedArchiveFile={kept} " in planned().options
+
+
+def test_the_options_of_others_come_after_ours_and_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:+UseZGC")
+    operator = LakeCompactionOperator(task_id="compact", table="shop.orders")
+    hook = LakeSparkSubmitHook.adopt(
+        SparkSubmitOperator._get_hook(operator), lambda: None, lambda _: None, java_options="-Xshare:auto"
+    )
+    for _ in range(2):
+        hook._build_spark_submit_command("job.py")
+    assert hook._env is not None
+    assert hook._env["SPARK_SUBMIT_OPTS"] == "-Xshare:auto -XX:+UseZGC"
