@@ -1,4 +1,4 @@
-"""Provider info for Airflow: operators, sensors, triggers, hooks and ``[lake]`` settings."""
+"""Provider info for Airflow: operators, sensors, triggers, hooks, commands and ``[lake]`` settings."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": [
             f"airflow_lake_provider.operators.links.{name}" for name in ("SparkApplicationLink", "YarnApplicationLink")
         ],
+        "cli": ["airflow_lake_provider.cli.definition.get_lake_commands"],
         "config": {"lake": {"description": "Settings of lake tables and of the jobs on them.", "options": _options()}},
     }
 

@@ -1,0 +1,93 @@
+"""``airflow lake warm-up``: make the archive of classes before the first task needs it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
+from airflow_lake_provider.contracts.job_report import JobReport
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
+from airflow_lake_provider.operators.driver_start import DriverStart
+from airflow_lake_provider.operators.job_attempt import JobAttempt
+
+_CATALOG = "lake_warm_up"
+_SPARK = {
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.defaultCatalog": _CATALOG,
+}
+_SPARK_CATALOG = {
+    "": "org.apache.iceberg.spark.SparkCatalog",
+    ".catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog",
+    ".warehouse": "warm-up",
+}
+
+
+def warm_up(args: argparse.Namespace) -> None:
+    """Make the archive, unless there is one, and say where it is.
+
+    :param args: ``conn_id`` and ``spark_conn_id``.
+    :raises SystemExit: no archive can be made here; it says why.
+    """
+    target = SparkTarget.read(args.spark_conn_id, None)
+    if target.cluster_mode:
+        raise SystemExit("Drivers run in the cluster, so no archive on this machine would be used.")
+    connection = LakeCatalogHook(args.conn_id).connection
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        start = _run(args.spark_conn_id, target, connection, Path(folder))
+    if start.archive is None:
+        raise SystemExit("No archive can be made. The log above says why, or [lake] class_archive is 'off'.")
+    file = start.archive.file
+    if file is None:
+        raise SystemExit(
+            f"No archive was made in {start.archive.folder}. The log above has what the driver said. Without one, "
+            "another driver makes it now, or this Java made none before."
+        )
+    told = f"made in {time.monotonic() - started:.0f} s" if start.makes_archive else "was there"
+    print(f"{file}: {file.stat().st_size / 1e6:.0f} MB, {told}")
+
+
+def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection, folder: Path) -> DriverStart:
+    attempt = JobAttempt.open(_spec(folder), connection, target)
+    operator = SparkSubmitOperator(task_id="warm_up", conn_id=spark_conn_id, name="lake warm-up", conf={})
+    start = attempt.driver_start(operator)
+    try:
+        if not start.makes_archive:
+            return start
+        catalog = {f"spark.sql.catalog.{_CATALOG}{name}": value for name, value in _SPARK_CATALOG.items()}
+        attempt.files.write_settings({"spark.log.level": "WARN", **_SPARK, **catalog})
+        for name, value in attempt.submission(operator, start).items():
+            setattr(operator, name, value)
+        hook = LakeSparkSubmitHook.adopt(
+            operator._get_hook(), attempt.forget_old_report, lambda _: None, java_options=start.options
+        )
+        hook.submit(operator.application)
+        start.accept(is_whole=isinstance(attempt.read_report(), JobReport))
+        return start
+    finally:
+        attempt.close()
+        start.release()
+
+
+def _spec(folder: Path) -> UpsertSpec:
+    """Return an upsert that a table is created for, of rows that need most of what small jobs need."""
+    rows = "".join(json.dumps({"id": number, "n": number, "name": f"row {number}"}) + "\n" for number in range(100))
+    (folder / "rows.jsonl").write_text(rows)
+    return UpsertSpec(
+        catalog=_CATALOG,
+        table="warm.up",
+        run=RunIdentity.of("lake", "warm-up"),
+        source=Files(str(folder), format="json", name="warm-up"),
+        keys=("id",),
+        order_by=("n",),
+    )
