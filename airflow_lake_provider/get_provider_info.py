@@ -16,7 +16,9 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": INTEGRATION, "tags": ["software"]}],
         "operators": [
             _modules(
-                "operators", "upsert", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"
+                "operators",
+                *("upsert", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"),
+                *("rollback", "publish_branch", "tags", "table_upgrade"),
             )
         ],
         "sensors": [_modules("sensors", "lake_snapshot")],

@@ -240,6 +240,35 @@ class UpdateRowsReport(JobReport):
     attempts: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class MetadataChangeReport(JobReport):
+    """Report of a rollback, a publication, a tag or an upgrade; ``committed`` has what main gained by a publication.
+
+    :param operation: ``rollback``, ``publish-branch``, ``create-tag``, ``drop-tag`` or ``upgrade``.
+    :param ref: branch or tag that was moved, made or removed; None of an upgrade.
+    :param ref_before: id of the snapshot that it was at, as text; None where it was not there.
+    :param ref_after: likewise, afterwards.
+    :param snapshots_rolled_back: ids of the snapshots that main lost, newest first.
+    :param run_keys_added: run keys that count as applied on main from now on.
+    :param run_keys_removed: run keys that do no longer; their runs apply their batches again.
+    :param source_positions: source to generation, where the position of a source was moved; 0 where it was removed.
+    :param format_version: of the table afterwards.
+    :param without_spark: whether the worker committed it.
+    """
+
+    action: ClassVar[str] = "change-metadata"
+    operation: str = ""
+    ref: str | None = None
+    ref_before: str | None = None
+    ref_after: str | None = None
+    snapshots_rolled_back: tuple[str, ...] = ()
+    run_keys_added: tuple[str, ...] = ()
+    run_keys_removed: tuple[str, ...] = ()
+    source_positions: dict[str, int] = field(default_factory=dict)
+    format_version: int | None = None
+    without_spark: bool = False
+
+
 REPORTS: dict[str, type[JobReport]] = {
     report.action: report
     for report in (
@@ -249,6 +278,7 @@ REPORTS: dict[str, type[JobReport]] = {
         IncrementalReport,
         DeleteRowsReport,
         UpdateRowsReport,
+        MetadataChangeReport,
     )
 }
 

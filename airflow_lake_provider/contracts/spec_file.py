@@ -7,13 +7,22 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
 SPECS: dict[str, type[JobSpec]] = {
     spec.action: spec
-    for spec in (UpsertSpec, CompactionSpec, SnapshotExpirySpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
+    for spec in (
+        UpsertSpec,
+        CompactionSpec,
+        SnapshotExpirySpec,
+        IncrementalSpec,
+        DeleteRowsSpec,
+        UpdateRowsSpec,
+        MetadataChangeSpec,
+    )
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 ACTION = "lake.action"
 RUN_KEY = "lake.run-key"
 SOURCE_POSITION = "lake.source-position"
@@ -23,3 +25,21 @@ AUDIT_BRANCH_PREFIX = "lake_audit_"
 
 # A Hive metastore keeps a parameter in 4,000 characters; the rest of its row needs some of them.
 MAX_VALUE_CHARACTERS = 3_500
+
+_APPLIED = (
+    RECENT_RUN_KEYS,
+    RUN_KEYS_DROPPED_BEFORE,
+    POSITION_PREFIX,
+    KEY_CHANGES_PREFIX,
+    EPOCH_PREFIX,
+    EVENTS_PREFIX,
+    TRANSFORM_PREFIX,
+)
+
+
+def applied_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that say what main has applied; they go with its head.
+
+    :param properties: of the table.
+    """
+    return {name: value for name, value in properties.items() if name.startswith(_APPLIED)}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from airflow_lake_provider.contracts.metadata_change import MetadataChange
     from airflow_lake_provider.hooks.changed_table import MetadataVersion
 
 EXAMPLE = (
@@ -125,6 +126,23 @@ class LakeCatalogHook(BaseHook):
 
         with self._reading(table) as (catalog, levels):
             return load_if_changed(catalog, levels, seen)
+
+    def commit_metadata(self, table: Table, change: MetadataChange) -> bool:
+        """Make a change of a table's metadata, where PyIceberg can.
+
+        :param table: loaded now.
+        :return: False where only Spark can; nothing was sent then.
+        :raises CommitConflictError: another commit came in between; nothing changed.
+        :raises UnknownOutcomeError: the answer was lost.
+        :raises CatalogUnavailableError: when the catalog does not answer.
+        """
+        from airflow_lake_provider.hooks.metadata_commit import commit_metadata, is_committed_without_spark
+
+        if not is_committed_without_spark(self.catalog, table, change):
+            return False
+        with self._translated_errors(f"table {'.'.join(table.name())}"):
+            commit_metadata(self.catalog, table, change)
+        return True
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog as jobs do, and count its namespaces; whatever goes wrong is an answer.

@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.job_report import (
     DeleteRowsReport,
     IncrementalReport,
     JobReport,
+    MetadataChangeReport,
     Outcome,
     UpdateRowsReport,
     UpsertReport,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
-_OF_ROWS = (UpsertReport, IncrementalReport, DeleteRowsReport, UpdateRowsReport)
+# A publication commits to main what a branch had.
+_OF_ROWS = (UpsertReport, IncrementalReport, DeleteRowsReport, UpdateRowsReport, MetadataChangeReport)
 
 
 class TaskWithOutlets(Protocol):

@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import JobReport
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
@@ -46,4 +47,8 @@ def run_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
             from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 
             return update_rows(spark, spec, progress)
+        case MetadataChangeSpec():
+            from airflow_lake_provider.spark_jobs.actions.change_metadata import change_metadata
+
+            return change_metadata(spark, spec, progress)
     raise UnsupportedError(f"no action of this driver carries out {type(spec).__name__}")

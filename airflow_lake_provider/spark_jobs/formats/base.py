@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine
+from airflow_lake_provider.contracts.metadata_change import MetadataChange
 from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
@@ -329,6 +330,20 @@ class MaintainedTable(Protocol):
 
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         """Forget old snapshots and delete the files that only they reach."""
+
+
+class VersionedTable(Protocol):
+    """A table with branches, tags, properties and a format version."""
+
+    def state(self) -> TableState:
+        """Counts of the newest metadata."""
+
+    def change_metadata(self, change: MetadataChange) -> None:
+        """Make a change in one commit.
+
+        :raises CommitConflictError: the table is not any more what it was decided on; nothing changed.
+        :raises UnknownOutcomeError: the catalog's answer was lost.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,14 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.base import KeyedTable, MaintainedTable, MatchedTable, SourceTable
+from airflow_lake_provider.spark_jobs.formats.base import (
+    KeyedTable,
+    MaintainedTable,
+    MatchedTable,
+    SourceTable,
+    VersionedTable,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.versioned_table import IcebergVersionedTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.source_table import IcebergSourceTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.maintained_table import IcebergMaintainedTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.matched_table import IcebergMatchedTable
@@ -49,6 +56,12 @@ def matched_table(spark: SparkSession, spec: JobSpec) -> MatchedTable:
     """Return the spec's table for changes of the rows that match."""
     _refuse_unknown(spec)
     return IcebergMatchedTable(IcebergTable(spark, spec.catalog, spec.name))
+
+
+def versioned_table(spark: SparkSession, spec: JobSpec) -> VersionedTable:
+    """Return the spec's table for changes of its metadata."""
+    _refuse_unknown(spec)
+    return IcebergVersionedTable(IcebergTable(spark, spec.catalog, spec.name))
 
 
 def rows_for_queries(spark: SparkSession, name: TableName, rows: DataFrame, snapshot: str) -> DataFrame:

@@ -13,11 +13,13 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, Com
 from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError, RolledBackError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.incremental_plan import nothing_new
 from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, row
 
 QUERY = "SELECT id, name, n * 10 AS revenue, _change_type FROM changes"
@@ -179,3 +181,30 @@ def test_a_full_refresh_also_removes_what_the_source_no_longer_has(consumer: Con
     consumer.target.spark.sql(f"INSERT INTO {consumer.target.table} VALUES (99, 'stray', 0)")
     consumer.run("2", full_refresh=True)
     assert consumer.target.rows() == consumer.expected()
+
+
+def test_a_consumer_goes_back_with_a_source_that_was_rolled_back(consumer: Consumer) -> None:
+    first = str(consumer.source.loaded().metadata.current_snapshot_id)
+    consumer.commit("2", row(1, "wrong", 0), row(2, "", op="d"), row(4, "d", 4))
+    consumer.run("1")
+    wrong = consumer.target.rows()
+    carry_out(consumer.source, RollbackSpec, snapshot_id=first)
+    # Its tag still keeps the snapshot that was rolled back, and the changes from there back to main are read.
+    assert consumer.run("2").outcome is Outcome.APPLIED
+    assert consumer.target.rows() == consumer.expected() != wrong
+    # The batch comes again, corrected.
+    consumer.commit("3", row(1, "right", 5))
+    consumer.run("3")
+    assert consumer.target.rows() == consumer.expected()
+
+
+def test_a_target_that_was_rolled_back_takes_the_changes_again(consumer: Consumer) -> None:
+    consumer.run("1")
+    before = str(consumer.target.loaded().metadata.current_snapshot_id)
+    first = consumer.target.rows()
+    consumer.commit("2", row(1, "a2", 7), row(2, "", op="d"))
+    consumer.run("2")
+    carry_out(consumer.target, RollbackSpec, snapshot_id=before)
+    assert consumer.target.rows() == first
+    assert consumer.run("2").outcome is Outcome.APPLIED
+    assert consumer.target.rows() == consumer.expected() != first

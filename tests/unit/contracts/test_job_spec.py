@@ -15,8 +15,11 @@ from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome, TableState
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, FirstRow
+from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import Evolution, MissingColumns, SchemaContract
@@ -77,6 +80,21 @@ MAXIMAL: dict[str, JobSpec] = {
     ),
     "delete-rows": DeleteRowsSpec(**BASE, keys_from=FILES, keys=("id",), allow_sql=True, proof=False, max_attempts=2),
     "update-rows": UpdateRowsSpec(**BASE, assignments={"n": "n + 1"}, where="id = 3", allow_sql=True, max_attempts=2),
+    "change-metadata": MetadataChangeSpec(
+        **BASE,
+        change=MetadataChange(
+            table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+            expected_refs={"main": "8245678901234567890", "month end": None},
+            moved_refs=(RefMove(name="month end", kind="tag", snapshot="8245678901234567890", max_age_ms=1),),
+            removed_refs=("load",),
+            set_properties={"a": "b"},
+            removed_properties=("c",),
+            format_version=3,
+        ),
+        planned=MetadataChangeReport(
+            table="shop.orders", outcome=Outcome.DONE, reason="r", source_positions={"s": 1}, after=TableState(rows=1)
+        ),
+    ),
 }
 
 
@@ -135,8 +153,9 @@ def changed(spec: JobSpec, name: str, value: Any) -> JobSpec:
     return replace(spec, **{name: value})
 
 
-# A deletion leaves out which rows as well; test_row_change_specs.py has it.
-DIGESTED = {name: spec for name, spec in MAXIMAL.items() if not isinstance(spec, DeleteRowsSpec)}
+# A deletion leaves out which rows as well; test_row_change_specs.py has it. A change of metadata has no run key: its
+# worker digests what was asked for.
+DIGESTED = {name: spec for name, spec in MAXIMAL.items() if not isinstance(spec, (DeleteRowsSpec, MetadataChangeSpec))}
 
 
 @pytest.mark.parametrize("spec", DIGESTED.values(), ids=list(DIGESTED))

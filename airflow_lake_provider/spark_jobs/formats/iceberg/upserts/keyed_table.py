@@ -130,5 +130,8 @@ class IcebergKeyedTable:
         return replace(applied, strategy_reason=f"{chosen.reason}; {applied.strategy_reason}", warnings=warnings)
 
     def _run_keys_in_summaries(self, branch: str) -> RecentRunKeys:
-        keys = (summary.get(RUN_KEY) for summary in self.table.summaries(branch))
-        return RecentRunKeys(tuple((key, 0) for key in keys if key))
+        """Return the run keys of a branch; one that is not there yet starts from main, and what was applied there."""
+        origin = self.table.origin_of(branch)
+        keys = [key for summary in self.table.summaries(origin) if (key := summary.get(RUN_KEY))]
+        published = RecentRunKeys.read(self.table.properties()).entries if origin == MAIN else ()
+        return RecentRunKeys((*((key, 0) for key in keys), *published))

@@ -1,0 +1,89 @@
+"""Commit a change of metadata through PyIceberg, where it can write the table's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+
+def is_committed_without_spark(catalog: Catalog, table: Table, change: MetadataChange) -> bool:
+    """Tell whether PyIceberg can make a change.
+
+    A REST catalog writes metadata itself. For others PyIceberg does, and it writes neither version 3 nor an upgrade
+    that keeps every snapshot's sequence number.
+    """
+    from pyiceberg.catalog.rest import RestCatalog
+
+    return isinstance(catalog, RestCatalog) or (table.format_version == 2 and change.format_version is None)
+
+
+def commit_metadata(catalog: Catalog, table: Table, change: MetadataChange) -> None:
+    """Make a change by one compare-and-swap of the catalog.
+
+    :param table: loaded now.
+    :raises CommitConflictError: another commit came in between; nothing changed.
+    :raises UnknownOutcomeError: the answer was lost.
+    """
+    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
+    try:
+        catalog.commit_table(table, tuple(_requirements(change)), tuple(_updates(table, change)))
+    except CommitFailedException as error:
+        raise CommitConflictError(
+            f"{'.'.join(table.name())}: commit refused: {error}. Nothing changed; a retry decides again."
+        ) from error
+    except CommitStateUnknownException as error:
+        raise UnknownOutcomeError(
+            f"{'.'.join(table.name())}: the catalog's answer to the commit was lost. A retry is safe: it looks at the "
+            "table first."
+        ) from error
+
+
+def _requirements(change: MetadataChange) -> Iterator[TableRequirement]:
+    from uuid import UUID
+
+    from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
+
+    yield AssertTableUUID(uuid=UUID(change.table_uuid))
+    for name, expected in change.expected_refs.items():
+        at = None if expected is None else int(expected)
+        yield AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": at})
+
+
+def _updates(table: Table, change: MetadataChange) -> Iterator[TableUpdate]:
+    from pyiceberg.table.update import (
+        RemovePropertiesUpdate,
+        RemoveSnapshotRefUpdate,
+        SetPropertiesUpdate,
+        UpgradeFormatVersionUpdate,
+    )
+
+    if change.format_version is not None:
+        yield UpgradeFormatVersionUpdate.model_validate({"format-version": change.format_version})
+    for move in change.moved_refs:
+        yield _moved(table, move)
+    for name in change.removed_refs:
+        yield RemoveSnapshotRefUpdate.model_validate({"ref-name": name})
+    if change.set_properties:
+        yield SetPropertiesUpdate(updates=change.set_properties)
+    if change.removed_properties:
+        yield RemovePropertiesUpdate(removals=list(change.removed_properties))
+
+
+def _moved(table: Table, move: RefMove) -> TableUpdate:
+    from pyiceberg.table.update import SetSnapshotRefUpdate
+
+    there = table.metadata.refs.get(move.name)
+    # A ref that is there keeps its retention.
+    kept = there.model_dump(by_alias=True, exclude_none=True) if there is not None else {}
+    wanted = {"ref-name": move.name, "type": move.kind, "snapshot-id": int(move.snapshot)}
+    age = {"max-ref-age-ms": move.max_age_ms} if move.max_age_ms is not None else {}
+    return SetSnapshotRefUpdate.model_validate({**kept, **wanted, **age})

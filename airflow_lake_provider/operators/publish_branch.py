@@ -1,0 +1,49 @@
+"""LakePublishBranchOperator: main moves forward to the head of a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_lake_provider.contracts.argument_readers import flag, text
+from airflow_lake_provider.contracts.metadata_change_specs import PublishBranchSpec
+from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
+from airflow_lake_provider.planning.planned_change import PlannedChange
+from airflow_lake_provider.planning.publish_branch_plan import plan_publication
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pyiceberg.table import Table
+
+
+class LakePublishBranchOperator(MetadataChangeOperator[PublishBranchSpec]):
+    """Move main forward to the head of a branch, as Iceberg's ``fast_forward`` does, and take over its run keys.
+
+    A run that wrote to the branch counts as applied on main. Main must have no commit that the branch lacks. Where main
+    has all of the branch, nothing happens.
+
+    :param table: ``namespace.table`` (templated).
+    :param branch: branch that an upsert wrote to (templated).
+    :param drop_branch: remove the branch in the same commit; a branch that is not there is then nothing to do.
+    :param job: arguments of :class:`.LakeJobOperator`.
+    :raises UnsupportedError: there is no such branch, or main has commits that it lacks.
+    """
+
+    # ``branch`` of an operator is the one that it writes to.
+    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "published_branch")
+    stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "published_branch": "branch"}
+
+    def __init__(self, *, branch: str, drop_branch: bool = False, **job: Any) -> None:
+        super().__init__(**job)
+        self.published_branch = branch
+        self.drop_branch = flag(drop_branch, "drop_branch")
+        self.refuse_wrong_arguments()
+
+    def make_spec(self, frame: SpecFrame, context: Context | None) -> PublishBranchSpec:  # noqa: ARG002  # for others
+        """Translate the arguments."""
+        return PublishBranchSpec(**frame, branch=text(self.published_branch, "branch"), drop_branch=self.drop_branch)
+
+    def plan(self, table: Table, spec: PublishBranchSpec) -> PlannedChange:
+        """Decide what main gains."""
+        return plan_publication(table, spec)

@@ -1,0 +1,45 @@
+"""LakeTableUpgradeOperator: raise a table's format version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_lake_provider.contracts.argument_readers import number
+from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
+from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
+from airflow_lake_provider.planning.planned_change import PlannedChange
+from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pyiceberg.table import Table
+
+
+class LakeTableUpgradeOperator(MetadataChangeOperator[TableUpgradeSpec]):
+    """Upgrade a table to a higher format version. No file is rewritten, and there is no way back.
+
+    A table of that version or a higher one is left as it is.
+
+    :param table: ``namespace.table`` (templated).
+    :param format_version: 2 or 3 (templated).
+    :param job: arguments of :class:`.LakeJobOperator`.
+    :raises InvalidSpecError: another format version was asked for.
+    """
+
+    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "format_version")
+    stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "format_version": 3}
+
+    def __init__(self, *, format_version: int | str = 3, **job: Any) -> None:
+        super().__init__(**job)
+        self.format_version = format_version
+        self.refuse_wrong_arguments()
+
+    def make_spec(self, frame: SpecFrame, context: Context | None) -> TableUpgradeSpec:  # noqa: ARG002  # for others
+        """Translate the arguments."""
+        return TableUpgradeSpec(**frame, format_version=number(self.format_version, "format_version"))
+
+    def plan(self, table: Table, spec: TableUpgradeSpec) -> PlannedChange:
+        """Decide whether the table has to be upgraded."""
+        return plan_upgrade(table, spec)

@@ -1,0 +1,58 @@
+"""A decision of the worker on a change of metadata: what to commit, and the report of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome
+from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.planning.table_state import state_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from airflow_lake_provider.contracts.job_spec import JobSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedChange:
+    """One decision.
+
+    :param change: None where nothing is left to do.
+    :param report: as it is once the change is made.
+    """
+
+    change: MetadataChange | None
+    report: MetadataChangeReport
+
+    @classmethod
+    def nothing(cls, table: Table, spec: JobSpec, reason: str, outcome: Outcome = Outcome.NOTHING_DUE) -> PlannedChange:
+        """Return that the table is already as it was asked for."""
+        return cls(change=None, report=_report(table, spec, outcome, reason))
+
+    @classmethod
+    def of(cls, table: Table, spec: JobSpec, reason: str, change: MetadataChange, **facts: Any) -> PlannedChange:
+        """Return a change.
+
+        :param facts: fields of the report.
+        """
+        return cls(change=change, report=replace(_report(table, spec, Outcome.DONE, reason), **facts))
+
+
+def _report(table: Table, spec: JobSpec, outcome: Outcome, reason: str) -> MetadataChangeReport:
+    state = state_of(table)
+    return MetadataChangeReport(
+        table=spec.table,
+        outcome=outcome,
+        reason=reason,
+        operation=spec.action,
+        before=state,
+        after=state,
+        format_version=table.format_version,
+    )
+
+
+def refs_of(table: Table) -> dict[str, str]:
+    """Return the snapshot ids of all branches and tags, as text."""
+    return {name: str(ref.snapshot_id) for name, ref in table.metadata.refs.items()}

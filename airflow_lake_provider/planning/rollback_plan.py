@@ -1,0 +1,158 @@
+"""Plan a rollback: main goes back to an earlier snapshot, and with it what the table says it has applied."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
+from airflow_lake_provider.contracts.metadata_change_specs import MAIN, RollbackSpec
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, POSITION_PREFIX, applied_properties
+from airflow_lake_provider.planning.planned_change import PlannedChange
+from airflow_lake_provider.planning.properties_before import properties_before
+from airflow_lake_provider.snapshots.applied_properties import applied_properties_at, is_of_main
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+
+def plan_rollback(table: Table, spec: RollbackSpec) -> PlannedChange:
+    """Decide where main goes, and which run keys and positions it has there.
+
+    The rollback leaves a run key of its own: a retry that comes after later commits takes none of them away.
+
+    :param table: loaded now.
+    :raises UnsupportedError: main was never at the snapshot, or its position of a source is not known.
+    :raises InvalidSpecError: main is not at ``expected_snapshot_id``.
+    """
+    run_key = spec.run.run_key(spec.digest_text(), ())
+    if run_key in RecentRunKeys.read(table.properties):
+        reason = f"recognised by run key {run_key}: this run has rolled the table back"
+        return PlannedChange.nothing(table, spec, reason, Outcome.ALREADY_APPLIED)
+    lineage = _lineage(table)
+    target = _target(table, spec)
+    if target.snapshot_id not in lineage:
+        raise UnsupportedError(
+            f"{spec.table}: snapshot {target.snapshot_id} is no ancestor of main's head {lineage[:1]}, so main cannot "
+            "go back to it. A branch of yours is published by LakePublishBranchOperator"
+        )
+    lost = lineage[: lineage.index(target.snapshot_id)]
+    if not lost and is_of_main(table.metadata, table.properties):
+        return PlannedChange.nothing(table, spec, f"main is at snapshot {target.snapshot_id} already")
+    _refuse_other_head(spec, lineage[0], target.snapshot_id)
+    known = applied_properties_at(table, target.snapshot_id)
+    before = known if known is not None else properties_before(table, target, lost)
+    return _planned(table, spec, target, lost, before, run_key)
+
+
+def _planned(
+    table: Table,
+    spec: RollbackSpec,
+    target: Snapshot,
+    lost: list[int],
+    before: Mapping[str, str],
+    run_key: str,
+) -> PlannedChange:
+    now, head = applied_properties(table.properties), str(target.snapshot_id)
+    keys_now = {key for key, _ in RecentRunKeys.read(now).entries}
+    keys_before = {key for key, _ in RecentRunKeys.read(before).entries}
+    wanted = {**before, **RecentRunKeys.read(before).add(run_key, datetime.now(UTC)).to_properties()}
+    at = str(lost[0]) if lost else head
+    change = MetadataChange(
+        table_uuid=str(table.metadata.table_uuid),
+        expected_refs={MAIN: at},
+        moved_refs=(RefMove(name=MAIN, kind="branch", snapshot=head),),
+        set_properties={name: value for name, value in wanted.items() if now.get(name) != value},
+        removed_properties=tuple(sorted(now.keys() - wanted.keys())),
+    )
+    what = f"{len(lost)} snapshots back" if lost else "where it was; only run keys and positions went back"
+    return PlannedChange.of(
+        table,
+        spec,
+        f"main is at snapshot {head}, {what}",
+        change,
+        ref=MAIN,
+        ref_before=at,
+        ref_after=head,
+        run_key=run_key,
+        snapshots_rolled_back=tuple(str(snapshot) for snapshot in lost),
+        run_keys_removed=tuple(sorted(keys_now - keys_before)),
+        source_positions=_moved_positions(now, wanted),
+        warnings=tuple(_warnings(table, spec, wanted)),
+    )
+
+
+def _lineage(table: Table) -> list[int]:
+    from pyiceberg.table.snapshots import ancestors_of
+
+    return [snapshot.snapshot_id for snapshot in ancestors_of(table.current_snapshot(), table.metadata)]
+
+
+def _target(table: Table, spec: RollbackSpec) -> Snapshot:
+    if spec.tag is not None:
+        ref = table.metadata.refs.get(spec.tag)
+        if ref is None or ref.snapshot_ref_type.value != "tag":
+            tags = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type.value == "tag")
+            raise UnsupportedError(f"{spec.table}: there is no tag {spec.tag!r}; its tags are {tags}")
+        wanted, what = ref.snapshot_id, f"of tag {spec.tag!r}"
+    elif spec.timestamp is not None:
+        wanted, what = _at(table, spec), f"of {spec.timestamp.isoformat()}"
+    else:
+        wanted, what = int(spec.snapshot_id or 0), "that was named"
+    found = table.snapshot_by_id(wanted)
+    if found is None:
+        raise UnsupportedError(
+            f"{spec.table}: snapshot {wanted} {what} is not in the table's metadata: it was expired, or is of another "
+            "table"
+        )
+    return found
+
+
+def _at(table: Table, spec: RollbackSpec) -> int:
+    """Return where main was at a moment, by its log: a snapshot may be made long before main gets it."""
+    moment = int(spec.timestamp.timestamp() * 1000) if spec.timestamp is not None else 0
+    entries = [entry.snapshot_id for entry in table.metadata.snapshot_log if entry.timestamp_ms <= moment]
+    if not entries:
+        raise UnsupportedError(
+            f"{spec.table}: main has no known snapshot of {spec.timestamp}: there was none, or it was expired"
+        )
+    return entries[-1]
+
+
+def _refuse_other_head(spec: RollbackSpec, head: int, target: int) -> None:
+    expected = spec.expected_snapshot_id
+    if expected is not None and head not in (int(expected), target):
+        raise InvalidSpecError(
+            f"{spec.table}: main is at snapshot {head} and not at expected_snapshot_id={expected}; look at what was "
+            "committed since"
+        )
+
+
+def _moved_positions(now: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, int]:
+    moved = {name for name in now.keys() | wanted.keys() if now.get(name) != wanted.get(name)}
+    names = sorted(name.removeprefix(POSITION_PREFIX) for name in moved if name.startswith(POSITION_PREFIX))
+    return {name: SourcePosition.read(wanted, name).generation for name in names}
+
+
+def _warnings(table: Table, spec: RollbackSpec, wanted: Mapping[str, str]) -> list[str]:
+    found = []
+    for name in sorted(name.removeprefix(POSITION_PREFIX) for name in wanted if name.startswith(POSITION_PREFIX)):
+        position = SourcePosition.read(wanted, name)
+        if position.side_file is not None and not table.io.new_input(position.side_file.path).exists():
+            found.append(
+                f"the list of files that source {name} had consumed is gone, so its next upsert is refused until it "
+                "runs with on_repeat='apply'"
+            )
+    if any(name.startswith(EPOCH_PREFIX) for name in applied_properties(table.properties)):
+        found.append(
+            f"{spec.table}__deleted_keys is a table of its own and was not rolled back: events of keys that were "
+            "deleted since then are dropped; roll it back, too"
+        )
+    return found

@@ -1,0 +1,49 @@
+"""Plan the upgrade of a table's format version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
+from airflow_lake_provider.planning.planned_change import PlannedChange
+from airflow_lake_provider.planning.table_state import total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+
+
+def plan_upgrade(table: Table, spec: TableUpgradeSpec) -> PlannedChange:
+    """Decide whether a table has to be upgraded, and warn of what changes for its readers and writers.
+
+    :param table: loaded now.
+    """
+    version = table.format_version
+    if version >= spec.format_version:
+        return PlannedChange.nothing(table, spec, f"the table has format version {version} already")
+    change = MetadataChange(table_uuid=str(table.metadata.table_uuid), format_version=spec.format_version)
+    return PlannedChange.of(
+        table,
+        spec,
+        f"the table went from format version {version} to {spec.format_version}; there is no way back",
+        change,
+        format_version=spec.format_version,
+        warnings=tuple(_warnings(table, spec)) if spec.format_version == 3 else (),
+    )
+
+
+def _warnings(table: Table, spec: TableUpgradeSpec) -> Iterator[str]:
+    head = table.current_snapshot()
+    if head is None:
+        return
+    yield (
+        "rows get row ids with the next commit; an incremental run that starts at a snapshot from before it has to "
+        "read everything once (on_gap='full')"
+    )
+    if total(head, "total-position-deletes"):
+        yield (
+            f"{spec.table} has position delete files of version 2; they stay valid, and are replaced by deletion "
+            "vectors when their data files are changed or compacted"
+        )

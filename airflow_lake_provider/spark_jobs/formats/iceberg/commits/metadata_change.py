@@ -1,0 +1,86 @@
+"""Commit a change of refs, properties and format version in one compare-and-swap."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+
+# Commits of others that move none of the expected refs make the swap fail without being a conflict.
+_SWAP_TRIES = 20
+
+
+def change_metadata(table: IcebergTable, change: MetadataChange) -> None:
+    """Make a change while its refs are where they are expected.
+
+    :raises CommitConflictError: one of them moved; nothing changed.
+    :raises UnknownOutcomeError: the answer to the commit was lost, and the table is not as the change leaves it.
+    """
+    for _ in range(_SWAP_TRIES):
+        current = table.refresh().java.operations().current()
+        change.refuse_other_state(str(table.name), table.uuid, _refs(table))
+        try:
+            table.java.operations().commit(current, _changed(table, current, change))
+        except Exception as error:
+            message = conflict_message(error)
+            if message is None and not is_unknown(error):
+                raise
+            # What was sent twice is refused the second time because the first went through.
+            if _is_made(table, change):
+                return
+            if message is None:
+                raise UnknownOutcomeError(
+                    f"{table.name}: the catalog's answer to the commit was lost. A retry is safe: it looks at the "
+                    "table first."
+                ) from error
+        else:
+            # It was made; what is read next asks the catalog again.
+            with suppress(Exception):
+                table.refresh()
+            return
+    raise CommitConflictError(f"{table.name}: the metadata changed {_SWAP_TRIES} times while it was being committed")
+
+
+def _is_made(table: IcebergTable, change: MetadataChange) -> bool:
+    table.refresh()
+    return change.is_made(_refs(table), table.properties(), table.format_version)
+
+
+def _refs(table: IcebergTable) -> dict[str, str]:
+    return {name: str(table.head(name)) for name in map(str, table.java.refs().keySet())}
+
+
+def _changed(table: IcebergTable, current: Any, change: MetadataChange) -> Any:
+    """Return the ``org.apache.iceberg.TableMetadata`` to commit."""
+    jvm: Any = table.spark._jvm
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(current)
+    if change.format_version is not None:
+        builder.upgradeFormatVersion(change.format_version)
+    for move in change.moved_refs:
+        builder.setRef(move.name, _reference(jvm, current.refs().get(move.name), move))
+    for name in change.removed_refs:
+        builder.removeRef(name)
+    if change.set_properties:
+        builder.setProperties(change.set_properties)
+    if change.removed_properties:
+        names = jvm.java.util.HashSet()
+        for name in change.removed_properties:
+            names.add(name)
+        builder.removeProperties(names)
+    return builder.build()
+
+
+def _reference(jvm: Any, there: Any, move: RefMove) -> Any:
+    """Return a ref at its new snapshot; one that is there keeps its retention."""
+    reference, snapshot = jvm.org.apache.iceberg.SnapshotRef, int(move.snapshot)
+    if there is not None:
+        builder = reference.builderFrom(there, snapshot)
+    else:
+        builder = reference.tagBuilder(snapshot) if move.kind == "tag" else reference.branchBuilder(snapshot)
+    if move.max_age_ms is not None:
+        builder.maxRefAgeMs(move.max_age_ms)
+    return builder.build()

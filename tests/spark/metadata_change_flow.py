@@ -1,0 +1,67 @@
+"""Rollback, publication, tags and upgrade of one table of the tests, planned by the worker and committed by either."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_lake_provider.contracts.job_report import MetadataChangeReport
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.metadata_change_specs import (
+    CreateTagSpec,
+    DropTagSpec,
+    MetadataChangeSpec,
+    PublishBranchSpec,
+    RollbackSpec,
+    TableUpgradeSpec,
+)
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.hooks.metadata_commit import commit_metadata, is_committed_without_spark
+from airflow_lake_provider.planning.planned_change import PlannedChange
+from airflow_lake_provider.planning.publish_branch_plan import plan_publication
+from airflow_lake_provider.planning.rollback_plan import plan_rollback
+from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
+from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
+from airflow_lake_provider.spark_jobs.actions.change_metadata import change_metadata
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.upsert_flow import Flow
+
+PLANS: dict[type[JobSpec], Any] = {
+    RollbackSpec: plan_rollback,
+    PublishBranchSpec: plan_publication,
+    CreateTagSpec: plan_tag,
+    DropTagSpec: plan_tag_removal,
+    TableUpgradeSpec: plan_upgrade,
+}
+
+
+def spec(flow: Flow, kind: type[JobSpec], run: str, **arguments: Any) -> Any:
+    who = RunIdentity.of("dag", run, kind.action, "-1")
+    return kind(catalog="lake_default", table=flow.table, run=who, **arguments)
+
+
+def plan(flow: Flow, kind: type[JobSpec], run: str = "run", **arguments: Any) -> PlannedChange:
+    planned: PlannedChange = PLANS[kind](flow.loaded(), spec(flow, kind, run, **arguments))
+    return planned
+
+
+def commit(flow: Flow, planned: PlannedChange) -> MetadataChangeReport:
+    """Commit as the operators do: from the worker where that is possible, and else in the driver."""
+    if planned.change is None:
+        return planned.report
+    table = flow.loaded()
+    if is_committed_without_spark(flow.catalog(), table, planned.change):
+        commit_metadata(flow.catalog(), table, planned.change)
+        return replace(planned.report, without_spark=True)
+    sent = MetadataChangeSpec(
+        catalog="lake_default",
+        table=flow.table,
+        run=RunIdentity.of("driver"),
+        change=planned.change,
+        planned=planned.report,
+    )
+    return change_metadata(flow.spark, sent, Progress())
+
+
+def carry_out(flow: Flow, kind: type[JobSpec], run: str = "run", **arguments: Any) -> MetadataChangeReport:
+    return commit(flow, plan(flow, kind, run, **arguments))

@@ -1,0 +1,189 @@
+"""Rollback, publication, tags and upgrade of real tables, through their operators.
+
+A table of format version 2 needs no Spark: the Spark connection here is nowhere, and what starts Spark fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.assets.lake_table import lake_table_asset
+from airflow_lake_provider.contracts.errors import (
+    CommitConflictError,
+    InvalidConnectionError,
+    InvalidSpecError,
+    UnsupportedError,
+)
+from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome, TableState
+from airflow_lake_provider.contracts.json_codec import from_json, to_json
+from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
+from airflow_lake_provider.operators.rollback import LakeRollbackOperator
+from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
+from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
+from tests.unit.operators.run_of_tests import NO_SPARK, RUN
+from tests.unit.planning.test_early_refusals import as_version_3
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+Append = Callable[..., int]
+ORDERS: dict[str, Any] = {"task_id": "t", "table": "shop.orders", **NO_SPARK}
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
+
+
+def test_a_rollback_moves_main_and_says_what_it_lost(orders: Table, append: Append, context: Context) -> None:
+    first, second, third = (append(orders, number) for number in (1, 2, 3))
+    report = LakeRollbackOperator(snapshot_id=first, **ORDERS).execute(context)
+    assert (report["outcome"], report["without_spark"], report["ref_after"]) == ("done", True, str(first))
+    assert report["snapshots_rolled_back"] == [str(third), str(second)]
+    assert report["after"]["rows"] == 1
+    assert ids(orders) == [1]
+
+
+def test_a_retried_rollback_is_recognised_and_a_cleared_one_is_meant(
+    orders: Table, append: Append, context: Context
+) -> None:
+    first = append(orders, 1)
+    append(orders, 2)
+    job = LakeRollbackOperator(snapshot_id=str(first), **ORDERS)
+    job.execute(context)
+    append(orders.refresh(), 3)
+    assert job.execute(context)["outcome"] == "already-applied"
+    assert ids(orders) == [1, 3]
+    # Clearing a task raises its max_tries.
+    cleared: Any = {**context, "ti": SimpleNamespace(**{**vars(context["ti"]), "max_tries": 7})}
+    assert job.execute(cleared)["outcome"] == "done"
+    assert ids(orders) == [1]
+
+
+def test_an_upgrade_to_version_3_is_a_job_of_spark(orders: Table, append: Append, context: Context) -> None:
+    append(orders, 1)
+    # PyIceberg 0.12 cannot write it.
+    with pytest.raises(InvalidConnectionError, match="nowhere"):
+        LakeTableUpgradeOperator(**ORDERS).execute(context)
+    assert LakeTableUpgradeOperator(format_version="2", **ORDERS).execute(context)["outcome"] == "nothing-due"
+
+
+def test_a_table_of_version_3_is_changed_by_spark(
+    lake_catalog: SqlCatalog, orders: Table, append: Append, context: Context
+) -> None:
+    first = append(orders, 1)
+    as_version_3(lake_catalog, orders)
+    with pytest.raises(InvalidConnectionError, match="nowhere"):
+        LakeCreateTagOperator(tag="x", **ORDERS).execute(context)
+    assert LakeTableUpgradeOperator(**ORDERS).execute(context)["outcome"] == "nothing-due"
+    assert LakeRollbackOperator(snapshot_id=first, **ORDERS).execute(context)["outcome"] == "nothing-due"
+
+
+def test_a_tag_is_made_once_kept_and_dropped_once(orders: Table, append: Append, context: Context) -> None:
+    first = append(orders, 1)
+    job = LakeCreateTagOperator(tag="month end", max_age="P30D", **ORDERS)
+    assert job.execute(context)["ref_after"] == str(first)
+    second = append(orders.refresh(), 2)
+    assert job.execute(context)["outcome"] == "nothing-due"
+    tag = orders.refresh().metadata.refs["month end"]
+    assert (tag.snapshot_id, tag.snapshot_ref_type, tag.max_ref_age_ms) == (first, "tag", 30 * 86_400_000)
+    with pytest.raises(UnsupportedError, match="move it with replace=True"):
+        LakeCreateTagOperator(tag="month end", snapshot_id=second, **ORDERS).execute(context)
+    LakeCreateTagOperator(tag="month end", replace=True, **ORDERS).execute(context)
+    moved = orders.refresh().metadata.refs["month end"]
+    assert (moved.snapshot_id, moved.max_ref_age_ms) == (second, 30 * 86_400_000)
+    drop = LakeDropTagOperator(tag="month end", **ORDERS)
+    assert [drop.execute(context)["outcome"] for _ in range(2)] == ["done", "nothing-due"]
+    assert list(orders.refresh().metadata.refs) == ["main"]
+
+
+def test_a_branch_is_published_and_dropped_in_one_commit(orders: Table, append: Append, context: Context) -> None:
+    append(orders, 1)
+    orders.manage_snapshots().create_branch(orders.metadata.current_snapshot_id or 0, "load").commit()
+    on_branch = append(orders.refresh(), 2, branch="load")
+    versions = len(orders.refresh().metadata.metadata_log)
+    job = LakePublishBranchOperator(branch="load", drop_branch=True, **ORDERS)
+    report = job.execute(context)
+    assert (report["committed"], report["ref_after"]) == ([str(on_branch)], str(on_branch))
+    assert len(orders.refresh().metadata.metadata_log) == versions + 1
+    assert (ids(orders), list(orders.metadata.refs)) == ([1, 2], ["main"])
+    assert job.execute(context)["outcome"] == "nothing-due"
+
+
+def test_a_publication_is_an_event_of_main_and_a_rollback_is_none(
+    orders: Table, append: Append, context: Context
+) -> None:
+    first = append(orders, 1)
+    orders.manage_snapshots().create_branch(first, "load").commit()
+    on_branch = append(orders.refresh(), 2, branch="load")
+    asset = lake_table_asset("shop.orders")
+    publish = LakePublishBranchOperator(branch="load", outlets=[asset], **ORDERS)
+    publish.execute(context)
+    told = context["outlet_events"][asset].extra
+    assert (told["snapshot_id"], told["previous_snapshot_id"]) == (str(on_branch), str(first))
+    rollback = LakeRollbackOperator(snapshot_id=first, outlets=[asset], **ORDERS)
+    rollback.execute(context)
+    assert (publish.outlets, rollback.outlets) == ([asset], [])
+
+
+def test_a_change_that_was_decided_on_another_head_is_refused(orders: Table, append: Append) -> None:
+    first = append(orders, 1)
+    second = append(orders, 2)
+    stale = orders.refresh()
+    append(orders.catalog.load_table("shop.orders"), 3)
+    change = MetadataChange(
+        table_uuid=str(orders.metadata.table_uuid),
+        expected_refs={"main": str(second)},
+        moved_refs=(RefMove(name="main", kind="branch", snapshot=str(first)),),
+    )
+    with pytest.raises(CommitConflictError, match="Nothing changed"):
+        LakeCatalogHook("lake_default").commit_metadata(stale, change)
+    assert ids(orders) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("operator", "wrong", "said"),
+    [
+        (LakeRollbackOperator, {}, "one of snapshot_id, timestamp and tag"),
+        (LakeRollbackOperator, {"snapshot_id": 1, "tag": "x"}, "and only one"),
+        (LakeRollbackOperator, {"snapshot_id": "abc"}, "must be a snapshot id"),
+        (LakeRollbackOperator, {"timestamp": "2026-01-01"}, "time with a zone"),
+        (LakePublishBranchOperator, {"branch": "main"}, "branch 'main' is reserved"),
+        (LakePublishBranchOperator, {"branch": "lake_stage_1"}, "is reserved"),
+        (LakeCreateTagOperator, {"tag": "lake.consumer.x"}, "does not begin with 'lake'"),
+        (LakeCreateTagOperator, {"tag": "x", "max_age": "30"}, "ISO-8601"),
+        (LakeDropTagOperator, {"tag": "main"}, "tag 'main' is reserved"),
+        (LakeTableUpgradeOperator, {"format_version": 4}, "format_version must be 2 or 3, got 4"),
+    ],
+)
+def test_wrong_arguments_fail_while_the_dag_is_parsed(operator: Any, wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSpecError, match=said) as refused:
+        operator(**wrong, **ORDERS)
+    assert isinstance(refused.value, AirflowFailException)
+
+
+def test_templates_are_taken_and_checked_when_they_are_rendered() -> None:
+    LakeRollbackOperator(snapshot_id="{{ params.snapshot_id }}", **ORDERS)
+    LakePublishBranchOperator(branch="load_{{ ds_nodash }}", **ORDERS)
+    LakeCreateTagOperator(tag="day {{ ds }}", **ORDERS)
+    LakeTableUpgradeOperator(format_version="{{ params.version }}", **ORDERS)
+
+
+def test_a_decided_change_reaches_the_driver_as_it_was() -> None:
+    change = MetadataChange(
+        table_uuid="u", expected_refs={"t": None}, moved_refs=(RefMove(name="t", kind="tag", snapshot="1"),)
+    )
+    report = MetadataChangeReport(
+        table="shop.orders", outcome=Outcome.DONE, reason="r", operation="create-tag", after=TableState(snapshot="1")
+    )
+    sent = MetadataChangeSpec(catalog="lake", table="shop.orders", run=RUN, change=change, planned=report)
+    assert to_json(from_json(MetadataChangeSpec, to_json(sent))) == to_json(sent)
