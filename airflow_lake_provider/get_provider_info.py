@@ -24,10 +24,10 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors", "lake_snapshot")],
         "triggers": [_modules("triggers", "lake_snapshot", "yarn_application")],
         "hooks": [_modules("hooks", "lake_catalog")],
+        "cli": ["airflow_lake_provider.cli.definition.lake_commands"],
         "extra-links": [
             f"airflow_lake_provider.operators.links.{name}" for name in ("SparkApplicationLink", "YarnApplicationLink")
         ],
-        "cli": ["airflow_lake_provider.cli.definition.get_lake_commands"],
         "config": {"lake": {"description": "Settings of lake tables and of the jobs on them.", "options": _options()}},
     }
 

@@ -1,25 +1,71 @@
-"""The group ``airflow lake`` and its commands; each is imported when it is called."""
+"""Commands that Airflow reads when it builds its command line; what they do is imported when they run."""
 
 from __future__ import annotations
 
-from airflow.cli.cli_config import ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
+from typing import Any
 
-_LAKE_CONNECTION = Arg(("--conn-id",), default="lake_default", help="Connection of the catalog.")  # type: ignore[no-untyped-call]
-_SPARK_CONNECTION = Arg(("--spark-conn-id",), default="spark_default", help="Spark connection.")  # type: ignore[no-untyped-call]
-
-WARM_UP = ActionCommand(
-    name="warm-up",
-    help="Make the archive of the classes that Spark drivers of this worker load",
-    description=(
-        "Run a small upsert into a table of its own in a temporary folder, on this machine. Its driver writes the "
-        "archive that later drivers start from. The catalog is not asked and not written."
-    ),
-    func=lazy_load_command("airflow_lake_provider.cli.warm_up.warm_up"),
-    args=(_LAKE_CONNECTION, _SPARK_CONNECTION),
+from airflow.cli.cli_config import (
+    ARG_OUTPUT,
+    ARG_VERBOSE,
+    ActionCommand,
+    Arg,
+    CLICommand,
+    GroupCommand,
+    lazy_load_command,
 )
-COMMANDS = [WARM_UP]
 
 
-def get_lake_commands() -> list[CLICommand]:
-    """Return the commands for Airflow's command line; the provider info names this function."""
-    return [GroupCommand(name="lake", help="Manage lake tables", subcommands=COMMANDS)]
+def lake_commands() -> list[CLICommand]:
+    """Return the group ``airflow lake``; the provider info names this function."""
+    return [GroupCommand(name="lake", help="Look after lake tables", subcommands=(_check(), _warm_up()))]
+
+
+def _check() -> ActionCommand:
+    return ActionCommand(
+        name="check",
+        help="Say what the operators can do with an existing table, and why not",
+        description="Reads the table's metadata only, and changes nothing. Spark is not started.",
+        func=lazy_load_command("airflow_lake_provider.cli.table_check.check"),
+        args=(
+            _argument("table", help="The table, namespace.table"),
+            _lake_connection(),
+            _argument(
+                "-k",
+                "--keys",
+                help="Key columns, comma-separated (default: the table's identifier fields)",
+                type=_names,
+                default=(),
+            ),
+            ARG_OUTPUT,
+            ARG_VERBOSE,
+        ),
+    )
+
+
+def _warm_up() -> ActionCommand:
+    return ActionCommand(
+        name="warm-up",
+        help="Make the archive of the classes that Spark drivers of this worker load",
+        description=(
+            "Run a small upsert into a table of its own in a temporary folder, on this machine. Its driver writes the "
+            "archive that later drivers start from. The catalog is not asked and not written."
+        ),
+        func=lazy_load_command("airflow_lake_provider.cli.warm_up.warm_up"),
+        args=(
+            _lake_connection(),
+            _argument("--spark-conn-id", help="Spark connection (default: spark_default)", default="spark_default"),
+        ),
+    )
+
+
+def _lake_connection() -> Arg:
+    told = "Connection of type iceberg that describes the catalog (default: lake_default)"
+    return _argument("--conn-id", help=told, default="lake_default")
+
+
+def _argument(*flags: str, **options: Any) -> Arg:
+    return Arg(flags, **options)  # type: ignore[no-untyped-call]  # Airflow's own
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -21,15 +21,14 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, Upd
 from airflow_lake_provider.contracts.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_changes, without_row_lineage
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, unfit_as_equality_key
 from airflow_lake_provider.planning.incremental_plan import position_id
+from airflow_lake_provider.planning.strategy_obstacles import strategy_obstacles
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
-
-_CHANGE_TYPE = "_change_type"
 
 
 def refuse_upsert(spec: UpsertSpec, target: Table | None, source: Table | None) -> None:
@@ -50,7 +49,7 @@ def refuse_upsert(spec: UpsertSpec, target: Table | None, source: Table | None) 
     if target is None:
         return
     _refuse_frozen_keys(spec.table, target, spec.keys, spec.schema_contract)
-    obstacle = next(_obstacles(target, spec.strategy, spec.keys), None)
+    obstacle = next(strategy_obstacles(target, spec.strategy, spec.keys), None)
     if obstacle is not None:
         asked = spec.strategy.value
         raise UnsupportedError(f"{spec.table}: strategy={asked!r} is not possible, {obstacle}; use 'auto'")
@@ -67,11 +66,8 @@ def refuse_incremental(spec: IncrementalSpec, target: Table | None, source: Tabl
     :raises MissingTableError: the target does not exist and may not be created.
     """
     _refuse_missing_target(spec.table, target, spec.create)
-    if source.format_version < 3:
-        raise UnsupportedError(
-            f"{spec.source}: has format version {source.format_version}; changes are told by row lineage, which needs "
-            "version 3: ALTER TABLE ... SET TBLPROPERTIES ('format-version'='3')"
-        )
+    if (why := without_row_lineage(source.format_version)) is not None:
+        raise UnsupportedError(f"{spec.source}: {why}")
     _refuse_source_columns(spec, source)
     if target is not None:
         _refuse_frozen_keys(spec.table, target, spec.keys, spec.schema_contract)
@@ -87,11 +83,7 @@ def refuse_row_change(spec: DeleteRowsSpec | UpdateRowsSpec, table: Table, keys:
     :raises InvalidSpecError: the predicate or an assignment names a column that the table lacks.
     :raises BadInputError: a key column is missing.
     """
-    why = None
-    if table.format_version < 2:
-        why = "format version 1 has no deletes; upgrade the table"
-    elif "encryption.key-id" in table.properties:
-        why = "an encrypted table's delete files cannot be read here"
+    why = without_row_changes(table.format_version, table.properties)
     if why is not None:
         raise UnsupportedError(f"{spec.table}: rows cannot be changed by position: {why}")
     if isinstance(spec, UpdateRowsSpec):
@@ -129,24 +121,9 @@ def _refuse_frozen_keys(name: str, target: Table, keys: Sequence[str], contract:
         )
 
 
-def _obstacles(table: Table, strategy: UpsertStrategy, keys: Sequence[str]) -> Iterator[str]:
-    if strategy in (UpsertStrategy.POSITIONS, UpsertStrategy.EQUALITY):
-        reason = refuses_delete_files(table.format_version, table.properties)
-        if reason is not None:
-            yield reason
-    if strategy in (UpsertStrategy.AUTO, UpsertStrategy.MERGE):
-        return
-    if "encryption.key-id" in table.properties:
-        yield "an encrypted table's files cannot be read and written by file here"
-    if strategy is UpsertStrategy.EQUALITY:
-        wanted = {name.lower() for name in keys}
-        types = {field.name: str(field.field_type) for field in table.schema().fields if field.name.lower() in wanted}
-        yield from filter(None, (unfit_as_equality_key(name, kind) for name, kind in types.items()))
-
-
 def _refuse_source_columns(spec: IncrementalSpec, source: Table) -> None:
-    if _CHANGE_TYPE in _columns(source):
-        raise UnsupportedError(f"{spec.source}: has a column {_CHANGE_TYPE}; rename it to read its changes")
+    if (why := with_change_type(_columns(source))) is not None:
+        raise UnsupportedError(f"{spec.source}: {why}")
     if not (spec.source_keys or source.schema().identifier_field_ids):
         raise InvalidSpecError(
             f"{spec.source}: deletes need keys, and the table has no identifier fields; give source_keys, or set them "

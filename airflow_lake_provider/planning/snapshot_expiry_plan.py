@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.snapshot_expiry_rules import (
     work_out,
 )
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_obstacles import without_expiry
 from airflow_lake_provider.planning.table_state import state_of
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
 
     :raises UnsupportedError: the table says ``gc.enabled=false``: its files may belong to other tables too.
     """
-    if table.properties.get("gc.enabled", "true").lower() == "false":
-        raise UnsupportedError(f"{spec.table}: gc.enabled is false, so its snapshots may not be expired; see its owner")
+    if (why := without_expiry(table.properties)) is not None:
+        raise UnsupportedError(f"{spec.table}: {why}")
     retention = retention_of(table, request_for(spec, _max_ref_age(table), datetime.now(UTC)))
     due = retention.expired or retention.stage_branches or retention.aged_refs
     sentence = expiry_sentence(retention, spec)

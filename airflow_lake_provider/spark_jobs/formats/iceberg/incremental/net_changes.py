@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_lineage
 from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
     column,
@@ -71,11 +72,8 @@ def net_changes(
     :raises RangeUnavailableError: a snapshot is not in the metadata, or ``from_snapshot`` is older than row lineage.
     :raises InvalidSpecError: unknown columns, or deletes without keys.
     """
-    if table.format_version < 3:
-        raise UnsupportedError(
-            f"{table.name}: has format version {table.format_version}; changes are told by row lineage, which needs "
-            "version 3: ALTER TABLE ... SET TBLPROPERTIES ('format-version'='3')"
-        )
+    if (why := without_row_lineage(table.format_version)) is not None:
+        raise UnsupportedError(f"{table.name}: {why}")
     end = to_snapshot if to_snapshot is not None else table.head()
     if end is None:
         refuse_range_of_empty_table(table, from_snapshot)
@@ -99,8 +97,8 @@ class _Columns:
 
     @classmethod
     def of(cls, table: IcebergTable, names: list[str], wanted: ChangeFilter) -> _Columns:
-        if CHANGE_TYPE in names:
-            raise UnsupportedError(f"{table.name}: has a column {CHANGE_TYPE}; rename it to read its changes")
+        if (why := with_change_type(names)) is not None:
+            raise UnsupportedError(f"{table.name}: {why}")
         identifiers = sorted(str(name) for name in table.java.schema().identifierFieldNames())
         keys = wanted.keys or tuple(identifiers)
         if wanted.deletes and not keys:

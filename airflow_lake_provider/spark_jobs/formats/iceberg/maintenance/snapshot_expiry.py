@@ -22,6 +22,7 @@ from airflow_lake_provider.contracts.snapshot_expiry_rules import (
     work_out,
 )
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_obstacles import without_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -59,8 +60,8 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
 
 
 def _refuse_without_gc(table: IcebergTable) -> None:
-    if table.properties().get("gc.enabled", "true").lower() == "false":
-        raise UnsupportedError(f"{table.name}: gc.enabled is false, so its snapshots may not be expired; see its owner")
+    if (why := without_expiry(table.properties())) is not None:
+        raise UnsupportedError(f"{table.name}: {why}")
 
 
 def _expire(

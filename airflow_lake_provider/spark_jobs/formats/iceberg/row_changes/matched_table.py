@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.table_obstacles import without_row_changes
 from airflow_lake_provider.spark_jobs.formats.base import (
     AppliedCommit,
     AppliedState,
@@ -58,12 +59,7 @@ class IcebergMatchedTable:
 
 def _refuse(table: IcebergTable) -> None:
     missing = missing_internals(table.spark, {*POSITIONS, *ROW_PROOF})
-    why = None
-    if missing:
-        why = f"this Iceberg runtime lacks {', '.join(missing)}"
-    elif table.format_version < 2:
-        why = "format version 1 has no deletes; upgrade the table"
-    elif "encryption.key-id" in table.properties():
-        why = "an encrypted table's delete files cannot be read here"
+    lacking = f"this Iceberg runtime lacks {', '.join(missing)}" if missing else None
+    why = lacking or without_row_changes(table.format_version, table.properties())
     if why is not None:
         raise UnsupportedError(f"{table.name}: rows cannot be changed by position: {why}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.table_obstacles import foreign_partitions
 from airflow_lake_provider.contracts.upsert_strategy import (
     UpsertStrategy,
     refuses_delete_files,
@@ -98,13 +99,10 @@ def _unfit_for_equality(shape: TableShape, keys: Sequence[str]) -> Iterator[str]
 
 def _foreign_partitions(shape: TableShape, keys: Sequence[Any]) -> str | None:
     """Tell partition fields that a key alone does not decide: the old row may be in any of their partitions."""
-    ids = {int(field.fieldId()) for field in keys}
+    names = [str(shape.schema.findColumnName(field.fieldId())) for field in keys]
     found = [field for field in shape.spec.fields() if not field.transform().isVoid()]
-    foreign = [field for field in found if int(field.sourceId()) not in ids]
-    if not foreign:
-        return _unknown_transforms(shape.spec)
-    names = ", ".join(f"{field.name()} ({shape.schema.findColumnName(field.sourceId())})" for field in foreign)
-    return f"the table is partitioned by {names}, which is not among the keys, and such a delete stays in its partition"
+    partitions = [(str(field.name()), str(shape.schema.findColumnName(field.sourceId()))) for field in found]
+    return foreign_partitions(partitions, names) or _unknown_transforms(shape.spec)
 
 
 def _unknown_transforms(spec: Any) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.table_obstacles import SCHEMA_CHANGED
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -77,7 +78,7 @@ def _obstacle(table: IcebergTable, commit: KeyedCommit) -> str | None:
     base = table.java.snapshot(int(commit.base)) if commit.base is not None else None
     if base is not None and base.schemaId() != table.java.schema().schemaId():
         # A snapshot is read by the schema of its time, whose names may mean other columns now.
-        return "the schema has changed since the last commit"
+        return SCHEMA_CHANGED
     keys = known_ranges(commit).keys
     if keys > MAX_KEYS:
         return f"{keys} keys are more than the {MAX_KEYS} that are broadcast"

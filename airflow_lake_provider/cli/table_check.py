@@ -1,0 +1,41 @@
+"""``airflow lake check``: what the operators can do with a table, and why not."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from typing import Any
+
+from airflow.cli.simple_table import AirflowConsole
+from airflow.utils.cli import suppress_logs_and_warning
+from airflow.utils.providers_configuration_loader import providers_configuration_loaded
+
+from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.planning.table_check import Verdict, check_table
+
+
+@suppress_logs_and_warning
+@providers_configuration_loaded
+def check(args: Namespace) -> None:
+    """Print one line for each use of each operator.
+
+    :param args: ``table``, ``conn_id``, ``keys`` and ``output``.
+    :raises SystemExit: the connection or the table cannot be read; with the message.
+    """
+    # Connections may be in Airflow's own database, as for Airflow's own commands.
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    try:
+        found = check_table(LakeCatalogHook(args.conn_id).load_table(args.table), args.keys)
+    except LakeProviderError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
+    AirflowConsole().print_as(data=found, output=args.output, mapper=_row)
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "operator": verdict.operator,
+        "use": verdict.use,
+        "possible": "yes" if verdict.possible else "no",
+        "reason": verdict.reason,
+    }

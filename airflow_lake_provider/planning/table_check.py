@@ -1,0 +1,171 @@
+"""Tell from a table's metadata what each operator can do with it, and why not.
+
+The same rules refuse it when a task runs. What depends on rows, on a batch or on the cluster is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.metadata_change_specs import MAIN
+from airflow_lake_provider.contracts.table_obstacles import (
+    SCHEMA_CHANGED,
+    with_change_type,
+    without_expiry,
+    without_row_changes,
+    without_row_lineage,
+)
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
+from airflow_lake_provider.planning.strategy_obstacles import strategy_obstacles
+from airflow_lake_provider.planning.table_state import total
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+_BY_FILE = (UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE)
+NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Answer about one use of one operator.
+
+    :param use: strategy or other argument that the answer is about.
+    :param reason: why not, or what to know.
+    """
+
+    operator: str
+    use: str
+    possible: bool
+    reason: str
+
+
+def check_table(table: Table, keys: Sequence[str] = ()) -> list[Verdict]:
+    """Return what each operator can do with a table.
+
+    :param table: loaded now.
+    :param keys: key columns of upserts and changes; without any, the identifier fields.
+    """
+    found = tuple(keys) or tuple(sorted(table.schema().identifier_field_names()))
+    return [
+        *_upserts(table, found),
+        *_row_changes(table),
+        _source_of_changes(table, found),
+        *_maintenance(table),
+        *_metadata_changes(table),
+    ]
+
+
+def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "") -> Verdict:
+    return Verdict(operator=operator, use=use, possible=obstacle is None, reason=obstacle or otherwise)
+
+
+def _upserts(table: Table, keys: Sequence[str]) -> Iterator[Verdict]:
+    operator, wrong = "LakeUpsertOperator", _unfit_keys(table, keys)
+    yield _verdict(operator, "strategy='auto'", wrong, _automatic(table, keys))
+    for strategy in UpsertStrategy:
+        if strategy is UpsertStrategy.AUTO:
+            continue
+        obstacle = wrong or next(strategy_obstacles(table, strategy, keys), None)
+        if obstacle is None and strategy in _BY_FILE and _has_new_schema(table):
+            obstacle = f"{SCHEMA_CHANGED}; use 'auto'"
+        yield _verdict(operator, f"strategy='{strategy.value}'", obstacle, f"by {', '.join(keys)}")
+
+
+def _automatic(table: Table, keys: Sequence[str]) -> str:
+    """Return which strategy ``auto`` takes, as ``choose_strategy`` does."""
+    if _has_new_schema(table):
+        return f"takes merge for the next batch: {SCHEMA_CHANGED}"
+    if (obstacle := next(strategy_obstacles(table, UpsertStrategy.COPY_ON_WRITE, keys), None)) is not None:
+        return f"takes merge: {obstacle}"
+    if (reason := refuses_delete_files(table.format_version, table.properties)) is not None:
+        return f"takes copy-on-write: {reason}"
+    return "takes positions, and copy-on-write for a batch of more than a third of the rows"
+
+
+def _unfit_keys(table: Table, keys: Sequence[str]) -> str | None:
+    if not keys:
+        return NO_KEYS
+    columns = [field.name for field in table.schema().fields]
+    known = {name.lower() for name in columns}
+    if unknown := [name for name in keys if name.lower() not in known]:
+        return f"keys {unknown} are no top-level columns; the table has {columns}"
+    return None
+
+
+def _has_new_schema(table: Table) -> bool:
+    head = table.current_snapshot()
+    return head is not None and head.schema_id is not None and head.schema_id != table.schema().schema_id
+
+
+def _row_changes(table: Table) -> Iterator[Verdict]:
+    obstacle = without_row_changes(table.format_version, table.properties)
+    yield _verdict("LakeDeleteRowsOperator", "where, keys_from", obstacle)
+    identifiers = sorted(table.schema().identifier_field_names())
+    kept = f"the identifier columns {identifiers} cannot be assigned to" if identifiers else ""
+    yield _verdict("LakeUpdateRowsOperator", "where, assignments", obstacle, kept)
+
+
+def _source_of_changes(table: Table, keys: Sequence[str]) -> Verdict:
+    wrong = without_row_lineage(table.format_version) or with_change_type([f.name for f in table.schema().fields])
+    head = table.current_snapshot()
+    # Of a table that was upgraded, and written by nobody since.
+    is_upgraded = head is not None and head.first_row_id is None
+    first = "rows get row ids with the next commit; runs before it and the first after it read everything"
+    return _verdict(
+        "LakeIncrementalOperator",
+        "source",
+        wrong or _unfit_keys(table, keys),
+        first if is_upgraded else f"by {', '.join(keys)}",
+    )
+
+
+def _maintenance(table: Table) -> Iterator[Verdict]:
+    operator, head = "LakeCompactionOperator", table.current_snapshot()
+    equality = total(head, "total-equality-deletes")
+    positions = total(head, "total-position-deletes")
+    debt = [f"{equality} keys in equality deletes, as Flink writes them"] if equality else []
+    debt += [f"{positions} rows deleted by position"] if positions else []
+    yield _verdict(operator, "strategy='binpack'", None, f"applies {' and '.join(debt)}" if debt else "")
+    order = [str(table.schema().find_column_name(field.source_id)) for field in table.sort_order().fields]
+    sorts = f"by the table's sort order ({', '.join(order)}), or by sort_by" if order else None
+    yield _verdict(operator, "strategy='sort'", None, sorts or "by sort_by; the table has no sort order of its own")
+    yield _verdict("LakeSnapshotExpiryOperator", "older_than", without_expiry(table.properties))
+
+
+def _metadata_changes(table: Table) -> Iterator[Verdict]:
+    yield _verdict(
+        "LakeTableUpgradeOperator",
+        "format_version=3",
+        f"the table has format version {table.format_version} already" if table.format_version >= 3 else None,
+        "no way back; every reader and writer has to know version 3",
+    )
+    lineage = _lineage(table, MAIN)
+    yield _verdict(
+        "LakeRollbackOperator",
+        "snapshot_id, timestamp, tag",
+        None if lineage[1:] else "main has no earlier snapshot",
+        f"{len(lineage) - 1} earlier snapshots of main are not expired",
+    )
+    branches = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type.value == "branch")
+    for name in branches:
+        if name != MAIN and not name.startswith("lake_"):
+            yield _publication(table, name, lineage)
+    yield _verdict("LakeCreateTagOperator", "tag", None if lineage else "main has no snapshot to tag")
+
+
+def _publication(table: Table, branch: str, main: Sequence[int]) -> Verdict:
+    ahead = _lineage(table, branch)
+    obstacle = None
+    if main and main[0] not in ahead and ahead[0] not in main:
+        obstacle = f"main is at snapshot {main[0]}, which the branch lacks"
+    gained = [snapshot for snapshot in ahead if snapshot not in main]
+    return _verdict("LakePublishBranchOperator", f"branch='{branch}'", obstacle, f"main gains {len(gained)} snapshots")
+
+
+def _lineage(table: Table, branch: str) -> list[int]:
+    from pyiceberg.table.snapshots import ancestors_of
+
+    return [found.snapshot_id for found in ancestors_of(table.snapshot_by_name(branch), table.metadata)]

@@ -1,0 +1,48 @@
+"""``airflow lake check`` through Airflow's own command line, on a real table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from airflow.cli.cli_parser import get_parser
+from pyiceberg.table import Table
+
+Append = Callable[..., int]
+
+
+@pytest.fixture(autouse=True)
+def _process_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The command sets it for its process, as Airflow's own do.
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")
+
+
+def run(*arguments: str) -> None:
+    """Run a command as ``airflow`` does."""
+    given = get_parser().parse_args(["lake", "check", *arguments])
+    given.func(given)
+
+
+def test_it_prints_each_use_of_each_operator(orders: Table, append: Append, capsys: pytest.CaptureFixture[str]) -> None:
+    append(orders, 1)
+    run("shop.orders", "--keys", "id", "--output", "json")
+    rows = json.loads(capsys.readouterr().out)
+    found = {(row["operator"], row["use"]): (row["possible"], row["reason"]) for row in rows}
+    assert found["LakeUpsertOperator", "strategy='positions'"] == ("yes", "by id")
+    possible, reason = found["LakeIncrementalOperator", "source"]
+    assert possible == "no"
+    assert "has format version 2" in reason
+    assert len(found) == len(rows) > 10
+
+    run("shop.orders")
+    printed = capsys.readouterr().out
+    assert "LakeRollbackOperator" in printed
+    assert "name key columns with --keys" in printed
+
+
+def test_a_table_or_a_connection_that_is_not_there_is_said(orders: Table) -> None:
+    with pytest.raises(SystemExit, match=r"MissingTableError: .*shop\.absent"):
+        run("shop.absent")
+    with pytest.raises(SystemExit, match="InvalidConnectionError: connection 'absent': it does not exist"):
+        run("shop.orders", "--conn-id", "absent")
