@@ -1,4 +1,4 @@
-"""Tables on object storage, by keys that a REST catalog hands out; the store does not check them."""
+"""Tables on object storage, by keys of the connection or of a REST catalog; the store does not check them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.lake_environment import REPOSITORY
+from tests.end_to_end.postgresql_server import postgresql_server
 from tests.topologies.conformance import Topology, assert_conforms
 from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
 from tests.topologies.rest_catalog import rest_catalog
@@ -44,3 +45,24 @@ def test_a_rest_catalog_hands_out_the_keys_of_its_object_storage(
             extra = {"type": "rest", "warehouse": warehouse, "token": _TOKEN}
             topology = Topology(lake={"conn_type": "iceberg", "host": uri, "extra": extra}, jars=jars)
             assert_conforms(topology, tmp_path / "home", unused_tcp_port_factory())
+
+
+def test_a_postgresql_catalog_has_its_tables_on_object_storage_by_keys_of_the_connection(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int], jars: tuple[Path, ...]
+) -> None:
+    with (
+        postgresql_server("hush-p@ss/38:%") as database,
+        object_storage(unused_tcp_port_factory(), tmp_path / "store.log") as store,
+    ):
+        warehouse = f"s3://{BUCKET}/warehouse"
+        lake = {
+            "conn_type": "iceberg",
+            "host": f"postgresql+psycopg2://127.0.0.1:{database.port}/postgres",
+            "login": database.user,
+            "password": database.password,
+            "extra": {"type": "sql", "warehouse": warehouse, **store},
+        }
+        topology = Topology(lake=lake, jars=jars)
+        assert_conforms(topology, tmp_path / "home", unused_tcp_port_factory())
+        for name in ("shop.orders", "shop.copy"):
+            assert topology.catalog().load_table(name).metadata_location.startswith(f"{warehouse}/")
