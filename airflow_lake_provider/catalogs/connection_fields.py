@@ -185,18 +185,26 @@ def _check_credentials(
         raise refused(conn_id, "a SQLite catalog has no login and password; leave the fields empty")
     if password and not login:
         raise refused(conn_id, "password is given without login")
-    if kind == "rest":
-        _check_rest_credentials(conn_id, login, password, properties)
+    if kind == "rest" and uri:
+        _check_rest_credentials(conn_id, uri, login, password, properties)
 
 
 def _check_rest_credentials(
-    conn_id: str, login: str | None, password: str | None, properties: Mapping[str, str]
+    conn_id: str, uri: str, login: str | None, password: str | None, properties: Mapping[str, str]
 ) -> None:
     if login and not password:
         raise refused(conn_id, "login (the OAuth2 client id) is given without password (the client secret)")
     given = [name for name in ("token", "credential") if name in properties] + (["login and password"] if login else [])
     if len(given) > 1:
         raise refused(conn_id, f"{' together with '.join(given)} is contradictory; give one of them")
+    if given and given != ["token"] and "oauth2-server-uri" not in properties:
+        # Iceberg's REST specification will remove the catalog's own endpoint, which clients fall back to today.
+        raise refused(
+            conn_id,
+            f"{given[0]} is given without the extra 'oauth2-server-uri', where tokens are asked for; write the "
+            f'address of your identity provider, or "oauth2-server-uri": "{uri}/v1/oauth/tokens" where the '
+            "catalog hands them out itself",
+        )
     if any(name in properties for name in _SIGNING) and "rest.sigv4-enabled" not in properties:
         raise refused(conn_id, 'rest.signing-* properties have no effect without "rest.sigv4-enabled": true')
 

@@ -164,6 +164,18 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {"login": "a", "password": "b"},
         "token together with login and password",
     ),
+    "credential-without-its-server": (
+        REST,
+        {"credential": "a:hunter2"},
+        {},
+        '"oauth2-server-uri": "https://catalog.example.com/api/v1/oauth/tokens"',
+    ),
+    "login-without-its-server": (
+        REST,
+        {},
+        {"login": "a", "password": "hunter2"},
+        "login and password is given without the extra 'oauth2-server-uri'",
+    ),
     "login-alone": (REST, {}, {"login": "a"}, "without password"),
     "password-alone": (POSTGRESQL, {}, {"login": None}, "without login"),
     "credential-elsewhere": (POSTGRESQL, {"credential": "a:b"}, {}, "belongs to a rest catalog"),
@@ -233,7 +245,7 @@ def test_every_secret_is_named_for_masking_and_none_is_in_the_repr() -> None:
 
 
 def test_a_credential_is_masked_whole_and_by_its_secret_half() -> None:
-    found = connection(REST, login="client", password="half-hidden")
+    found = connection(REST, {"oauth2-server-uri": "https://id/t"}, login="client", password="half-hidden")
     assert set(found.secrets()) == {"client:half-hidden", "half-hidden"}
 
 

@@ -124,6 +124,7 @@ def test_secrets_are_masked_once_the_connection_is_read(hook_class: Any, monkeyp
 
     # Airflow masks by names with "secret", "password" or "token" in them; an access key's id and a header have none.
     extra = {"s3.access-key-id": "AKIA-UNSEEN", "s3.secret-access-key": "unseen-too", "header.X-Api": "unseen-header"}
+    extra |= {"oauth2-server-uri": "https://c/v1/oauth/tokens"}
     set_connection(monkeypatch, host="https://c", login="id", password="unseen-half", extra=extra)
     _ = hook_class().connection
     text = "AKIA-UNSEEN unseen-too unseen-header id:unseen-half"
