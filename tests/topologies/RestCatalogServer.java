@@ -99,6 +99,14 @@ public final class RestCatalogServer {
               .withMessage(String.valueOf(error.getMessage()))
               .build();
     }
+    if (found instanceof LoadTableResponse && exchange.getRequestMethod().equals("GET")) {
+      String tag = tag((LoadTableResponse) found, exchange.getRequestURI().getRawQuery());
+      exchange.getResponseHeaders().set("ETag", tag);
+      if (tag.equals(exchange.getRequestHeaders().getFirst("If-None-Match"))) {
+        status = 304;
+        found = null;
+      }
+    }
     byte[] body = found == null ? new byte[0] : JSON.writeValueAsBytes(found);
     boolean isEmpty = body.length == 0 || exchange.getRequestMethod().equals("HEAD");
     System.err.println(exchange.getRequestMethod() + " " + exchange.getRequestURI() + " " + status);
@@ -108,6 +116,12 @@ public final class RestCatalogServer {
       exchange.getResponseBody().write(body);
     }
     exchange.close();
+  }
+
+  /** The version of an answer: the same metadata is told with all snapshots, or with those of references only. */
+  private static String tag(LoadTableResponse table, String query) {
+    String version = table.metadataLocation() + "?" + query;
+    return "W/\"" + UUID.nameUUIDFromBytes(version.getBytes(StandardCharsets.UTF_8)) + "\"";
   }
 
   private static int status(Exception error) {

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 
+from airflow_lake_provider.triggers.shared_pollers import subscribed
 from tests.topologies.conformance import Topology, assert_conforms
 from tests.topologies.rest_catalog import rest_catalog
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 _TOKEN, _SECRET = "hush-5d1f-token", "hush-91ce-client-secret"
+_LOOK_SECONDS = 0.2
+
+
+def behind(folder: Path) -> Mapping[str, str]:
+    return {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{folder}/behind.db",
+        "jdbc.schema-version": "V1",
+        "warehouse": f"file://{folder}/warehouse",
+    }
 
 
 @pytest.mark.parametrize(
@@ -28,12 +43,43 @@ _TOKEN, _SECRET = "hush-5d1f-token", "hush-91ce-client-secret"
 def test_a_rest_catalog_serves_the_whole_flow(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int], asked: Mapping[str, str], shown: Mapping[str, Any]
 ) -> None:
-    behind = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/behind.db", "jdbc.schema-version": "V1"}
-    warehouse = f"file://{tmp_path}/warehouse"
     log = tmp_path / "requests.log"
-    with rest_catalog(unused_tcp_port_factory(), log, {**behind, **asked, "warehouse": warehouse}) as uri:
-        extra = {"type": "rest", "warehouse": warehouse, **shown.get("extra", {})}
+    with rest_catalog(unused_tcp_port_factory(), log, {**behind(tmp_path), **asked}) as uri:
+        extra = {"type": "rest", "warehouse": behind(tmp_path)["warehouse"], **shown.get("extra", {})}
         if "password" in shown:
             extra["oauth2-server-uri"] = f"{uri}/v1/oauth/tokens"
         lake = {"conn_type": "iceberg", "host": uri, **shown, "extra": extra}
         assert_conforms(Topology(lake=lake), tmp_path / "home", unused_tcp_port_factory())
+
+
+async def test_a_poller_is_answered_without_a_table_until_the_next_commit(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "requests.log"
+    with rest_catalog(unused_tcp_port_factory(), log, {**behind(tmp_path), "token": _TOKEN}) as uri:
+        monkeypatch.setenv(
+            "AIRFLOW_CONN_LAKE_DEFAULT",
+            json.dumps({"conn_type": "iceberg", "host": uri, "extra": {"type": "rest", "token": _TOKEN}}),
+        )
+        writer = RestCatalog("writer", uri=uri, token=_TOKEN)
+        writer.create_namespace("shop")
+        orders = writer.create_table("shop.orders", schema=pa.schema([("id", pa.int64())]))
+        for number in (1, 2):
+            await asyncio.to_thread(orders.append, pa.table({"id": [number]}))
+        with subscribed("lake_default", "shop.orders", "main", _LOOK_SECONDS) as subscription:
+            for number in (3, 4):
+                head = await subscription.next(within=60)
+                assert head is not None
+                assert head.head == orders.metadata.current_snapshot_id
+                looked = len(loads(log))
+                assert await subscription.next(within=20 * _LOOK_SECONDS) is None
+                looks = loads(log)[looked:]
+                assert len(looks) > 3
+                assert set(looks) == {"304"}
+                await asyncio.to_thread(orders.append, pa.table({"id": [number]}))
+
+
+def loads(log: Path) -> list[str]:
+    """Return the status of each answer to a request for the table."""
+    requests = [line.split() for line in log.read_text().splitlines() if line.startswith("GET ")]
+    return [status for _, address, status in requests if "/tables/orders" in address]
