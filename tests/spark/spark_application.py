@@ -32,7 +32,9 @@ def run_in_spark(connection: CatalogConnection, ivy_home: Path, *statements: str
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
     }
-    return ask_session(settings, statements, ivy_home)
+    # Spark would first look into the user's Maven repository, and fail where that has a POM without its jar.
+    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Duser.home={ivy_home}".strip()
+    return ask_session(settings, statements, ivy_home, SPARK_SUBMIT_OPTS=options)
 
 
 def ask_session(
