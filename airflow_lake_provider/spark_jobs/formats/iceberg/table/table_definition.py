@@ -67,7 +67,9 @@ def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> 
     fields = [StructField(f.name, f.dataType, f.name.lower() not in named) for f in columns.toNullable()]
     try:
         described = jvm.org.apache.spark.sql.types.DataType.fromJson(StructType(fields).json())
-        schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(described)
+        converted = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(described)
+        # Ids from 1 on, as the catalog assigns them. Nessie does so without the ids of identifier fields.
+        schema = jvm.org.apache.iceberg.types.TypeUtil.assignIncreasingFreshIds(converted)
         ids = jvm.java.util.HashSet()
         for field in schema.columns():
             if str(field.name()).lower() in named:

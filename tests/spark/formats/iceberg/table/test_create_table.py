@@ -21,8 +21,11 @@ from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.reserved_columns import RESERVED_COLUMNS
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import define_table
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 
 
@@ -61,6 +64,21 @@ def test_a_layout_that_the_columns_refuse_makes_no_table_and_its_correction_make
     assert properties["write.distribution-mode"] == "range"
     # The creation, and the commit of the batch.
     assert len(flow.loaded().metadata.metadata_log) == 1
+
+
+def test_a_table_is_asked_for_with_the_field_ids_that_it_will_have(flow: Flow) -> None:
+    described = "place STRUCT<x: INT, y: INT>, id BIGINT, tags ARRAY<STRING>, name STRING"
+    columns = flow.spark.createDataFrame([], described).schema
+    table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
+    asked = define_table(table, columns, ("id", "name"), TableLayout()).schema
+    create_table.create_table(table, columns, ("id", "name"), TableLayout(), UpsertStrategy.AUTO)
+    made = flow.loaded().schema()
+    names = ("place", "place.x", "place.y", "id", "tags", "tags.element", "name")
+    assert {name: asked.findField(name).fieldId() for name in names} == {
+        name: made.find_field(name).field_id for name in names
+    }
+    # A catalog that assigns ids without looking at these, as Nessie does, still finds them.
+    assert set(asked.identifierFieldIds()) == set(made.identifier_field_ids)
 
 
 def test_a_layout_that_the_asked_strategy_cannot_change_makes_no_table(flow: Flow) -> None:
