@@ -23,7 +23,7 @@ CONSUMER_PREFIX = "lake.consumer."
 STAGE_BRANCH_PREFIX = "lake_stage_"
 AUDIT_BRANCH_PREFIX = "lake_audit_"
 
-# A Hive metastore keeps a parameter in 4,000 characters; the rest of its row needs some of them.
+# A Hive metastore before 2.3 keeps a parameter in 4,000 characters; the rest of its row needs some of them.
 MAX_VALUE_CHARACTERS = 3_500
 
 _APPLIED = (

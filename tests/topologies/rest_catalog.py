@@ -26,7 +26,7 @@ def rest_catalog(port: int, log: Path, properties: Mapping[str, str], jars: Sequ
     :param properties: ``token`` or ``credential`` that a client shows, ``vend.*``, and the catalog behind it.
     :param jars: of the catalog's storage.
     """
-    java = _java_with_compiler()
+    java = java_with_compiler()
     spark_jars = Path(pyspark.__file__).parent / "jars"
     class_path = os.pathsep.join([*lake_jars().split(","), *map(str, jars), f"{spark_jars}/*"])
     with log.open("w") as output:
@@ -51,7 +51,8 @@ def rest_catalog(port: int, log: Path, properties: Mapping[str, str], jars: Sequ
             server.wait()
 
 
-def _java_with_compiler() -> str:
+def java_with_compiler() -> str:
+    """Return the path of a Java that runs a source file; without one the test is skipped."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     found = Path(java).resolve().with_name("javac") if java else None

@@ -17,7 +17,7 @@ from airflow_lake_provider.catalogs import spark_packages
 
 REPOSITORY = Path(__file__).parents[2]
 LOCK = (REPOSITORY / "requirements.lock").read_text()
-EXTRAS_IN_THE_LOCK = ("sqlite", "postgres", "openlineage", "docs", "dev")
+EXTRAS_IN_THE_LOCK = ("sqlite", "postgres", "hive", "openlineage", "docs", "dev")
 
 
 def entries() -> list[str]:
