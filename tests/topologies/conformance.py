@@ -37,6 +37,8 @@ class Topology:
     :param environment: of Airflow's commands, beside that of every test.
     :param defaults: lines of ``spark-defaults.conf``.
     :param arguments: of every operator.
+    :param format_version: of the tables.
+    :param refusals: what tasks say that have to fail here, by the task's id.
     :param applications: gives the addresses of running applications' pages; by default one driver on this machine.
     """
 
@@ -47,6 +49,8 @@ class Topology:
     environment: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    format_version: int = 3
+    refusals: Mapping[str, str] = field(default_factory=dict)
     applications: Callable[[], Sequence[str]] | None = None
 
     def catalog(self) -> Catalog:
@@ -57,7 +61,7 @@ class Topology:
 
 
 def assert_conforms(topology: Topology, home: Path, ui_port: int) -> None:
-    """Run the flow; the rows, the upkeep and the silence about secrets have to be right.
+    """Run the flow; the rows, the upkeep, the refusals and the silence about secrets have to be right.
 
     :param home: empty folder.
     :param ui_port: free port for Spark's pages.
@@ -65,13 +69,22 @@ def assert_conforms(topology: Topology, home: Path, ui_port: int) -> None:
     environment, events = prepared(topology, home, ui_port)
     AirflowCommand(environment, ("db", "migrate")).wait()
     with SecretWatch(home / "jobs", topology.applications or partial(pages_at, ui_port)) as watch:
-        output = AirflowCommand(environment, ("dags", "test", "conformance")).wait()
+        run = AirflowCommand(environment, ("dags", "test", "conformance"))
+        output = run.wait(may_tasks_fail=bool(topology.refusals))
     catalog = topology.catalog()
-    orders, copy = catalog.load_table("shop.orders"), catalog.load_table("shop.copy")
-    assert orders.format_version == copy.format_version == 3
+    orders = catalog.load_table("shop.orders")
+    assert orders.format_version == topology.format_version
     assert _rows(orders, "total") == {key: (status, Decimal(total)) for key, (status, total) in _LEFT.items()}
-    assert _rows(copy, "doubled") == {key: (status, 2 * Decimal(total)) for key, (status, total) in _LEFT.items()}
-    _assert_kept_up(orders)
+    _assert_refused(topology.refusals, output)
+    if "copy_1" in topology.refusals:
+        assert not catalog.table_exists("shop.copy")
+    else:
+        copy = catalog.load_table("shop.copy")
+        assert copy.format_version == topology.format_version
+        assert _rows(copy, "doubled") == {key: (status, 2 * Decimal(total)) for key, (status, total) in _LEFT.items()}
+    _assert_compacted(orders)
+    if "expiry" not in topology.refusals:
+        _assert_expired(orders)
     assert_no_secret_was_seen(watch, output, events, [home / "airflow", *topology.logs])
 
 
@@ -104,6 +117,8 @@ def prepared(topology: Topology, home: Path, ui_port: int) -> tuple[dict[str, st
         "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps(topology.lake),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(topology.spark),
         "CONFORMANCE_INBOX": inbox.as_uri(),
+        "CONFORMANCE_FORMAT_VERSION": str(topology.format_version),
+        "CONFORMANCE_REFUSED": json.dumps(list(topology.refusals)),
         "CONFORMANCE_ARGUMENTS": json.dumps(topology.arguments),
         "SPARK_CONF_DIR": str(defaults),
         **topology.environment,
@@ -118,10 +133,17 @@ def _rows(table: Table, value: str) -> dict[int, tuple[str, Decimal]]:
     return rows
 
 
-def _assert_kept_up(orders: Table) -> None:
-    """Compaction left no delete file, and expiry nothing but the head and what the consumer may still read."""
-    tasks = list(orders.scan().plan_files())
-    assert not any(task.delete_files for task in tasks)
+def _assert_refused(refusals: Mapping[str, str], output: str) -> None:
+    assert output.count("new_state=failed") == len(refusals), output[-8000:]
+    assert [said for said in refusals.values() if said not in output] == [], output[-8000:]
+
+
+def _assert_compacted(orders: Table) -> None:
+    assert not any(task.delete_files for task in orders.scan().plan_files())
+
+
+def _assert_expired(orders: Table) -> None:
+    """Nothing is left but the head and what the consumer may still read."""
     assert all(name == "main" or name.startswith("lake.consumer.") for name in orders.metadata.refs), orders.refs()
     kept = {ref.snapshot_id for ref in orders.metadata.refs.values()}
     assert {snapshot.snapshot_id for snapshot in orders.snapshots()} == kept

@@ -6,7 +6,8 @@ import json
 import os
 from datetime import timedelta
 
-from airflow.sdk import DAG, task
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, TriggerRule, task
 
 from airflow_lake_provider import Files, TableLayout
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
@@ -18,7 +19,9 @@ from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
 
 INBOX = os.environ["CONFORMANCE_INBOX"]
 SCHEMA = "id BIGINT, status STRING, total DECIMAL(12,2)"
-LAYOUT = TableLayout(properties={"format-version": "3"})
+LAYOUT = TableLayout(properties={"format-version": os.environ["CONFORMANCE_FORMAT_VERSION"]})
+# Tasks that have to fail on this topology.
+REFUSED = json.loads(os.environ["CONFORMANCE_REFUSED"])
 # Of every operator that submits to Spark.
 ARGUMENTS = json.loads(os.environ["CONFORMANCE_ARGUMENTS"])
 ORDERS, COPY = "shop.orders", "shop.copy"
@@ -48,6 +51,10 @@ def copy(number: int) -> LakeIncrementalOperator:
     )
 
 
+def after(task_id: str) -> TriggerRule:
+    return TriggerRule.ALL_FAILED if task_id in REFUSED else TriggerRule.ALL_SUCCESS
+
+
 @task
 def foreign_commit() -> None:
     """Append a row without the package's upsert."""
@@ -63,9 +70,13 @@ with DAG(dag_id="conformance", schedule=None, default_args={"retries": 0}):
         >> upsert(2)
         >> LakeSnapshotSensor(task_id="new_snapshot", table=ORDERS, consumer="copy", timeout=60, poke_interval=2)
         >> copy(1)
-        >> LakeDeleteRowsOperator(task_id="delete", table=ORDERS, where="id = 3", **ARGUMENTS)
+        >> LakeDeleteRowsOperator(
+            task_id="delete", table=ORDERS, where="id = 3", trigger_rule=after("copy_1"), **ARGUMENTS
+        )
         >> copy(2)
-        >> LakeCompactionOperator(task_id="compaction", table=ORDERS, level="major", **ARGUMENTS)
+        >> LakeCompactionOperator(
+            task_id="compaction", table=ORDERS, level="major", trigger_rule=after("copy_2"), **ARGUMENTS
+        )
         >> LakeSnapshotExpiryOperator(
             task_id="expiry",
             table=ORDERS,
@@ -73,4 +84,5 @@ with DAG(dag_id="conformance", schedule=None, default_args={"retries": 0}):
             minimum_age=timedelta(0),
             **ARGUMENTS,
         )
+        >> EmptyOperator(task_id="end", trigger_rule=after("expiry"))
     )
