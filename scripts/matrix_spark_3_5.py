@@ -1,0 +1,89 @@
+"""Run the Spark tests on Spark 3.5 with Scala 2.12, without Airflow: ``scripts/matrix spark-3.5 [pytest arguments]``.
+
+The environment below LAKE_HOME/matrix is made once, some 450 MB; its jars have a lock of their own. ``--core`` runs
+the few tests that CI runs. Python 3.11 is the newest that PySpark 3.5 knows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+
+from scripts.fetch_jars import fetch, read_lock  # noqa: E402  # found by the line above
+from scripts.package_environment import PackageEnvironment, find_pythons  # noqa: E402
+
+PYSPARK = "3.5.9"
+PYTHON = "3.11"
+LOCK = REPOSITORY / "scripts/jars-spark-3.5.lock"
+# Of the versions in requirements.lock. Airflow is none of them: a driver has none.
+LIBRARIES = ("numpy", "pyarrow", "pyiceberg", "sqlalchemy")
+TEST_TOOLS = ("duckdb", "hypothesis", "psutil", "pyroaring", "pytest", "pytest-asyncio", "pytest-xdist")
+UPSERTS = "tests/spark/formats/iceberg/upserts"
+CORE = (f"{UPSERTS}/test_position_upsert.py::test_rows_are_replaced_deleted_and_added_over_many_batches",)
+
+
+def main() -> int:
+    """Run pytest with the given arguments, and print what it counted as JSON; the exit code is its own."""
+    arguments = sys.argv[1:] or ["tests/spark"]
+    if "--core" in arguments:
+        arguments = [*CORE, *(each for each in arguments if each != "--core")]
+    started = time.monotonic()
+    folder = Path(os.environ["LAKE_HOME"]) / "matrix/spark-3.5"
+    environment = prepared(folder)
+    made = time.monotonic()
+    status, counted = run_tests(environment, folder, arguments)
+    seconds = {"prepared": round(made - started), "tested": round(time.monotonic() - made)}
+    print(json.dumps({"matrix": "spark-3.5", "pyspark": PYSPARK, **counted, "seconds": seconds}))
+    return status
+
+
+def prepared(folder: Path) -> PackageEnvironment:
+    """Make the environment and bring the jars, unless both are there already."""
+    pythons = find_pythons([PYTHON])
+    if PYTHON not in pythons:
+        sys.exit(f"Python {PYTHON} was not found on this machine; install it, for example as /usr/bin/python{PYTHON}")
+    requirements = [f"pyspark=={PYSPARK}", *(f"{name}=={version(name)}" for name in (*LIBRARIES, *TEST_TOOLS))]
+    wanted = "\n".join([str(pythons[PYTHON]), str(folder), *requirements])
+    stamp = folder / "made-from"
+    environment = PackageEnvironment(folder / "venv", folder / "log")
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        print(f"Installing PySpark {PYSPARK} into {folder}", flush=True)
+        environment = PackageEnvironment.make(folder, pythons[PYTHON], requirements)
+        stamp.write_text(wanted)
+    missing = [jar for jar in read_lock(LOCK) if not jar.is_in(folder / "jars")]
+    if missing:
+        fetch(missing, folder / "jars")
+    return environment
+
+
+def run_tests(environment: PackageEnvironment, folder: Path, arguments: Sequence[str]) -> tuple[int, dict[str, int]]:
+    """Run pytest, show what it says, and return its exit code and its counts."""
+    path = f"{environment.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    process = subprocess.Popen(
+        [str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb", "short", *arguments],
+        env={**os.environ, "PATH": path, "LAKE_JARS": str(folder / "jars"), "VIRTUAL_ENV": str(environment.folder)},
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    last = ""
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        last = line.strip() or last
+    counts = {name: int(number) for number, name in re.findall(r"(\d+) (passed|failed|skipped|error)", last)}
+    return process.wait(), {name: counts.get(name, 0) for name in ("passed", "failed", "skipped", "error")}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
