@@ -98,9 +98,12 @@ class CatalogConnection:
         """Return every setting a Spark session needs for this catalog; hand them over in a file, they hold secrets."""
         return spark_catalog.session_settings(self.catalog_name, self._java_properties())
 
-    def spark_packages(self) -> tuple[str, ...]:
-        """Return the Maven coordinates of the jars that those settings need."""
-        return spark_packages.packages(self._java_properties())
+    def spark_packages(self, runtime: str = spark_packages.SPARK_RUNTIME) -> tuple[str, ...]:
+        """Return the Maven coordinates of the jars that those settings need.
+
+        :param runtime: that of Iceberg's runtime for the Spark of the job.
+        """
+        return spark_packages.packages(self._java_properties(), runtime)
 
     def secrets(self) -> tuple[str, ...]:
         """Return every value that must not be seen, longest first so that masking leaves no tails."""

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_lake_provider.contracts.errors import UnsupportedError
+
 ICEBERG_VERSION = "1.12.0"
-SPARK_RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}"
+# Spark and its Scala, those that the tests ran on; the first is the Spark that comes with the package.
+RUNTIMES = {
+    release: f"org.apache.iceberg:iceberg-spark-runtime-{'_'.join(release)}:{ICEBERG_VERSION}"
+    for release in (("4.1", "2.13"), ("3.5", "2.12"))
+}
+SPARK_RUNTIME = RUNTIMES["4.1", "2.13"]
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.50.3.0"
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.8"
 _BUNDLES = {
@@ -16,10 +23,27 @@ _BUNDLES = {
 _CLOUD_OF_PREFIX = {"s3.": "aws", "client.": "aws", "glue.": "aws", "gcs.": "gcp", "adls.": "azure"}
 
 
-def packages(properties: Mapping[str, str]) -> tuple[str, ...]:
+def runtime_for(spark: str, scala: str) -> str:
+    """Return the coordinate of Iceberg's runtime for a Spark.
+
+    :param spark: ``3.5``; ``scala``: ``2.12``.
+    :raises UnsupportedError: jobs do not run on it.
+    """
+    found = RUNTIMES.get((spark, scala))
+    if found is None:
+        known = " or ".join(f"Spark {version} with Scala {of}" for version, of in RUNTIMES)
+        raise UnsupportedError(
+            f"jobs run on {known}, and the worker submits with Spark {spark} and Scala {scala}; set SPARK_HOME or "
+            "the operator's spark_binary to one of them, or bring jars of your own with [lake] spark_jars"
+        )
+    return found
+
+
+def packages(properties: Mapping[str, str], runtime: str = SPARK_RUNTIME) -> tuple[str, ...]:
     """Return Maven coordinates for ``spark.jars.packages``.
 
     :param properties: Iceberg-Java catalog properties, as `spark_catalog.catalog_properties` returns them.
+    :param runtime: coordinate of Iceberg's runtime, of :func:`runtime_for`.
     """
     clouds = {cloud for cloud in _BUNDLES if f".iceberg.{cloud}." in properties.get("io-impl", "")}
     if "io-impl" not in properties:
@@ -29,7 +53,7 @@ def packages(properties: Mapping[str, str]) -> tuple[str, ...]:
         }
     if properties.get("type") == "glue" or properties.get("rest.auth.type") == "sigv4":
         clouds.add("aws")
-    return (SPARK_RUNTIME, *_driver(properties.get("uri", "")), *(_BUNDLES[cloud] for cloud in sorted(clouds)))
+    return (runtime, *_driver(properties.get("uri", "")), *(_BUNDLES[cloud] for cloud in sorted(clouds)))
 
 
 def _driver(uri: str) -> tuple[str, ...]:

@@ -185,7 +185,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         # With a properties file Spark otherwise ignores the site's spark-defaults.conf.
         arguments.append("--load-spark-defaults")
         # Not through env_vars: on YARN and Kubernetes those become the environment of the remote driver.
-        launch: dict[str, Any] = launch_environment(self._connection["master"])
+        launch: dict[str, Any] = launch_environment(self._connection["master"], self._connection["spark_binary"])
         self._env = {**launch, **(self._env or {})}
         theirs = str(self._env.get(_JAVA_OPTIONS, os.environ.get(_JAVA_OPTIONS, "")))
         # Not as a setting of Spark: that would replace the one of spark-defaults.conf.

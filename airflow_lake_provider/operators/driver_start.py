@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 
+from airflow_lake_provider.catalogs.spark_packages import SPARK_RUNTIME, runtime_for
 from airflow_lake_provider.submission.class_archive import (
     ARCHIVE_AT_EXIT,
     ClassArchive,
@@ -20,7 +21,12 @@ from airflow_lake_provider.submission.class_archive import (
     driver_java,
     has_own_archive,
 )
-from airflow_lake_provider.submission.spark_installation import launch_environment
+from airflow_lake_provider.submission.spark_installation import (
+    SparkRelease,
+    launch_environment,
+    spark_home,
+    spark_submit_binary,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -67,7 +73,7 @@ class DriverStart:
         :param settings: text of the attempt's properties file, with the author's.
         :param attempt: text that no other attempt has.
         """
-        jars, packages = runtime(connection)
+        jars, packages = runtime(connection, operator)
         start = cls(jars=jars, packages=packages, attempt=attempt)
         # Elsewhere the driver's Java and its files are another machine's.
         if target.cluster_mode:
@@ -128,15 +134,30 @@ class DriverStart:
         )
 
 
-def runtime(connection: CatalogConnection) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return jars and packages that bring the table format's runtime to the driver; one of the two is empty."""
+def runtime(
+    connection: CatalogConnection, operator: SparkSubmitOperator
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return jars and packages that bring the table format's runtime to the driver; one of the two is empty.
+
+    :raises UnsupportedError: jobs do not run on the Spark that the operator submits with.
+    """
     configured = conf.get("lake", "spark_jars", fallback="").strip()
     if configured == _PROVIDED:
         return (), ()
     if not configured:
-        return (), tuple(connection.spark_packages())
+        binary = operator._spark_binary or binary_of_connection(str(operator._conn_id)) or spark_submit_binary()
+        home = spark_home(binary, {**os.environ, **(operator.env_vars or {})})
+        release = SparkRelease.of_home(home) if home is not None else None
+        coordinate = runtime_for(release.spark, release.scala) if release is not None else SPARK_RUNTIME
+        return (), tuple(connection.spark_packages(coordinate))
     paths = [Path(name.strip()) for name in configured.split(",")]
     return tuple(str(jar) for path in paths for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path])), ()
+
+
+def binary_of_connection(spark_conn_id: str) -> str | None:
+    """Return the extra ``spark-binary`` of a Spark connection."""
+    chosen: str | None = BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary")
+    return chosen
 
 
 def _given_settings(operator: SparkSubmitOperator, settings: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -151,6 +172,4 @@ def _given_settings(operator: SparkSubmitOperator, settings: str, environment: M
 
 
 def _names_a_binary(operator: SparkSubmitOperator) -> bool:
-    return bool(
-        operator._spark_binary or BaseHook.get_connection(str(operator._conn_id)).extra_dejson.get("spark-binary")
-    )
+    return bool(operator._spark_binary or binary_of_connection(str(operator._conn_id)))

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from airflow.sdk.configuration import conf
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_file import spec_to_json
-from airflow_lake_provider.operators.driver_start import DriverStart
+from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection
 from airflow_lake_provider.operators.report_location import forget_report, shared_report
 from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
 from airflow_lake_provider.submission.job_files import JobFiles
@@ -113,8 +114,7 @@ class JobAttempt:
 
     @staticmethod
     def _bundled_binary(spark_conn_id: str) -> str | None:
-        chosen = BaseHook.get_connection(spark_conn_id).extra_dejson.get("spark-binary")
-        return None if chosen else spark_submit_binary()
+        return None if binary_of_connection(spark_conn_id) else spark_submit_binary()
 
 
 def read_report(path: str) -> JobReport | JobFailure | None:

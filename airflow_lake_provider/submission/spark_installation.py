@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+
+_CORE_JAR = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<spark>\d+\.\d+)\b.*\.jar")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkRelease:
+    """The Spark that a job runs on.
+
+    :param spark: ``3.5``; ``scala``: ``2.12``.
+    """
+
+    spark: str
+    scala: str
+
+    @classmethod
+    def of_home(cls, home: Path) -> SparkRelease | None:
+        """Read the names of the jars in a SPARK_HOME; None where they do not tell."""
+        found = [named for jar in home.glob("jars/spark-core_*.jar") if (named := _CORE_JAR.fullmatch(jar.name))]
+        return cls(spark=found[0]["spark"], scala=found[0]["scala"]) if len(found) == 1 else None
 
 
 def refuse_mixed_installation() -> None:
@@ -30,17 +52,20 @@ def refuse_mixed_installation() -> None:
         )
 
 
-def launch_environment(master: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def launch_environment(
+    master: str, binary: str | None = None, environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Return what the process ``spark-submit`` needs beside the worker's own environment.
 
     :param master: Spark master URL.
+    :param binary: the ``spark-submit`` that is called; None for the bundled one. Another has a Spark of its own.
     :param environment: the worker's; what is set there wins.
     """
     wanted = {"PYSPARK_DRIVER_PYTHON": sys.executable}
     if master.startswith("local"):
         wanted["PYSPARK_PYTHON"] = sys.executable
     home = bundled_spark_home()
-    if home is not None:
+    if home is not None and binary in (None, str(home / "bin" / "spark-submit")):
         wanted["SPARK_HOME"] = str(home)
     return {name: value for name, value in wanted.items() if name not in environment}
 
@@ -51,6 +76,18 @@ def spark_submit_binary(environment: Mapping[str, str] = os.environ) -> str | No
     if home is None or "SPARK_HOME" in environment:
         return None
     return str(home / "bin" / "spark-submit")
+
+
+def spark_home(binary: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of the Spark that a submission uses; None where it cannot be told.
+
+    :param binary: the ``spark-submit`` that is called; None for what the PATH has.
+    """
+    if "SPARK_HOME" in environment:
+        return Path(environment["SPARK_HOME"])
+    found = shutil.which(binary or "spark-submit", path=environment.get("PATH"))
+    home = Path(found).resolve().parent.parent if found else None
+    return home if home is not None and (home / "jars").is_dir() else None
 
 
 def bundled_spark_home() -> Path | None:

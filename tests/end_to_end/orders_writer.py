@@ -41,7 +41,7 @@ def upsert_orders(environment: Mapping[str, str], folder: Path, changes: list[di
     command = [*_spark_submit(environment, folder), "--spec", str(folder / "spec.json")]
     done = subprocess.run(
         [*command, "--report", str(folder / "report.json")],
-        env={**environment, **launch_environment("local[2]", environment)},
+        env={**environment, **launch_environment("local[2]", environment=environment)},
         capture_output=True,
         text=True,
         check=False,

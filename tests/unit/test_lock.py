@@ -88,12 +88,21 @@ def test_the_lock_names_no_address_and_no_folder() -> None:
     assert re.findall(r"(?m)^#.*(?<![\w.])/\w+", LOCK) == []
 
 
-def test_the_jars_are_those_that_the_package_asks_spark_for() -> None:
-    text = (REPOSITORY / "scripts/jars.lock").read_text()
+@pytest.mark.parametrize(
+    ("lock", "release"), [("jars.lock", ("4.1", "2.13")), ("jars-spark-3.5.lock", ("3.5", "2.12"))]
+)
+def test_the_jars_are_those_that_the_package_asks_spark_for(lock: str, release: tuple[str, str]) -> None:
+    text = (REPOSITORY / "scripts" / lock).read_text()
     locked = dict(line.split() for line in text.splitlines() if not line.startswith("#"))
     assert locked.keys() == {
-        spark_packages.SPARK_RUNTIME,
+        spark_packages.RUNTIMES[release],
         spark_packages.SQLITE_DRIVER,
         spark_packages.POSTGRESQL_DRIVER,
     }
     assert [each for each in locked.values() if not re.fullmatch("[0-9a-f]{64}", each)] == []
+
+
+def test_the_spark_that_comes_with_the_package_is_the_one_whose_runtime_is_taken_by_default() -> None:
+    pinned_spark = pinned("3.11")["pyspark"]
+    spark = f"{pinned_spark.major}.{pinned_spark.minor}"
+    assert spark_packages.RUNTIMES[spark, "2.13"] == spark_packages.SPARK_RUNTIME

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.errors import (
+    InvalidConnectionError,
+    InvalidSpecError,
+    JobFailedError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome, report_to_json
 from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
@@ -306,3 +311,51 @@ def test_secrets_and_the_connection_are_not_templated() -> None:
     assert {"table", "conf", "packages", "level", "only_plan"} <= set(fields)
     assert not {"application", "application_args", "conn_id"} & set(fields)
     assert all(hasattr(operator(), field) for field in fields)
+
+
+def spark_home(folder: Path, core_jar: str) -> Path:
+    """Make a SPARK_HOME of some version, and return it."""
+    for name in ("bin/spark-submit", f"jars/{core_jar}"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch(0o755)
+    return folder
+
+
+def runtime_of(job: LakeCompactionOperator, context: Context) -> str:
+    return str(opened(job, context).submission(job)["packages"]).split(",")[0]
+
+
+@pytest.mark.parametrize(
+    ("core_jar", "artifact"),
+    [
+        ("spark-core_2.12-3.5.9.jar", "iceberg-spark-runtime-3.5_2.12"),
+        ("spark-core_2.13-4.1.3.jar", "iceberg-spark-runtime-4.1_2.13"),
+    ],
+)
+def test_the_runtime_is_that_of_the_spark_which_submits(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, core_jar: str, artifact: str
+) -> None:
+    home = spark_home(tmp_path / "spark", core_jar)
+    by_binary = operator(spark_binary=str(home / "bin/spark-submit"))
+    assert runtime_of(by_binary, context).split(":")[1] == artifact
+    assert runtime_of(operator(env_vars={"SPARK_HOME": str(home)}), context).split(":")[1] == artifact
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    assert runtime_of(operator(), context).split(":")[1] == artifact
+
+
+def test_the_spark_binary_of_the_connection_decides_the_runtime(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = spark_home(tmp_path / "spark", "spark-core_2.12-3.5.9.jar")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/spark3-submit").symlink_to(home / "bin/spark-submit")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    set_spark(monkeypatch, host="yarn", extra={"spark-binary": "spark3-submit"})
+    assert runtime_of(operator(), context).split(":")[1] == "iceberg-spark-runtime-3.5_2.12"
+
+
+def test_a_spark_that_jobs_do_not_run_on_is_refused_by_its_version(context: Context, tmp_path: Path) -> None:
+    home = spark_home(tmp_path / "spark", "spark-core_2.12-3.4.1.jar")
+    job = operator(spark_binary=str(home / "bin/spark-submit"))
+    with pytest.raises(UnsupportedError, match=r"the worker submits with Spark 3\.4 and Scala 2\.12; set SPARK_HOME"):
+        opened(job, context).submission(job)

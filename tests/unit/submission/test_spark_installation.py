@@ -11,9 +11,11 @@ import pytest
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.submission import spark_installation
 from airflow_lake_provider.submission.spark_installation import (
+    SparkRelease,
     bundled_spark_home,
     launch_environment,
     refuse_mixed_installation,
+    spark_home,
     spark_submit_binary,
 )
 
@@ -57,18 +59,18 @@ def test_this_environment_holds_one_version() -> None:
 
 def test_a_local_master_runs_its_workers_with_this_python(home: Path) -> None:
     wanted = {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(home)}
-    assert launch_environment("local[2]", {}) == {**wanted, "PYSPARK_PYTHON": sys.executable}
+    assert launch_environment("local[2]", None, {}) == {**wanted, "PYSPARK_PYTHON": sys.executable}
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host:443"])
 def test_a_cluster_keeps_its_own_python(home: Path, master: str) -> None:
-    assert "PYSPARK_PYTHON" not in launch_environment(master, {})
+    assert "PYSPARK_PYTHON" not in launch_environment(master, None, {})
 
 
 @pytest.mark.parametrize("name", ["PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "SPARK_HOME"])
 def test_what_the_environment_says_wins(home: Path, name: str) -> None:
-    assert name not in launch_environment("local", {name: "theirs"})
-    assert len(launch_environment("local", {name: "theirs"})) == 2
+    assert name not in launch_environment("local", None, {name: "theirs"})
+    assert len(launch_environment("local", None, {name: "theirs"})) == 2
 
 
 def test_the_bundled_spark_submit_is_called_unless_spark_home_decides(home: Path) -> None:
@@ -80,4 +82,54 @@ def test_the_client_alone_cannot_submit(home: Path) -> None:
     (home / "bin" / "spark-submit").unlink()
     assert bundled_spark_home() is None
     assert spark_submit_binary({}) is None
-    assert "SPARK_HOME" not in launch_environment("local", {})
+    assert "SPARK_HOME" not in launch_environment("local", None, {})
+
+
+def installed_spark(folder: Path, *jars: str) -> Path:
+    """Make a SPARK_HOME with some jars, and return its spark-submit."""
+    for name in ("bin/spark-submit", *(f"jars/{jar}" for jar in jars)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch(0o755)
+    return folder / "bin/spark-submit"
+
+
+def test_a_spark_submit_of_another_spark_keeps_its_own_home(home: Path, tmp_path: Path) -> None:
+    other = installed_spark(tmp_path / "spark-3.5")
+    assert "SPARK_HOME" not in launch_environment("yarn", str(other), {})
+    assert launch_environment("yarn", str(home / "bin/spark-submit"), {})["SPARK_HOME"] == str(home)
+
+
+def test_the_home_of_a_spark_submit_is_found_through_links_and_on_the_path(tmp_path: Path) -> None:
+    binary = installed_spark(tmp_path / "spark-3.5", "spark-core_2.12-3.5.9.jar")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/spark3-submit").symlink_to(binary)
+    path = {"PATH": str(tmp_path / "bin")}
+    assert spark_home("spark3-submit", path) == tmp_path / "spark-3.5"
+    assert spark_home(str(binary), path) == tmp_path / "spark-3.5"
+    # The script asks it first.
+    assert spark_home("spark3-submit", {**path, "SPARK_HOME": "/opt/spark"}) == Path("/opt/spark")
+    assert spark_home("spark2-submit", path) is None
+
+
+@pytest.mark.parametrize(
+    ("jars", "expected"),
+    [
+        (["spark-core_2.12-3.5.9.jar", "spark-sql_2.12-3.5.9.jar"], ("3.5", "2.12")),
+        (["spark-core_2.13-4.1.3.jar"], ("4.1", "2.13")),
+        (["spark-core_2.12-3.5.4.7.2.18.0-641.jar"], ("3.5", "2.12")),
+        (["spark-core_2.12-3.5.9.jar", "spark-core_2.13-4.1.3.jar"], None),
+        (["spark-sql_2.12-3.5.9.jar"], None),
+    ],
+)
+def test_the_jars_of_a_spark_tell_its_version_and_its_scala(
+    tmp_path: Path, jars: list[str], expected: tuple[str, str] | None
+) -> None:
+    installed_spark(tmp_path, *jars)
+    found = SparkRelease.of_home(tmp_path)
+    assert (None if found is None else (found.spark, found.scala)) == expected
+
+
+def test_the_bundled_spark_is_of_a_release_that_jobs_run_on() -> None:
+    home = bundled_spark_home()
+    assert home is not None
+    assert SparkRelease.of_home(home) == SparkRelease(spark="4.1", scala="2.13")
