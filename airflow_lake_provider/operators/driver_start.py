@@ -134,9 +134,7 @@ class DriverStart:
         )
 
 
-def runtime(
-    connection: CatalogConnection, operator: SparkSubmitOperator
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def runtime(connection: CatalogConnection, operator: SparkSubmitOperator) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return jars and packages that bring the table format's runtime to the driver; one of the two is empty.
 
     :raises UnsupportedError: jobs do not run on the Spark that the operator submits with.

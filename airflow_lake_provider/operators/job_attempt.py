@@ -6,13 +6,11 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsspec
-from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain

@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.spark.key_types import KEY_TYPES, plain
 from tests.spark.upsert_flow import Flow
 
@@ -152,7 +153,7 @@ class SettingWork:
         found = [_plain_row(row) for row in loaded.scan().to_arrow().to_pylist()]
         _same("rows", found, list(self.last.values()))
         begin = str(loaded.history()[0].snapshot_id)
-        read = [_plain_row(row) for row in read_changes(self.spark, flow.table, begin, None).toArrow().to_pylist()]
+        read = [_plain_row(row) for row in to_arrow(read_changes(self.spark, flow.table, begin, None)).to_pylist()]
         upserts = [row for row in read if row.pop("_change_type") == "upsert"]
         _same("changed rows", upserts, [row for row in self.last.values() if row["v"] > 1])
         kept = {key_of(row) for row in upserts}

@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 CATALOG = "lake_default"
 RUN = RunIdentity.of("dag", "run", "task", "-1")
@@ -65,7 +66,7 @@ class MaintainedTable:
     def merge(self, amounts: dict[int, int]) -> None:
         """Change amounts by MERGE."""
         # As an Arrow table: rows of Python objects would start a Python worker.
-        changes = self.spark.createDataFrame(pa.table({"id": list(amounts), "amount": list(amounts.values())}))
+        changes = dataframe_of(self.spark, pa.table({"id": list(amounts), "amount": list(amounts.values())}))
         changes.createOrReplaceTempView("changes")
         self.spark.sql(
             f"MERGE INTO {self.name} t USING changes s ON t.id = s.id WHEN MATCHED THEN UPDATE SET t.amount = s.amount"

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql import SparkSession
+
+
+def settings_of(spark: SparkSession) -> dict[str, str]:
+    """Return every setting of a session; PySpark 3.5 lists none."""
+    session: Any = spark._jsparkSession
+    names = str(session.conf().getAll().keys().mkString("\n")).split("\n")
+    return {name: str(spark.conf.get(name)) for name in names}
 
 
 @contextmanager
 def said(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     """Settings of a cluster that says otherwise; what the test session has is put back."""
-    before = spark.conf.getAll
+    before = settings_of(spark)
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in spark.conf.getAll.keys() - before.keys():
+        for name in settings_of(spark).keys() - before.keys():
             if spark.conf.isModifiable(name) or name.startswith("spark.wap"):
                 spark.conf.unset(name)
         for name, value in before.items():

@@ -32,6 +32,7 @@ from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_sna
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 from tests.spark.key_types import KEY_TYPES, KeyType, plain
 from tests.spark.typed_predicates import Key, drawn_predicate
 from tests.spark.upsert_flow import Flow
@@ -266,7 +267,7 @@ class TypedHistory:
         head = table.current_snapshot()
         summary = head.summary.additional_properties if head is not None and head.summary is not None else {}
         outside = self.formats == {"parquet"} and int(summary.get("total-equality-deletes", 0)) == 0
-        rows = table.scan().to_arrow() if outside else self.flow.spark.table(self.flow.table).toArrow()
+        rows = table.scan().to_arrow() if outside else to_arrow(self.flow.spark.table(self.flow.table))
         found = [self.key(row) for row in rows.to_pylist()]
         assert sorted(map(str, found)) == sorted(f"({key}, {v})" for key, v in self.model.items()), "\n".join(self.told)
 
@@ -281,7 +282,8 @@ class TypedHistory:
             return
         predicate = drawn_predicate(self.random, self.kinds)
         self.told.append(f"read where {predicate.sql}")
-        rows = read_changes(self.flow.spark, self.flow.table, None, None, mode="upserts", where=predicate.sql).toArrow()
+        changes = read_changes(self.flow.spark, self.flow.table, None, None, mode="upserts", where=predicate.sql)
+        rows = to_arrow(changes)
         found = sorted(str(self.key(row)) for row in rows.to_pylist())
         wanted = sorted(str((key, v)) for key, v in self.model.items() if predicate.holds(key, v))
         assert found == wanted, "\n".join(self.told)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, types
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
@@ -21,7 +21,9 @@ AMBIGUOUS = "_lake_ambiguous"
 _RANK = "_lake_rank"
 _CONTENT = "_lake_content"
 NUMBER = "_lake_number"
-_NESTED = (ArrayType, MapType, StructType, VariantType)
+# Spark 3.5 has no variants.
+_WITHOUT_HASH = (MapType, *(getattr(types, name) for name in ("VariantType",) if hasattr(types, name)))
+_NESTED = (ArrayType, StructType, *_WITHOUT_HASH)
 COUNTERS = (_ROWS, _BAD_ROWS, AMBIGUOUS)
 
 
@@ -162,4 +164,4 @@ def _hashable(data_type: DataType) -> bool:
         return all(_hashable(field.dataType) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
         return _hashable(data_type.elementType)
-    return not isinstance(data_type, (MapType, VariantType))
+    return not isinstance(data_type, _WITHOUT_HASH)

@@ -14,6 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, IntegralType, TimestampType
 
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
+
 # Of numbers spread evenly, as a share of their range: mean, standard deviation, and how far a batch may be from both.
 _EVEN_MEAN, _EVEN_DEVIATION, _TOLERANCE = 0.5, 12**-0.5, 0.03
 # Parts of the range that the job tells apart.
@@ -62,7 +64,7 @@ def occupied_ranges(rows: DataFrame, number: Column, least: int, greatest: int) 
     """Return up to 16 ranges, ends included and ascending, outside of which there are no numbers; one job."""
     width = next(w for w in range(64) if (greatest >> w) - (least >> w) < _PARTS)
     parts = rows.groupBy(sf.shiftright(number, width)).agg(sf.min(number).alias("low"), sf.max(number).alias("high"))
-    ranges = without_longest_gaps(parts.select("low", "high").toArrow().to_pydict().values())
+    ranges = without_longest_gaps(to_arrow(parts.select("low", "high")).to_pydict().values())
     covered = sum(high - low + 1 for low, high in ranges)
     return ranges if covered <= (1 - _LEAST_SPARED) * (greatest - least + 1) else ((least, greatest),)
 

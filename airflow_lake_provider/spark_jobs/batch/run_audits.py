@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
 
 
@@ -64,7 +65,7 @@ class BatchAudit:
             count = self.spark.sql(f"SELECT count(*) FROM (\n{query.strip().rstrip(';')}\n)")
         except AnalysisException as error:
             raise InvalidSpecError(
-                f"{self.table}: audit {name!r} is no query that can be run: {error.getMessage()}"
+                f"{self.table}: audit {name!r} is no query that can be run: {message_of(error)}"
             ) from error
         self._refuse(name, query, count)
         return count

@@ -6,12 +6,20 @@ a server of the driver's own.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+# Guava as Iceberg's runtime brings it: Spark 3.5 has release 14, and another cluster may have any.
+_GUAVA = "org.apache.iceberg.relocated.com.google.common"
 # No path of a file has it.
 _SEPARATOR = "\0"
+
+
+def guava(spark: SparkSession) -> Any:
+    """Return the package of Guava, as py4j has it."""
+    return attrgetter(_GUAVA)(_jvm(spark))
 
 
 def load_class(spark: SparkSession, name: str) -> Any:
@@ -34,7 +42,7 @@ def method(spark: SparkSession, owner: str, name: str, result: Any, *parameters:
 
 def as_function(spark: SparkSession, handle: Any) -> Any:
     """Return a ``MethodHandle`` as Guava's ``Function``, which is also a ``java.util.function.Function``."""
-    interface = load_class(spark, "com.google.common.base.Function")
+    interface = load_class(spark, f"{_GUAVA}.base.Function")
     return _invoke(spark).MethodHandleProxies.asInterfaceInstance(interface, handle)
 
 
@@ -46,8 +54,8 @@ def texts_of(spark: SparkSession, items: Any, function: Any) -> list[str]:
     """
     if items.isEmpty():
         return []
-    guava = _jvm(spark).com.google.common
-    joined: str = guava.base.Joiner.on(_SEPARATOR).join(guava.collect.Lists.transform(items, function))
+    library = guava(spark)
+    joined: str = library.base.Joiner.on(_SEPARATOR).join(library.collect.Lists.transform(items, function))
     return joined.split(_SEPARATOR)
 
 
@@ -56,8 +64,8 @@ def java_list(spark: SparkSession, texts: list[str]) -> Any:
 
     :param texts: not empty, and without a NUL.
     """
-    guava = _jvm(spark).com.google.common
-    return guava.collect.Lists.newArrayList(guava.base.Splitter.on(_SEPARATOR).split(_SEPARATOR.join(texts)))
+    library = guava(spark)
+    return library.collect.Lists.newArrayList(library.base.Splitter.on(_SEPARATOR).split(_SEPARATOR.join(texts)))
 
 
 def list_of_array(spark: SparkSession, items: Any) -> Any:

@@ -8,6 +8,7 @@ alone: a key that is read as another type is refused by name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -112,7 +113,10 @@ def pin_settings(spark: SparkSession) -> list[str]:
 
 
 def _without_legacy(spark: SparkSession) -> list[str]:
-    given = {name: value for name, value in spark.conf.getAll.items() if name.startswith(LEGACY)}
+    # PySpark 3.5 lists no settings.
+    session: Any = spark._jsparkSession
+    names = str(session.conf().getAll().keys().mkString("\n")).split("\n")
+    given = {name: spark.conf.get(name) for name in names if name.startswith(LEGACY)}
     changed = []
     for name in sorted(given.keys() - set(LEFT_TO_THE_AUTHOR)):
         # What cannot be modified while Spark runs says nothing about statements.

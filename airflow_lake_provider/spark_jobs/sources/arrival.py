@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.session.java_methods import as_function, java_list, load_class, method, texts_of
 from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, metadata_column
 
 _FILE = "_lake_file_path"
 _BLOCK = "_lake_block"
@@ -40,7 +41,7 @@ def with_arrival(
     :param columns: what is made of the rows on the way; no later filter is evaluated below them.
     """
     # The rows may have a column of that name.
-    metadata = rows.metadataColumn("_metadata")
+    metadata = metadata_column(rows, "_metadata")
     placed = rows.select(
         *columns,
         metadata["file_path"].alias(_FILE),
@@ -74,7 +75,7 @@ def _with_file_number(spark: SparkSession, placed: DataFrame, uris: list[str]) -
     # As an Arrow table: rows of Python objects would start a Python worker.
     numbers = pa.array(range(len(uris)), pa.int32())
     order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: numbers})
-    return placed.join(sf.broadcast(spark.createDataFrame(order)), _FILE, "left")
+    return placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
 
 
 def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...]) -> str:

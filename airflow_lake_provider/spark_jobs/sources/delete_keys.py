@@ -35,6 +35,7 @@ from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_b
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text
 from airflow_lake_provider.spark_jobs.sql.lossless_cast import lossless_cast
 
 
@@ -147,7 +148,7 @@ def _with_texts(source: Source, names: dict[str, DataType]) -> Source:
     for field in declared:
         if field.name.lower() in lower and isinstance(field.dataType, changed):
             field.dataType = StringType()
-    return replace(source, options=options, schema=declared.toDDL())
+    return replace(source, options=options, schema=columns_text(declared))
 
 
 def _head(spark: SparkSession, spec: DeleteRowsSpec, name: str) -> str | None:

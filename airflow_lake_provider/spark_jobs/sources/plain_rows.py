@@ -41,6 +41,7 @@ from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 
 # Bytes of files. One task reads and sorts these quicker than several with a shuffle between them; in memory they may be
 # ten times as many.
@@ -154,7 +155,7 @@ def _with_deleted(latest: DataFrame, delete_when: str | None) -> DataFrame:
     except AnalysisException as error:
         columns = [name for name in latest.columns if not name.startswith("_lake_")]
         raise BadInputError(
-            f"delete_when {delete_when!r} does not fit the columns {columns}: {error.getMessage()}"
+            f"delete_when {delete_when!r} does not fit the columns {columns}: {message_of(error)}"
         ) from error
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -25,11 +26,11 @@ from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, message_of, table_at
 from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
 
 # The view that a query has its rows from.
 _SOURCE = "source"
-AVRO_PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class RawBatch:
         # Only where there is such a character, which the source may have itself, is the text read once more.
         if self.lines is None or not flagged or self.rows.filter(reduce(or_, flagged)).isEmpty():
             return
-        wrong = self.lines.filter(~sf.is_valid_utf8("value")).groupBy("file").count().orderBy("file").head()
+        wrong = self.lines.filter(~is_utf8("value")).groupBy("file").count().orderBy("file").head()
         if wrong is not None:
             raise BadInputError(
                 f"{wrong['count']} lines of {wrong['file']} are no UTF-8 text; say what they are with "
@@ -108,12 +109,11 @@ def read_batch(
 
 def _read_table(spark: SparkSession, table: str, snapshot: str | None) -> RawBatch:
     name = TableName.parse(table)
-    at = {"versionAsOf": snapshot} if snapshot else {}
     try:
-        rows = spark.read.options(**at).table(name.quoted())
+        rows = table_at(spark, name.quoted(), snapshot) if snapshot else spark.table(name.quoted())
         rows = rows_for_queries(spark, name, rows, snapshot) if snapshot else rows
     except AnalysisException as error:
-        raise BadInputError(f"source table {table} cannot be read: {error.getMessage()}") from error
+        raise BadInputError(f"source table {table} cannot be read: {message_of(error)}") from error
     refuse_unfit_columns(rows.columns, f"source table {table}")
     return RawBatch(rows=rows)
 
@@ -171,12 +171,21 @@ def _schemas(reader: DataFrameReader, source: Files, files: Sequence[InputFile])
         yield from _schemas(reader, source, files[middle:])
 
 
+def _avro_package() -> str:
+    spark = SparkSession.active()
+    jvm: Any = spark._jvm
+    scala = str(jvm.scala.util.Properties.versionNumberString()).rpartition(".")[0]
+    return f"org.apache.spark:spark-avro_{scala}:{spark.version}"
+
+
 def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) -> DataFrame:
     try:
         return reader.load(literal_paths(files))
     except (PySparkException, Py4JJavaError) as error:
         if source.format == "avro" and "Failed to find data source" in str(error):
-            raise UnsupportedError(f'reading avro takes a package of its own: add packages="{AVRO_PACKAGE}"') from error
+            raise UnsupportedError(
+                f'reading avro takes a package of its own: add packages="{_avro_package()}"'
+            ) from error
         if not is_content_error(error):
             raise
         wrong = first_failing(files, lambda some: _fails(reader, some))
@@ -250,7 +259,7 @@ def _query(spark: SparkSession, query: str, batch: RawBatch) -> RawBatch:
         refuse_unfit_columns(rows.columns, "the result of the query")
         return RawBatch(rows=rows, reads_more=sources_of(rows) != ({_SOURCE}, set()))
     except AnalysisException as error:
-        raise BadInputError(f"the query over the view source cannot be resolved: {error.getMessage()}") from error
+        raise BadInputError(f"the query over the view source cannot be resolved: {message_of(error)}") from error
     finally:
         spark.catalog.dropTempView(_SOURCE)
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import CharType, DataType, StringType, StructField, Struc
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import condition_of, message_of, parse_ddl_type
 
 
 def declared_types(schema: str | None, table_schema: StructType | None) -> dict[str, DataType]:
@@ -32,7 +33,7 @@ def parse_ddl(schema: str) -> StructType:
     :raises BadInputError: it cannot be parsed.
     """
     try:
-        parsed = StructType.fromDDL(schema)
+        parsed = parse_ddl_type(schema)
     except PySparkException as error:
         raise BadInputError(f"source schema {schema!r} is not a list of columns in DDL: {error}") from error
     if not isinstance(parsed, StructType):
@@ -56,10 +57,10 @@ def json_schema(
     try:
         found = spark.read.options(**{**options, "columnNameOfCorruptRecord": corrupt}).json(paths).schema
     except AnalysisException as error:
-        if error.getCondition() != "COLUMN_ALREADY_EXISTS":
+        if condition_of(error) != "COLUMN_ALREADY_EXISTS":
             raise
         raise BadInputError(
-            f"records of {source.path!r} have a field twice, as names are compared without case: {error.getMessage()} "
+            f"records of {source.path!r} have a field twice, as names are compared without case: {message_of(error)} "
             "Name the field that is meant, as it is spelled, in the source's schema, or give each a name of its own"
         ) from error
     fields = [field for field in found.fields if field.name != corrupt]

@@ -23,6 +23,11 @@ def type_text(data_type: DataType) -> str:
     return data_type.simpleString()
 
 
+def columns_text(columns: StructType) -> str:
+    """Return columns as a source's schema lists them."""
+    return ", ".join(f"{quoted_name(field.name)} {type_text(field.dataType)}" for field in columns)
+
+
 def text_literal(text: str) -> str:
     """Return a SQL expression that is folded into a text, whatever the session's settings make of text literals."""
     # Their backslashes may or may not escape, and Spark replaces ${name} in a whole statement, literals included.

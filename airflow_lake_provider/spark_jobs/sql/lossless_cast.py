@@ -19,6 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
+
 # Above, a float stands for more than one integer: 2^24 and 2^53 are the widths of the two significands (IEEE 754).
 _EXACT_BELOW: dict[DataType, int] = {FloatType(): 2**24, DoubleType(): 2**53}
 _WIDE = DecimalType(38, 18)
@@ -31,7 +33,7 @@ def lossless_cast(value: Column, given: DataType, wanted: DataType) -> Column:
     """
     if given == wanted:
         return value
-    fitted = value.try_cast(wanted)
+    fitted = try_cast(value, wanted)
     is_same = _is_same_text(value, fitted, wanted) if isinstance(given, StringType) else _is_same(value, fitted, given)
     if given in _EXACT_BELOW and isinstance(wanted, (IntegralType, DecimalType)):
         is_same = is_same & (sf.abs(value) < _EXACT_BELOW[given])
@@ -39,7 +41,7 @@ def lossless_cast(value: Column, given: DataType, wanted: DataType) -> Column:
 
 
 def _is_same(value: Column, fitted: Column, given: DataType) -> Column:
-    return fitted.try_cast(given).eqNullSafe(value)
+    return try_cast(fitted, given).eqNullSafe(value)
 
 
 def _is_same_text(text: Column, fitted: Column, wanted: DataType) -> Column:
@@ -49,7 +51,7 @@ def _is_same_text(text: Column, fitted: Column, wanted: DataType) -> Column:
             return text.rlike(rf"^\s*[+-]?\d*(\.\d{{0,{wanted.scale}}}0*)?\s*$")
         case FloatType() | DoubleType():
             # By their shortest text: 0.1 is 0.1, though no float is.
-            return fitted.cast("string").try_cast(_WIDE).eqNullSafe(text.try_cast(_WIDE))
+            return try_cast(fitted.cast("string"), _WIDE).eqNullSafe(try_cast(text, _WIDE))
         case DateType():
             return fitted.cast("string") == sf.trim(text)
         case TimestampType() | TimestampNTZType():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,13 +10,10 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of, statement_loggers
 from airflow_lake_provider.spark_jobs.sql.tree_kinds import kinds_in
-
-# PySpark logs the text of a statement that fails, with its error, whoever catches that.
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 @dataclass
@@ -74,7 +70,7 @@ def parse_expression(spark: SparkSession, text: str) -> Any:
         try:
             return session.sessionState().sqlParser().parseExpression(text)
         except ParseException as error:
-            raise UnparsedError(str(error.getMessage()).strip().splitlines()[0]) from None
+            raise UnparsedError(message_of(error).strip().splitlines()[0]) from None
         except Py4JJavaError as error:
             raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None
 
@@ -88,10 +84,10 @@ def read_tree(spark: SparkSession, text: str, known: Collection[str]) -> ParsedT
     :raises ForeignKindError: it has an expression of another kind.
     """
     java = parse_expression(spark, text)
-    foreign = sorted(_kind(name) for name in kinds_in(spark, java) if _kind(name) not in known)
-    if foreign:
-        raise ForeignKindError(foreign[0])
     try:
+        foreign = sorted(_kind(name) for name in kinds_in(spark, java) if _kind(name) not in known)
+        if foreign:
+            raise ForeignKindError(foreign[0])
         listed = json.loads(str(java.toJSON()))
     except (Py4JJavaError, ValueError) as error:
         raise UnparsedError(f"its tree cannot be read: {type(error).__name__}") from None
@@ -121,7 +117,7 @@ def _kind(name: str) -> str:
 @contextmanager
 def silenced() -> Iterator[None]:
     """Keep PySpark from logging the texts of statements that fail."""
-    loggers: list[logging.Logger] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    loggers = statement_loggers()
     before = [logger.disabled for logger in loggers]
     try:
         for logger in loggers:

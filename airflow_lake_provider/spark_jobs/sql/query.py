@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import forbidden_in, shown
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import UnparsedError, parse_expression, silenced
 
 _SHELL = (
@@ -67,7 +68,7 @@ def _parse(spark: SparkSession, statement: str) -> None:
         try:
             session.sessionState().sqlParser().parsePlan(statement)
         except ParseException as error:
-            raise UnparsedError(str(error.getMessage()).strip().splitlines()[0]) from None
+            raise UnparsedError(message_of(error).strip().splitlines()[0]) from None
         except Py4JJavaError as error:
             raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None
 

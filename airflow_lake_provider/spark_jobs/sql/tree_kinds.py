@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 # A function with FILTER, whose JSON has the filter twice; no kind of Spark's has this name.
 FILTERED = "a function with FILTER"
 _FUNCTION = "org.apache.spark.sql.catalyst.analysis.UnresolvedFunction"
-_TREE_NODE = "org.apache.spark.sql.catalyst.trees.TreeNode"
 
 
 def kinds_in(spark: SparkSession, java: Any) -> list[str]:
@@ -22,66 +21,62 @@ def kinds_in(spark: SparkSession, java: Any) -> list[str]:
 
     :param java: ``org.apache.spark.sql.catalyst.expressions.Expression``.
     """
-    return _walk(spark).kinds(java)
+    names = spark._jvm.java.util.HashSet()  # type: ignore[union-attr]  # set by then
+    walk = _walk(spark)
+    java.foreach(walk.adding_names_to(names))
+    filtered = java.exists(walk.has_filter)
+    return [*map(str, names), *([FILTERED] if filtered else [])]
 
 
 class _TreeWalk:
-    """Guava's walk over trees, with functions of Java made of methods of Java."""
+    """Functions of Scala, made of methods of Java, for the walks that trees of Spark have themselves."""
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
         self._loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        graph, function = "com.google.common.graph.SuccessorsFunction", "com.google.common.base.Function"
-        self._traverser = jvm.com.google.common.graph.Traverser.forTree(self._instance(graph, self._children()))
-        self._name = self._instance(function, self._class_name())
-        self._has_filter = self._instance(function, self._is_filtered())
+        self._handles = jvm.java.lang.invoke.MethodHandles
+        self._lookup = self._handles.publicLookup()
+        self._name = self._class_name()
+        self.has_filter = self._function(self._is_filtered())
 
-    def kinds(self, java: Any) -> list[str]:
-        """List the classes."""
-        guava = self._jvm.com.google.common
-        iterables, nodes = guava.collect.Iterables, self._traverser.depthFirstPreOrder(java)
-        names = guava.collect.ImmutableSet.copyOf(iterables.transform(nodes, self._name))
-        functions = iterables.filter(nodes, guava.base.Predicates.instanceOf(self._class(_FUNCTION)))
-        filtered = iterables.contains(iterables.transform(functions, self._has_filter), True)
-        return [*str(guava.base.Joiner.on("\n").join(names)).split("\n"), *([FILTERED] if filtered else [])]
-
-    def _children(self) -> Any:
-        children = self._method(_TREE_NODE, "children", "scala.collection.immutable.Seq")
-        owner = "scala.jdk.javaapi.CollectionConverters"
-        kind = self._kind("java.lang.Iterable", "scala.collection.Iterable")
-        to_java = self._lookup().findStatic(self._class(owner), "asJava", kind)
-        # The types of what is composed have to be equal.
-        to_java = to_java.asType(self._kind("java.lang.Iterable", "scala.collection.immutable.Seq"))
-        return self._handles().filterReturnValue(children, to_java)
+    def adding_names_to(self, names: Any) -> Any:
+        """Add the name of a node's class to a ``java.util.Set``."""
+        add = self._method("java.util.HashSet", "add", self._jvm.java.lang.Boolean.TYPE, "java.lang.Object")
+        named = self._name.asType(self._kind("java.lang.Object", "java.lang.Object"))
+        return self._function(self._handles.filterReturnValue(named, add.bindTo(names)))
 
     def _class_name(self) -> Any:
         of_object = self._method("java.lang.Object", "getClass", "java.lang.Class")
         name = self._method("java.lang.Class", "getName", "java.lang.String")
-        return self._handles().filterReturnValue(of_object, name)
+        return self._handles.filterReturnValue(of_object, name)
 
     def _is_filtered(self) -> Any:
-        option = self._method(_FUNCTION, "filter", "scala.Option")
-        kind = self._jvm.java.lang.invoke.MethodType.methodType(self._jvm.java.lang.Boolean.TYPE)
-        is_defined = self._lookup().findVirtual(self._class("scala.Option"), "isDefined", kind)
-        return self._handles().filterReturnValue(option, is_defined)
+        boolean = self._jvm.java.lang.Boolean.TYPE
+        of_function = self._handles.filterReturnValue(
+            self._method(_FUNCTION, "filter", "scala.Option"), self._method("scala.Option", "isDefined", boolean)
+        ).asType(self._kind(boolean, "java.lang.Object"))
+        is_function = self._method("java.lang.Class", "isInstance", boolean, "java.lang.Object")
+        never = self._handles.dropArguments(self._handles.constant(boolean, False), 0, self._types("java.lang.Object"))
+        return self._handles.guardWithTest(is_function.bindTo(self._class(_FUNCTION)), of_function, never)
 
-    def _method(self, owner: str, name: str, result: str) -> Any:
-        return self._lookup().findVirtual(self._class(owner), name, self._kind(result))
+    def _method(self, owner: str, name: str, result: Any, *parameters: str) -> Any:
+        return self._lookup.findVirtual(self._class(owner), name, self._kind(result, *parameters))
 
-    def _kind(self, *names: str) -> Any:
+    def _kind(self, *names: Any) -> Any:
         return self._jvm.java.lang.invoke.MethodType.methodType(*map(self._class, names))
 
-    def _instance(self, interface: str, handle: Any) -> Any:
-        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(self._class(interface), handle)
+    def _types(self, *names: str) -> Any:
+        listed = self._jvm.java.util.ArrayList()
+        for name in names:
+            listed.add(self._class(name))
+        return listed
 
-    def _class(self, name: str) -> Any:
-        return self._jvm.java.lang.Class.forName(name, True, self._loader)
+    def _function(self, handle: Any) -> Any:
+        interface = self._class("scala.Function1")
+        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(interface, handle)
 
-    def _handles(self) -> Any:
-        return self._jvm.java.lang.invoke.MethodHandles
-
-    def _lookup(self) -> Any:
-        return self._handles().publicLookup()
+    def _class(self, name: Any) -> Any:
+        return self._jvm.java.lang.Class.forName(name, True, self._loader) if isinstance(name, str) else name
 
 
 @cache

@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED, PinnedSetting
-from tests.spark.said_settings import said
+from tests.spark.said_settings import said, settings_of
 from tests.spark.upsert_flow import Flow
 
 SCHEMA = (
@@ -132,10 +132,10 @@ def test_changes_read_in_a_session_of_the_readers_own_are_right_and_leave_its_se
     first, second = (str(entry.snapshot_id) for entry in flow.loaded().history())
     hostile = {p.name: p.hostile for p in PINNED if "singlePass" not in p.name and "wap" not in p.name}
     with said(spark, hostile):
-        before = spark.conf.getAll
+        before = settings_of(spark)
         old = read_changes(spark, flow.table, None, first, where="n = 1").collect()
         gone = read_changes(spark, flow.table, first, second).collect()
-        assert spark.conf.getAll == before
+        assert settings_of(spark) == before
     assert sorted(found["t"] for found in old) == sorted(TEXTS)
     assert sorted((found["t"], found["_change_type"]) for found in gone) == [
         (text, "delete") for text in sorted(TEXTS) if text >= "I"

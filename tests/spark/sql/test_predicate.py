@@ -19,15 +19,19 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import parse_expression
 from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.row_change_flow import delete, rows_outside, update
+from tests.spark.spark_syntax import parses
 from tests.spark.sql.predicate_attacks import ATTACKS
 from tests.spark.sql.spark_traces import SparkTraces
 
 _GEO = StructType().add("lat", "double")
 _PLACE = StructType().add("zip-code", "string").add("geo", _GEO)
 SCHEMA = StructType().add("id", "long").add("region", "string").add("amount", "long").add("place", _PLACE)
+
+_VARIABLE = "DECLARE OR REPLACE VARIABLE lake_variable INT DEFAULT 1"
 
 
 @pytest.fixture
@@ -39,7 +43,8 @@ def traces(spark: SparkSession, tmp_path: Path) -> SparkTraces:
 def table(spark: SparkSession) -> MaintainedTable:
     made = MaintainedTable(spark)
     made.append(0, 10)
-    spark.sql("DECLARE OR REPLACE VARIABLE lake_variable INT DEFAULT 1")
+    if parses(spark, _VARIABLE):
+        spark.sql(_VARIABLE)
     return made
 
 
@@ -114,6 +119,8 @@ def test_a_column_under_the_name_of_a_function_is_the_column(spark: SparkSession
 def test_between_of_the_session_is_not_called(spark: SparkSession) -> None:
     # Its functions are its own.
     other = spark.newSession()
+    if "between" not in str(parse_expression(other, "id BETWEEN 1 AND 2")):
+        pytest.skip("this Spark makes two comparisons of BETWEEN")
     other.udf.register("between", lambda *_: True, "boolean")
     with pytest.raises(InvalidSpecError, match="a function"):
         check_predicate(other, "id BETWEEN 1 AND 2", SCHEMA, "shop.orders")

@@ -19,6 +19,7 @@ from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
 from tests.spark.maintained_table import CATALOG, MaintainedTable
 from tests.spark.row_change_flow import rows_outside, update
+from tests.spark.spark_syntax import skip_without_pipes
 from tests.spark.sql.query_attacks import SHELL, STATEMENTS, TAKEN
 from tests.spark.sql.spark_traces import SparkTraces
 from tests.spark.upsert_flow import SCHEMA, Flow, row
@@ -55,6 +56,7 @@ def test_a_query_that_runs_a_shell_command_is_refused_unless_it_is_allowed(
     spark: SparkSession, table: MaintainedTable, traces: SparkTraces, name: str
 ) -> None:
     query = _filled(SHELL[name], traces, table)
+    skip_without_pipes(spark, query)
     with traces.none_left():
         with pytest.raises(InvalidSpecError, match=r"shell command; set allow_sql=True"):
             check_query(spark, query, "Query.sql")
@@ -65,6 +67,7 @@ def test_a_query_that_runs_a_shell_command_is_refused_unless_it_is_allowed(
 
 @pytest.mark.parametrize("query", TAKEN)
 def test_a_query_is_taken_whatever_words_it_has(spark: SparkSession, query: str) -> None:
+    skip_without_pipes(spark, query)
     check_query(spark, query, "Query.sql")
 
 

@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import Names, partition_label
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
 # What stands for a value the server did not send: as text, as base64 of bytes, as the bytes of an integer array, and
 # as the one element of any other array.
@@ -150,9 +151,7 @@ def _event_columns() -> list[Column]:
         sf.col("line.key").alias("key_text"),
         sf.coalesce("line.value.payload.op", "line.value.op").isNotNull().alias("of_record"),
         # The parser of JSON puts a mark in the place of bytes that are no UTF-8, and says nothing.
-        (sf.col("line").isNull() | sf.col(f"line.{_CORRUPT}").isNotNull() | ~sf.is_valid_utf8("value")).alias(
-            "corrupt"
-        ),
+        (sf.col("line").isNull() | sf.col(f"line.{_CORRUPT}").isNotNull() | ~is_utf8("value")).alias("corrupt"),
         (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull()).alias("is_record"),
         sf.col("line.value").isNull().alias("no_value"),
     ]
@@ -186,18 +185,18 @@ def _texts(image: Column, keys: Sequence[str]) -> Column:
 def _places() -> list[Column | str]:
     """Return the place of the event in the source, and that of its record in Kafka."""
     sequence = sf.from_json("sequence", "ARRAY<STRING>")
-    second = sf.get(sequence, sf.lit(1)).try_cast("bigint")
-    last_commit = sf.get(sequence, sf.lit(0)).try_cast("bigint")
+    second = try_cast(sf.get(sequence, sf.lit(1)), "bigint")
+    last_commit = try_cast(sf.get(sequence, sf.lit(0)), "bigint")
     # Before the first commit there is none to name: what a snapshot reads stands at its own place.
     first = sf.when(sf.get(sequence, sf.lit(0)).isNull(), second)
-    offset = sf.col("offset").try_cast("bigint")
+    offset = try_cast(sf.col("offset"), "bigint")
     # An incremental snapshot has the connector's clock, which may be long after the place in the log.
     of_server = sf.coalesce(sf.col("snapshot") != "incremental", sf.lit(True))
     return [
         sf.coalesce(first, last_commit).alias("first"),
         second.alias("second"),
         last_commit.alias("last_commit"),
-        sf.when(of_server, sf.col("ts_ms").try_cast("bigint")).alias("ts_ms"),
+        sf.when(of_server, try_cast(sf.col("ts_ms"), "bigint")).alias("ts_ms"),
         "partition",
         sf.when(offset >= 0, offset).alias("offset"),
     ]

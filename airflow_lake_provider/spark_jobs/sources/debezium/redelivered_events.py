@@ -22,6 +22,7 @@ from airflow_lake_provider.contracts.redelivery import (
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import SinkFile
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 Names = Sequence[SinkFile | None]
 
@@ -38,7 +39,7 @@ _LED = "op = 'r' OR last_commit IS NOT NULL"
 
 def partition_label(names: Names) -> Column:
     """Return ``<topic>-<partition>`` as the record has it, else as its file's name does."""
-    number = sf.col("partition").try_cast("bigint")
+    number = try_cast(sf.col("partition"), "bigint")
     of_record = sf.when(number.isNotNull(), sf.concat_ws("-", "topic", number))
     if not any(names):
         return of_record

@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.open_key_changes import CutDelete, OpenKeyChange, OpenKeyChanges
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 _SEQUENCE = ["first", "second"]
 # More than a table remembers.
@@ -156,7 +157,7 @@ def _events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequen
 def _integers(spark: SparkSession, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> DataFrame:
     # As an Arrow table: rows of Python objects would start a Python worker.
     columns = {name: pa.array([row[place] for row in rows], pa.int64()) for place, name in enumerate(names)}
-    return spark.createDataFrame(pa.table(columns))
+    return dataframe_of(spark, pa.table(columns))
 
 
 def old_rows(

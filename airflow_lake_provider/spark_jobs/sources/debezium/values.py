@@ -14,6 +14,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.types import (
     VARIABLE_DECIMAL,
     ConnectType,
 )
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 _NUMBER = r"^\s*[+-]?\d+\s*$"
 _TWO_TO_64 = "18446744073709551616"
@@ -62,7 +63,7 @@ def _converter(target: types.DataType) -> Callable[[Column], Column]:
     if isinstance(target, types.DecimalType):
         return lambda text: _decimal(text, target)
     if isinstance(target, types.MapType):
-        return lambda text: sf.from_json(text, "MAP<STRING, STRING>").try_cast(target)
+        return lambda text: try_cast(sf.from_json(text, "MAP<STRING, STRING>"), target)
     converters: dict[type[types.DataType], Callable[[Column], Column]] = {
         types.StringType: lambda text: text,
         types.BinaryType: lambda text: sf.try_to_binary(text, sf.lit("base64")),
@@ -73,9 +74,9 @@ def _converter(target: types.DataType) -> Callable[[Column], Column]:
     if type(target) in converters:
         return converters[type(target)]
     if isinstance(target, (types.FloatType, types.DoubleType)):
-        return lambda text: _spelled_as_spark_does(text).try_cast(target)
+        return lambda text: try_cast(_spelled_as_spark_does(text), target)
     if isinstance(target, (types.NumericType, types.BooleanType)):
-        return lambda text: text.try_cast(target)
+        return lambda text: try_cast(text, target)
     raise UnsupportedError(
         f"values of change events cannot be turned into {target.simpleString()}; give the column a type of numbers, "
         "text, bytes, dates, timestamps, or arrays of these"
@@ -85,7 +86,7 @@ def _converter(target: types.DataType) -> Callable[[Column], Column]:
 def _decimal(text: Column, target: types.DecimalType) -> Column:
     # A cast rounds what has too many digits behind the point. Numbers in exponent form come from doubles anyway.
     fits = text.rlike(rf"^\s*[+-]?\d*(\.\d{{0,{target.scale}}}0*)?\s*$") | text.rlike("[eE]")
-    return sf.when(fits, text.try_cast(target))
+    return sf.when(fits, try_cast(text, target))
 
 
 def _spelled_as_spark_does(text: Column) -> Column:
@@ -94,17 +95,17 @@ def _spelled_as_spark_does(text: Column) -> Column:
 
 
 def _date(text: Column) -> Column:
-    days = sf.date_from_unix_date(text.try_cast("int"))
-    return sf.when(text.rlike(_NUMBER), days).otherwise(text.try_cast("date"))
+    days = sf.date_from_unix_date(try_cast(text, "int"))
+    return sf.when(text.rlike(_NUMBER), days).otherwise(try_cast(text, "date"))
 
 
 def _timestamp(text: Column) -> Column:
     # A bare number has no unit unless its connect type says it, and Spark would read a short one as a year.
-    return sf.when(~text.rlike(_NUMBER), text.try_cast("timestamp"))
+    return sf.when(~text.rlike(_NUMBER), try_cast(text, "timestamp"))
 
 
 def _epoch(text: Column, per_second: int) -> Column:
-    number = text.try_cast("bigint")
+    number = try_cast(text, "bigint")
     if per_second == 1_000:
         return sf.timestamp_millis(number)
     if per_second == 1_000_000:
@@ -117,7 +118,7 @@ def _decimal_text(text: Column, scale: Column) -> Column:
     """Two's complement in base64, at most 16 bytes, to the plain decimal text."""
     digits = sf.hex(sf.try_to_binary(text, sf.lit("base64")))
     negative = digits.rlike("^[89A-F]")
-    padded = sf.lpad(digits, sf.lit(32), sf.when(negative, sf.lit("F")).otherwise(sf.lit("0")))
+    padded = sf.call_function("lpad", digits, sf.lit(32), sf.when(negative, sf.lit("F")).otherwise(sf.lit("0")))
     two_to_64 = sf.lit(_TWO_TO_64).cast("decimal(20,0)")
     # Both halves have the sign of the number: a product further from zero than the number may have 39 digits.
     carried = sf.when(negative, sf.lit(1)).otherwise(sf.lit(0))
@@ -129,7 +130,7 @@ def _decimal_text(text: Column, scale: Column) -> Column:
 
 def _with_point(unscaled: Column, scale: Column) -> Column:
     sign = sf.when(unscaled.startswith("-"), sf.lit("-")).otherwise(sf.lit(""))
-    digits = sf.ltrim(unscaled, sf.lit("-"))
-    digits = sf.lpad(digits, sf.greatest(sf.length(digits), scale + 1), sf.lit("0"))
+    digits = sf.call_function("ltrim", sf.lit("-"), unscaled)
+    digits = sf.call_function("lpad", digits, sf.greatest(sf.length(digits), scale + 1), sf.lit("0"))
     whole = sf.left(digits, sf.length(digits) - scale)
     return sf.when(scale == 0, unscaled).otherwise(sf.concat(sign, whole, sf.lit("."), sf.right(digits, scale)))

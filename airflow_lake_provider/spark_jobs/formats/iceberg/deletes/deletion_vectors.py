@@ -11,6 +11,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.session.java_methods import guava
 
 _READERS = 8
 
@@ -60,7 +61,7 @@ def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     jvm: Any = table.spark._jvm
     java = JavaFunctions(table.spark)
     is_position_delete = java.is_position_delete()
-    collections = jvm.com.google.common.collect.Collections2
+    collections = guava(table.spark).collect.Collections2
     # Equality deletes on the file stay what they are.
     deletes = {path: collections.filter(task.deletes(), is_position_delete) for path, task in files.items()}
     with_deletes = [path for path, of_file in deletes.items() if not of_file.isEmpty()]
@@ -71,4 +72,4 @@ def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
         loaded = readers.map(lambda path: loader.loadPositionDeletes(deletes[path], path), with_deletes)
         for path, index in zip(with_deletes, loaded, strict=True):
             indexes.put(path, index)
-    return jvm.com.google.common.base.Functions.forMap(indexes, None)
+    return java.value_in(indexes)

@@ -103,7 +103,9 @@ class FileScan:
                 chosen.add(task)
         self._task_sets.stageTasks(java_table, self._id, chosen)
         self._cache.add(self._id, java_table)
-        self.dataframe: DataFrame = spark.read.format("iceberg").options(**options or {}).load(self._id)
+        # The runtime for Spark 3.5 asks for the option, too.
+        reader = spark.read.format("iceberg").options(**options or {}).option("scan-task-set-id", self._id)
+        self.dataframe: DataFrame = reader.load(self._id)
 
     def close(self) -> None:
         """Forget the choice; the DataFrame can no longer run."""

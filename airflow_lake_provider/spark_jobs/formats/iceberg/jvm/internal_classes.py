@@ -25,15 +25,19 @@ class Internal(StrEnum):
     FILE_COORDINATOR = "org.apache.iceberg.spark.FileRewriteCoordinator"
     TASK_SETS = "org.apache.iceberg.spark.ScanTaskSetManager"
     REWRITE_CATALOG = "org.apache.iceberg.spark.SparkRewriteTableCatalog"
+    CACHED_TABLE_CATALOG = "org.apache.iceberg.spark.SparkCachedTableCatalog"
     VALUE_CONVERTER = "org.apache.iceberg.spark.SparkValueConverter"
     STATIC_OPERATIONS = "org.apache.iceberg.StaticTableOperations"
     FILE_SCAN_TASK = "org.apache.iceberg.BaseFileScanTask"
     VECTOR_WRITER = "org.apache.iceberg.deletes.BaseDVFileWriter"
     POSITION_INDEX = "org.apache.iceberg.deletes.PositionDeleteIndex"
     DELETE_LOADER = "org.apache.iceberg.data.BaseDeleteLoader"
+    COMMIT_METADATA = "org.apache.iceberg.spark.CommitMetadata"
     PARQUET_METRICS = "org.apache.iceberg.parquet.ParquetUtil"
 
 
+# The runtime for Spark 3.5 has an older class for the same.
+_OLDER: dict[str, tuple[str, ...]] = {Internal.REWRITE_CATALOG: (Internal.CACHED_TABLE_CATALOG,)}
 _STAGING = (Internal.TABLE_CACHE, Internal.FILE_COORDINATOR)
 FILE_SCAN = (Internal.TABLE_CACHE, Internal.TASK_SETS, Internal.REWRITE_CATALOG, Internal.STATIC_OPERATIONS)
 POSITIONS = (
@@ -54,7 +58,7 @@ def missing_internals(spark: SparkSession, names: Iterable[str] = FILE_SCAN) -> 
 
     :param names: full class names.
     """
-    return [name for name in names if not _has_class(spark, name)]
+    return [name for name in names if not any(has_class(spark, each) for each in (name, *_OLDER.get(name, ())))]
 
 
 def internal(spark: SparkSession, name: Internal) -> Any:
@@ -64,7 +68,11 @@ def internal(spark: SparkSession, name: Internal) -> Any:
 
 
 @cache
-def _has_class(spark: SparkSession, name: str) -> bool:
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Tell whether a class is there, of Iceberg or of Spark.
+
+    :param name: its full name.
+    """
     try:
         load_class(spark, name)
     except Py4JJavaError as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.java_methods import as_function, load_class, method
+from airflow_lake_provider.spark_jobs.session.java_methods import as_function, guava, load_class, method
 
 
 class JavaFunctions:
@@ -47,7 +47,7 @@ class JavaFunctions:
 
         :param file_format: name of an ``org.apache.iceberg.FileFormat``.
         """
-        predicates = self._jvm.com.google.common.base.Predicates
+        predicates = guava(self._spark).base.Predicates
         wanted = self._jvm.org.apache.iceberg.FileFormat.fromString(file_format)
         kind = load_class(self._spark, "org.apache.iceberg.FileFormat")
         return predicates.compose(predicates.equalTo(wanted), self._of_task("format", kind))
@@ -56,7 +56,7 @@ class JavaFunctions:
         """Tell whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
         kind = load_class(self._spark, "org.apache.iceberg.FileContent")
         content = self._function(self._method("org.apache.iceberg.ContentFile", "content", kind))
-        predicates = self._jvm.com.google.common.base.Predicates
+        predicates = guava(self._spark).base.Predicates
         return predicates.compose(
             predicates.equalTo(self._jvm.org.apache.iceberg.FileContent.POSITION_DELETES), content
         )
@@ -70,6 +70,14 @@ class JavaFunctions:
         result = load_class(self._spark, "org.apache.iceberg.io.InputFile")
         method = self._method("org.apache.iceberg.io.FileIO", "newInputFile", result, delete_file)
         return self._function(method.bindTo(io))
+
+    def value_in(self, found: Any) -> Any:
+        """Map a key of a ``java.util.Map`` to its value; null where it has none.
+
+        :param found: the map.
+        """
+        anything = load_class(self._spark, "java.lang.Object")
+        return self._function(self._method("java.util.Map", "get", anything, anything).bindTo(found))
 
     def _of_task(self, name: str, result: Any) -> Any:
         """Map a ``FileScanTask`` to what a method of its data file returns."""

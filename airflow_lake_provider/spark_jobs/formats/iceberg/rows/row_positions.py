@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 
 # Whether the row of the batch changes this one.
 WINS = "_lake_wins"
@@ -76,7 +77,7 @@ def collect_positions(found: DataFrame, keys: int | None, names: Sequence[str] =
 def _listed(found: DataFrame, names: Sequence[str]) -> FoundPositions:
     key = sf.xxhash64(*map(quoted, names)) if names else sf.monotonically_increasing_id()
     deletes = (sf.col(WINS) & sf.col(DELETED)).alias("deletes")
-    rows = found.select("_file", "_pos", WINS, deletes, key.alias("key")).toArrow()
+    rows = to_arrow(found.select("_file", "_pos", WINS, deletes, key.alias("key")))
     counts = rows.group_by("_file").aggregate([("_pos", "count"), ("deletes", "sum")])
     changed = rows.filter(rows.column(WINS)).group_by("_file").aggregate([("_pos", "list")])
     lists = changed.column("_pos_list")
@@ -97,7 +98,7 @@ def _from_bitmaps(found: DataFrame, may_repeat: bool) -> FoundPositions:
         sf.count_if(sf.col(WINS) & sf.col(DELETED)).alias("deletes"),
         sf.count(sf.lit(1)).alias("found"),
     )
-    rows = buckets.toArrow()
+    rows = to_arrow(buckets)
     counts = rows.group_by("_file").aggregate([("found", "sum"), ("deletes", "sum")])
     return FoundPositions(
         positions=_unpacked(rows),

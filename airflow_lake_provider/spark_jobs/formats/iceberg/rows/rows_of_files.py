@@ -16,6 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.session.java_methods import guava
 
 
 @contextmanager
@@ -24,8 +25,7 @@ def rows_of_files(table: IcebergTable, tasks: Any) -> Iterator[DataFrame | None]
 
     :param tasks: Java list of ``org.apache.iceberg.FileScanTask``, not empty.
     """
-    collect: Any = table.spark._jvm.com.google.common.collect  # type: ignore[union-attr]  # JVM attribute
-    if collect.Iterables.any(tasks, JavaFunctions(table.spark).is_task_of("orc")):
+    if guava(table.spark).collect.Iterables.any(tasks, JavaFunctions(table.spark).is_task_of("orc")):
         yield None
         return
     scan = FileScan(table.spark, table_with_positions(table.spark, table.java), tasks)

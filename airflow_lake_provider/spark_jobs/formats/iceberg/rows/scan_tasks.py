@@ -13,6 +13,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, converted
+from airflow_lake_provider.spark_jobs.session.java_methods import guava
 
 
 def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:
@@ -20,12 +21,11 @@ def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> di
 
     :raises CommitConflictError: a file is not live in the snapshot.
     """
-    jvm: Any = table.spark._jvm
     location = JavaFunctions(table.spark).location_of_task()
     tasks = table.java.newScan().useSnapshot(snapshot).planFiles()
     try:
         # A file that was added twice is planned twice.
-        by_location = jvm.com.google.common.collect.Multimaps.index(tasks, location)
+        by_location = guava(table.spark).collect.Multimaps.index(tasks, location)
     finally:
         tasks.close()
     found = {path: by_location.get(path) for path in paths}
@@ -44,15 +44,15 @@ def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where
     :return: a Java list of ``org.apache.iceberg.FileScanTask``.
     """
     jvm: Any = table.spark._jvm
-    guava = jvm.com.google.common
-    chosen = jvm.java.util.HashSet(guava.base.Splitter.on("\n").splitToList("\n".join(paths)))
-    is_chosen = getattr(guava.base.Predicates, "in")(chosen)
-    on_tasks = guava.base.Predicates.compose(is_chosen, JavaFunctions(table.spark).location_of_task())
+    package = guava(table.spark)
+    chosen = jvm.java.util.HashSet(package.base.Splitter.on("\n").splitToList("\n".join(paths)))
+    is_chosen = getattr(package.base.Predicates, "in")(chosen)
+    on_tasks = package.base.Predicates.compose(is_chosen, JavaFunctions(table.spark).location_of_task())
     # As Spark compares names.
     scan = table.java.newScan().caseSensitive(False).useSnapshot(snapshot)
     tasks = scan.filter(_expression(table, where)).planFiles()
     try:
-        return guava.collect.Lists.newArrayList(guava.collect.Iterables.filter(tasks, on_tasks))
+        return package.collect.Lists.newArrayList(package.collect.Iterables.filter(tasks, on_tasks))
     finally:
         tasks.close()
 

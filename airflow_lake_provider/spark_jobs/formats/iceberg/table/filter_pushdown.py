@@ -16,6 +16,8 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import wrapped_columns
+from airflow_lake_provider.spark_jobs.session.java_methods import guava
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import column_of
 
 # Types that readers of every format compare as Spark does. Floating point is none: its bounds ignore NaN and know two
 # zeros. A UUID is none: Iceberg compares its halves as signed numbers (apache/iceberg#14216).
@@ -41,7 +43,7 @@ def rows_where(table: IcebergTable, rows: DataFrame, where: str, snapshot: int) 
     if conjuncts and len(pushed) == len(conjuncts):
         return filtered
     for part in pushed:
-        rows = rows.filter(_column(table, part))
+        rows = rows.filter(column_of(part))
     return _behind_barrier(rows, sf.expr(where))
 
 
@@ -97,11 +99,6 @@ def _reads_only(table: IcebergTable, part: Any, names: frozenset[str]) -> bool:
     return bool(part.deterministic())
 
 
-def _column(table: IcebergTable, expression: Any) -> Column:
-    jvm: Any = table.spark._jvm
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
-
-
 def _names_of(table: IcebergTable, types: frozenset[str]) -> frozenset[str]:
     """Return the columns of some types, in lower case; a nested field counts as the column that it is in."""
     columns = table.java.schema().columns()
@@ -116,7 +113,6 @@ def _holds_orc(table: IcebergTable, snapshot: int) -> bool:
     """Tell whether a data file of a snapshot is ORC; its manifests are read, in the JVM."""
     tasks = table.java.newScan().useSnapshot(snapshot).planFiles()
     try:
-        collect: Any = table.spark._jvm.com.google.common.collect  # type: ignore[union-attr]  # JVM attribute
-        return bool(collect.Iterables.any(tasks, JavaFunctions(table.spark).is_task_of("orc")))
+        return bool(guava(table.spark).collect.Iterables.any(tasks, JavaFunctions(table.spark).is_task_of("orc")))
     finally:
         tasks.close()

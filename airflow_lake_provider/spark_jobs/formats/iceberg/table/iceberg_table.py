@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
 MAIN = "main"
 
@@ -110,9 +111,10 @@ class IcebergTable:
 
     def rows_at(self, snapshot_id: int) -> DataFrame:
         """Return the live rows of a snapshot."""
-        # A session may call the option otherwise, and ignores one of another name.
-        option = self.spark.conf.get("spark.sql.timeTravelVersionKey", None) or "versionAsOf"
-        return self.spark.read.option(option, str(snapshot_id)).table(self.sql_name)
+        if has_version_option(self.spark):
+            return table_at(self.spark, self.sql_name, str(snapshot_id))
+        # With VERSION AS OF the metadata columns are hidden behind an alias.
+        return self.spark.table(f"{self.sql_name}.{quoted_name(f'snapshot_id_{snapshot_id}')}")
 
     def rows_then(self, snapshot_id: int) -> DataFrame | None:
         """Return the live rows of a snapshot, in columns named as they are now; None where it has expired.

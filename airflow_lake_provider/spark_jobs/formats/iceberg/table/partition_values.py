@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 
 _LABEL, _VALUES = "_lake_label", "_lake_values"
 # Iceberg's names of transforms to those of its functions in Spark.
@@ -29,12 +30,12 @@ def keys_by_partition(table: IcebergTable, keys: DataFrame) -> Iterator[tuple[An
     """
     spec = table.java.spec()
     if not spec.isPartitioned():
-        yield None, keys.toArrow()
+        yield None, to_arrow(keys)
         return
     values = sf.struct(*(_value(table, field).alias(f"v{place}") for place, field in enumerate(spec.fields())))
     labelled = keys.withColumn(_VALUES, values).withColumn(_LABEL, sf.to_json(_VALUES))
     partitions = _partitions(table, labelled)
-    collected = labelled.drop(_VALUES).toArrow()
+    collected = to_arrow(labelled.drop(_VALUES))
     numbers = pc.index_in(collected.column(_LABEL), value_set=pa.array(list(partitions), pa.string()))
     collected = collected.drop_columns([_LABEL])
     for number, partition in enumerate(partitions.values()):

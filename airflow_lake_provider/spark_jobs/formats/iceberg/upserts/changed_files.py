@@ -6,6 +6,7 @@ from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.session.java_methods import guava
 
 
 def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:
@@ -32,8 +33,8 @@ def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:
 
 def _texts(table: IcebergTable, files: Any, to_text: Any) -> set[str]:
     """Return a text of each file, brought over at once; empty for null."""
-    guava: Any = table.spark._jvm.com.google.common  # type: ignore[union-attr]  # JVM attribute
-    texts = guava.collect.Iterables.transform(files, to_text)
-    if guava.collect.Iterables.isEmpty(texts):
+    package = guava(table.spark)
+    texts = package.collect.Iterables.transform(files, to_text)
+    if package.collect.Iterables.isEmpty(texts):
         return set()
-    return set(guava.base.Joiner.on("\n").useForNull("").join(texts).split("\n"))
+    return set(package.base.Joiner.on("\n").useForNull("").join(texts).split("\n"))

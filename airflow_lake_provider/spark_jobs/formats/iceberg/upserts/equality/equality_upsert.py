@@ -32,6 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit impo
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import table_at
 
 # Each costs one commit: nothing is read or written again.
 _TRIES = 20
@@ -108,5 +109,5 @@ def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> App
 def _equality_deletes(table: IcebergTable, snapshot: int) -> tuple[int, int]:
     """Return the number of keys and of files."""
     keys = int(table.summary(snapshot).get("total-equality-deletes", 0))
-    of_snapshot = table.spark.read.option("versionAsOf", str(snapshot))
-    return keys, int(of_snapshot.table(f"{table.sql_name}.delete_files").filter("content = 2").count())
+    files = table_at(table.spark, f"{table.sql_name}.delete_files", str(snapshot))
+    return keys, int(files.filter("content = 2").count())
