@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
@@ -11,10 +12,24 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _SOURCE_VIEW = "lake_batch"
+_HELD = "t._lake_held"
 
 
-def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> tuple[str, str]:
-    """Return the statement and a sentence on how it prunes.
+@dataclass(frozen=True, kw_only=True)
+class MergeStatement:
+    """A ``MERGE INTO``.
+
+    :param counts: query for what it will do: ``inserted``, ``updated`` and ``deleted`` in one row.
+    :param pruning: how the read is bounded, a sentence.
+    """
+
+    text: str
+    counts: str
+    pruning: str
+
+
+def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> MergeStatement:
+    """Return the statement.
 
     :param branch: written to, and read from.
     """
@@ -26,14 +41,25 @@ def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> tuple[s
     and_wins = f" AND {merge.wins}" if merge.wins else ""
     removal = f"WHEN MATCHED AND {merge.removes}{and_wins} THEN DELETE" if merge.removes else ""
     values = ", ".join(f"{_old(name)} = {merge.value(name)}" for name in merge.table)
-    statement = f"""
-        MERGE INTO {table.name.quoted(table.catalog)}.`branch_{branch}` AS t USING {_SOURCE_VIEW} AS s ON {on}
+    target = f"{table.name.quoted(table.catalog)}.`branch_{branch}`"
+    text = f"""
+        MERGE INTO {target} AS t USING {_SOURCE_VIEW} AS s ON {on}
         {removal}
         WHEN MATCHED{and_wins} THEN UPDATE SET {values}
         WHEN NOT MATCHED AND {merge.adds} THEN
         INSERT ({", ".join(map(quoted_name, merge.given))}) VALUES ({", ".join(map(merge.added, merge.given))})
     """
-    return statement, reason
+    return MergeStatement(text=text, counts=_counts(merge, target, on), pruning=reason)
+
+
+def _counts(merge: RowMerge, target: str, on: str) -> str:
+    wins = f"{_HELD} AND coalesce({merge.wins or 'true'}, false)"
+    removes = f"coalesce({merge.removes or 'false'}, false)"
+    return f"""
+        SELECT count_if({_HELD} IS NULL AND {merge.adds}) AS inserted,
+        count_if({wins} AND NOT {removes}) AS updated, count_if({wins} AND {removes}) AS deleted
+        FROM {_SOURCE_VIEW} AS s LEFT JOIN (SELECT *, true AS _lake_held FROM {target}) AS t ON {on}
+    """
 
 
 def _readable(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:

@@ -18,11 +18,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import has_class
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.statement_summary import run_with_summary
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_statement import merge_into
 from airflow_lake_provider.spark_jobs.progress import Progress
 
-_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+# Before Spark 4.1 a MERGE does not tell how many rows it changed.
+_MERGE_SUMMARY = "org.apache.spark.sql.connector.write.MergeSummary"
 
 
 def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
@@ -35,9 +38,9 @@ def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progre
     try:
         _create_branch(table, stage, commit.base)
         with progress.phase("merge") as facts:
-            reason = _merge(table, stage, commit)
+            reason, counts = _merge(table, stage, commit)
             staged = _head_of(table, stage)
-            applied = _applied(table, staged, reason)
+            applied = _applied(table, staged, reason, counts)
             facts["snapshot"] = str(staged)
         with progress.phase("publish"), position_properties(table, commit) as position:
             publish(table, commit, stage, staged, position)
@@ -66,23 +69,17 @@ def _head_of(table: IcebergTable, stage: str) -> int:
     return head
 
 
-def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> str:
-    spark = table.spark
-    summary = summary_of(commit)
-    for name, value in summary.items():
-        spark.conf.set(_SNAPSHOT_PROPERTY + name, value)
-    try:
-        statement, reason = merge_into(table, stage, commit)
-        spark.sql(statement)
-    finally:
-        for name in summary:
-            spark.conf.unset(_SNAPSHOT_PROPERTY + name)
-    return reason
+def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> tuple[str, dict[str, int] | None]:
+    """Merge, and return how the read was pruned and the counts of rows; None where the summary has them."""
+    statement = merge_into(table, stage, commit)
+    counts = None if has_class(table.spark, _MERGE_SUMMARY) else table.spark.sql(statement.counts).head()
+    run_with_summary(table.spark, statement.text, summary_of(commit))
+    return statement.pruning, None if counts is None else counts.asDict()
 
 
-def _applied(table: IcebergTable, staged: int, reason: str) -> AppliedCommit:
+def _applied(table: IcebergTable, staged: int, reason: str, counts: dict[str, int] | None) -> AppliedCommit:
     summary = table.summary(staged)
-    counts = {
+    counts = counts or {
         name: int(summary.get(f"spark.merge-into.num-target-rows-{name}", 0))
         for name in ("inserted", "updated", "deleted")
     }
