@@ -1,4 +1,4 @@
-"""What ``check_table`` says of tables that Spark SQL and others made is what the driver then does with them."""
+"""Findings of ``check_table`` on tables that Spark SQL and others made is what the driver then does with them."""
 
 from __future__ import annotations
 

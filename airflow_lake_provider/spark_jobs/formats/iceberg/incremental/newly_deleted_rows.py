@@ -40,10 +40,10 @@ def newly_deleted_rows(
     """
     if not _can_mark(table, schema_id, pairs, read):
         return None, []
-    marked = table_with_deleted_rows(table.spark, table.java, schema_id)
+    kept = table_with_deleted_rows(table.spark, table.java, schema_id)
 
     def deleted(files: Sequence[LiveFile]) -> FileScan:
-        return FileScan(table.spark, marked, [file.task for file in files], _VECTORISED)
+        return FileScan(table.spark, kept, [file.task for file in files], _VECTORISED)
 
     scans = [deleted([last for _, last in pairs])]
     rows = scans[0].dataframe.where(IS_DELETED)
