@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from airflow_lake_provider.catalogs import pyiceberg_catalog, spark_catalog, spark_packages
+from airflow_lake_provider.catalogs import pyiceberg_properties, spark_catalog_properties, spark_packages
 from airflow_lake_provider.catalogs.connection_errors import nearest, refused
 from airflow_lake_provider.catalogs.connection_fields import OWN_EXTRAS, Fields, read_fields
 from airflow_lake_provider.catalogs.secret_properties import secret_values
@@ -92,11 +92,11 @@ class CatalogConnection:
         Values are texts, but for ``auth`` and ``ssl`` of the extra ``pyiceberg``, which PyIceberg wants as objects.
         A PostgreSQL URI holds user and password: keep it in memory.
         """
-        return pyiceberg_catalog.load_catalog_properties(self.fields, self.warehouse)
+        return pyiceberg_properties.load_catalog_properties(self.fields, self.warehouse)
 
     def spark_settings(self) -> dict[str, str]:
         """Return every setting a Spark session needs for this catalog; hand them over in a file, they hold secrets."""
-        return spark_catalog.session_settings(self.catalog_name, self._java_properties())
+        return spark_catalog_properties.session_settings(self.catalog_name, self._java_properties())
 
     def spark_packages(self, runtime: str = spark_packages.SPARK_RUNTIME) -> tuple[str, ...]:
         """Return the Maven coordinates of the jars that those settings need.
@@ -114,7 +114,7 @@ class CatalogConnection:
         return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
     def _java_properties(self) -> dict[str, str]:
-        return spark_catalog.catalog_properties(self.fields, self.warehouse)
+        return spark_catalog_properties.catalog_properties(self.fields, self.warehouse)
 
 
 def _catalog_name(conn_id: str, given: object) -> str:

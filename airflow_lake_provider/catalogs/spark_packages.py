@@ -42,7 +42,7 @@ def runtime_for(spark: str, scala: str) -> str:
 def packages(properties: Mapping[str, str], runtime: str = SPARK_RUNTIME) -> tuple[str, ...]:
     """Return Maven coordinates for ``spark.jars.packages``.
 
-    :param properties: Iceberg-Java catalog properties, as `spark_catalog.catalog_properties` returns them.
+    :param properties: Iceberg-Java catalog properties, as `spark_catalog_properties.catalog_properties` returns them.
     :param runtime: coordinate of Iceberg's runtime, of :func:`runtime_for`.
     """
     clouds = {cloud for cloud in _BUNDLES if f".iceberg.{cloud}." in properties.get("io-impl", "")}

@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.operators.job_attempt import JobAttempt
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
 
 _CATALOG = "lake_warm_up"
 _SPARK = {
@@ -58,7 +58,7 @@ def warm_up(args: argparse.Namespace) -> None:
 
 
 def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection, folder: Path) -> DriverStart:
-    attempt = JobAttempt.open(_spec(folder), connection, target)
+    attempt = SparkSubmission.open(_spec(folder), connection, target)
     operator = SparkSubmitOperator(task_id="warm_up", conn_id=spark_conn_id, name="lake warm-up", conf={})
     start = attempt.driver_start(operator)
     try:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from airflow_lake_provider.contracts.metadata_change import MetadataChange
-    from airflow_lake_provider.hooks.changed_table import MetadataVersion
+    from airflow_lake_provider.hooks.conditional_load import MetadataVersion
 
 EXAMPLE = (
     '{"conn_type": "iceberg", "host": "https://catalog.example.com/api", "login": "<client id>", '
@@ -122,7 +122,7 @@ class LakeCatalogHook(BaseHook):
         :raises UnsupportedError: when it is a table of another format.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        from airflow_lake_provider.hooks.changed_table import load_if_changed
+        from airflow_lake_provider.hooks.conditional_load import load_if_changed
 
         with self._reading(table) as (catalog, levels):
             return load_if_changed(catalog, levels, seen)

@@ -103,10 +103,11 @@ def web_address(text: object) -> str | None:
 
 
 class LakeSparkSubmitHook(SparkSubmitHook):
-    """The official hook, which also keeps spark-defaults.conf in force and finds the installed pyspark."""
+    """The official hook, which keeps spark-defaults.conf in force, and kills an application with all its secrets."""
 
     before_submit: Callable[[], None]
     on_application: Callable[[SparkApplication], None]
+    after_kill: Callable[[], None]
     java_options: str = ""
 
     @classmethod
@@ -115,18 +116,21 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         hook: SparkSubmitHook,
         before_submit: Callable[[], None],
         on_application: Callable[[SparkApplication], None],
+        after_kill: Callable[[], None] = lambda: None,
         java_options: str = "",
     ) -> LakeSparkSubmitHook:
         """Return the hook that the official operator built from its some forty arguments, as one of this class.
 
         :param before_submit: called before an application is started, and not before one is reconnected to.
         :param on_application: called once, when the application is known.
+        :param after_kill: called when the application was told to end.
         :param java_options: of the JVM that ``spark-submit`` starts on this machine, before those of others.
         """
         lake_hook = cls.__new__(cls)
         lake_hook.__dict__.update(vars(hook))
         lake_hook.before_submit = before_submit
         lake_hook.on_application = on_application
+        lake_hook.after_kill = after_kill
         lake_hook.java_options = java_options
         return lake_hook
 
@@ -192,6 +196,13 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         if self.java_options and self.java_options not in theirs:
             self._env[_JAVA_OPTIONS] = f"{self.java_options} {theirs}".strip()
         return arguments
+
+    def on_kill(self) -> None:
+        """End the application, and remove its secrets: on this machine, and what YARN keeps of it."""
+        super().on_kill()
+        # The worker's own files first: the cluster may take its time, and Airflow does not wait for long.
+        self.after_kill()
+        self.remove_staged_files()
 
     def remove_files_of_lost_driver(self) -> None:
         """Remove what an application left in YARN's staging folder, if it has ended; one that runs needs it."""

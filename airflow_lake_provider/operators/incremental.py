@@ -18,7 +18,7 @@ from airflow_lake_provider.operators import arguments
 from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import nothing_new
-from airflow_lake_provider.snapshots.table_head import read_head
+from airflow_lake_provider.snapshots.read_table_head import read_head
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

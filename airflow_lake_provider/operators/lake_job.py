@@ -28,11 +28,12 @@ from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
 from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.failures import as_task_failure
-from airflow_lake_provider.operators.job_attempt import JobAttempt, read_report
 from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
+from airflow_lake_provider.operators.run_identity import IdentifiedRun, clearing
+from airflow_lake_provider.operators.spark_submission import SparkSubmission, read_report
 from airflow_lake_provider.operators.sql_files import SqlFiles
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
@@ -60,6 +61,7 @@ class LakeJobOperator(
     SqlFiles,
     CatalogTables,
     LinkedApplication,
+    IdentifiedRun,
     DeferrableApplication,
     SparkSubmitOperator,
     Generic[SpecT],
@@ -128,7 +130,7 @@ class LakeJobOperator(
         self.report_location = optional_text(report_location, "report_location")
         self.allowed_tables = table_patterns(allowed_tables)
         self.deferrable = deferrable
-        self._attempt: JobAttempt | None = None
+        self._attempt: SparkSubmission | None = None
         self._driver = DriverStart()
         self._submitted = False
         # Whether there is an application whose report is this task's.
@@ -239,37 +241,11 @@ class LakeJobOperator(
         return None if self._spec is None else lineage(self.lake, self._spec, self._report)
 
     def on_kill(self) -> None:
-        """End the application and remove its secrets."""
-        if self._hook is not None:
+        """End the application and remove its secrets, which the hook does."""
+        if self._hook is None:
+            self._after_kill()
+        else:
             super().on_kill()
-        # The worker's own files first: the cluster may take its time, and Airflow does not wait for long.
-        if self._attempt is not None:
-            self._attempt.close()
-            self._driver.release()
-        if isinstance(self._hook, LakeSparkSubmitHook):
-            self._hook.remove_staged_files()
-
-    def run_identity(
-        self, context: Context, batch: tuple[str, ...] = (), *, cleared_is_new: bool = False
-    ) -> RunIdentity:
-        """Return who runs: dag, run, task and map index, or the author's batch.
-
-        :param batch: what names the batch, in place of the task.
-        :param cleared_is_new: each run, and each clearing of its task, is somebody else; Airflow's retries are not.
-        """
-        instance = context["ti"]
-        task = (instance.dag_id, instance.run_id, instance.task_id, str(instance.map_index))
-        who = (*batch, *task, _clearing(context)) if cleared_is_new else batch or task
-        return RunIdentity.of(
-            *who, try_number=instance.try_number, run_after=None if batch else context["dag_run"].run_after
-        )
-
-    def is_retry(self, context: Context) -> bool:
-        """Tell whether an earlier try of the same clearing failed; the first try after a clearing is none."""
-        instance = context["ti"]
-        # As TaskInstance counts: clearing sets max_tries to the tries so far and as many retries again.
-        first_try = instance.max_tries - (self.retries or 0) + 1
-        return bool(instance.try_number > max(1, first_try))
 
     @property
     def _metrics(self) -> JobMetrics:
@@ -288,10 +264,10 @@ class LakeJobOperator(
         self.link_to(target, context)
         # A cleared task is not reconnected to the application that it had before: that one's work is done.
         for name in ("external_id_key", "_K8S_DRIVER_STATUS_KEY"):
-            setattr(self, name, f"{getattr(type(self), name)} {_clearing(context)}")
+            setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
         may_defer = self.may_defer(target)
         lost_report = LostReport.before(self.lake, spec)
-        self._attempt = JobAttempt.open(
+        self._attempt = SparkSubmission.open(
             spec,
             self.lake.connection,
             target,
@@ -323,7 +299,7 @@ class LakeJobOperator(
         found = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
         return self._outcome(found, LostReport(self.lake, spec, frozenset(job.known_run_keys)))
 
-    def _submit(self, attempt: JobAttempt, context: Context) -> JobReport | JobFailure | JobFailedError:
+    def _submit(self, attempt: SparkSubmission, context: Context) -> JobReport | JobFailure | JobFailedError:
         """Submit and wait; return the driver's report, or why there is none."""
         ended_well = False
 
@@ -394,6 +370,7 @@ class LakeJobOperator(
             super(LakeJobOperator, submitted)._get_hook(),
             self._before_submit,
             self.show_application,
+            after_kill=self._after_kill,
             java_options=self._driver.options,
         )
 
@@ -403,7 +380,7 @@ class LakeJobOperator(
         if self._attempt is not None:
             self._attempt.forget_old_report()
 
-
-def _clearing(context: Context) -> str:
-    """Return a text that a clearing of the task changes and a retry does not: max_tries only grows by clearing."""
-    return f"up to try {context['ti'].max_tries}"
+    def _after_kill(self) -> None:
+        if self._attempt is not None:
+            self._attempt.close()
+            self._driver.release()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.new_snapshot import NoNewSnapshot, Since, SkipReason, decide
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.snapshots.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, decide
 from airflow_lake_provider.snapshots.newest_source_position import newest_source_position
-from airflow_lake_provider.snapshots.table_head import read_head
+from airflow_lake_provider.snapshots.read_table_head import read_head
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.snapshot_expiry_rules import (
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.snapshot_retention import (
     FOREVER,
     RefFact,
     Retention,
@@ -17,7 +18,6 @@ from airflow_lake_provider.contracts.snapshot_expiry_rules import (
     request_for,
     work_out,
 )
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
 from airflow_lake_provider.planning.table_state import state_of
 

@@ -23,9 +23,9 @@ from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderE
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_to_json
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_file import spec_from_plain
+from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.report_file import write_report
-from airflow_lake_provider.spark_jobs.run_action import run_action
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _report(spark: SparkSession, spec_path: str, progress: Progress) -> JobReport | JobFailure:
     try:
-        return run_action(spark, _read_spec(spec_path), progress)
+        return dispatch_action(spark, _read_spec(spec_path), progress)
     # The worker must learn of every failure in a form that it can read.
     except Exception as error:  # noqa: BLE001
         text = "".join(traceback.format_exception(error))

@@ -22,7 +22,7 @@ from airflow_lake_provider.triggers.subscription import Subscription
 from airflow_lake_provider.triggers.table_queue import TableQueue, WatchedTable
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.hooks.changed_table import MetadataVersion
+    from airflow_lake_provider.hooks.conditional_load import MetadataVersion
     from airflow_lake_provider.triggers.look_threads import ChangedTable
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_lake_provider.contracts.new_snapshot import (
+from airflow_lake_provider.snapshots.detect_new_snapshot import (
     EventThreshold,
     NewSnapshot,
     NoNewSnapshot,
@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.new_snapshot import (
     Watermark,
     decide,
 )
-from airflow_lake_provider.contracts.table_head import TableHead
+from airflow_lake_provider.snapshots.snapshot_history import TableHead
 from airflow_lake_provider.triggers.shared_pollers import subscribed
 from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, default_poll_interval, may_pass
 from airflow_lake_provider.triggers.subscription import Subscription

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.table_head import TableHead
+from airflow_lake_provider.snapshots.snapshot_history import TableHead
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.hooks.changed_table import MetadataVersion
+    from airflow_lake_provider.hooks.conditional_load import MetadataVersion
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 
@@ -91,7 +91,7 @@ class LookThreads:
         :raises LakeProviderError: when the connection or the catalog fails.
         """
         # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
-        from airflow_lake_provider.snapshots.table_head import read_head
+        from airflow_lake_provider.snapshots.read_table_head import read_head
 
         loaded = self._opened().load_table_if_changed(table, seen)
         if loaded is None:

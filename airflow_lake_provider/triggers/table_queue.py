@@ -8,11 +8,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.table_head import TableHead
+from airflow_lake_provider.snapshots.snapshot_history import TableHead
 from airflow_lake_provider.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.hooks.changed_table import MetadataVersion
+    from airflow_lake_provider.hooks.conditional_load import MetadataVersion
     from airflow_lake_provider.triggers.look_threads import ChangedTable
 
 # An interval of 0 would be a loop without a pause.

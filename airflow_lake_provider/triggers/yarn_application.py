@@ -95,9 +95,7 @@ class YarnApplicationTrigger(BaseTrigger):
             raise
 
     def _kill(self) -> None:
-        hook = self._new_hook()
-        hook.on_kill()
-        hook.remove_staged_files()
+        self._new_hook().on_kill()
 
     def _new_hook(self) -> LakeSparkSubmitHook:
         # A DAG file that only names an operator never asks YARN.

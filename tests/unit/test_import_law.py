@@ -166,12 +166,12 @@ def assert_imports_without(missing: list[str], modules: list[str], airflow_home:
 # its own folder.
 DRIVER_FLOORS = (
     {"failures", "progress", "report_file", "session"},
-    {"commit_conflicts", "sql"},
+    {"retry_conflicts", "sql"},
     {"batch"},
     {"formats"},
     {"read_changes", "sources"},
     {"actions"},
-    {"run_action"},
+    {"dispatch_action"},
     {"run_job"},
 )
 ICEBERG_FLOORS = (

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.job_report import DeleteRowsReport, Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
-from airflow_lake_provider.spark_jobs.commit_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import (
     HolderKind,
@@ -24,6 +23,7 @@ from airflow_lake_provider.spark_jobs.formats.base import (
 )
 from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 

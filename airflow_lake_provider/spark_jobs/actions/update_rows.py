@@ -7,11 +7,11 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.job_report import Outcome, TableState, UpdateRowsReport
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, FILTER, MAX_VALUE_CHARACTERS
-from airflow_lake_provider.spark_jobs.commit_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit, MatchedTable, RowMatch
 from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text
 
 

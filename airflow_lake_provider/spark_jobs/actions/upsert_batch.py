@@ -20,11 +20,11 @@ from airflow_lake_provider.spark_jobs.actions.idempotency import recognised, wit
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
-from airflow_lake_provider.spark_jobs.commit_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit, KeyedTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput, list_input
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecErr
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sources import Files, Query
-from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
+from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
@@ -90,7 +90,7 @@ def _incremental(spark: SparkSession, table: MaintainedTable, query: str) -> Non
         to_snapshot=str(table.handle.head()),
         query=query,
     )
-    apply_changes(spark, spec, Progress())
+    run_incremental(spark, spec, Progress())
 
 
 def test_nothing_of_a_job_is_run_where_one_of_its_texts_is_refused(

@@ -16,7 +16,7 @@ from airflow.providers.apache.spark.hooks import spark_submit
 
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.job_attempt import JobAttempt
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.submission.job_archive import APPLICATION
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ DOCUMENTED = {
 pytestmark = pytest.mark.usefixtures("lake_connection", "job_directory")
 
 
-def command(context: Context, tmp_path: Path, mode: str, tracked: bool) -> tuple[list[str], JobAttempt]:
+def command(context: Context, tmp_path: Path, mode: str, tracked: bool) -> tuple[list[str], SparkSubmission]:
     """Return the command of the operator in docs/how-to/cluster-mode.md, with a variable for the driver."""
     job = LakeCompactionOperator(
         task_id="compact_on_kubernetes",
@@ -51,7 +51,7 @@ def command(context: Context, tmp_path: Path, mode: str, tracked: bool) -> tuple
     given = {"properties_file": None, "report_location": job.report_location}
     target = SparkTarget.read("spark_default", None)
     assert target == SparkTarget(master=MASTER, cluster_mode=mode == "cluster")
-    job._attempt = JobAttempt.open(job.build_spec(context), job.lake.connection, target, **given)
+    job._attempt = SparkSubmission.open(job.build_spec(context), job.lake.connection, target, **given)
     return job._get_hook()._build_spark_submit_command(job.application), job._attempt
 
 

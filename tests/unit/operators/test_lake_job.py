@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.job_report import CompactionReport, JobFail
 from airflow_lake_provider.contracts.spec_file import spec_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.job_attempt import JobAttempt
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.submission.job_archive import APPLICATION
 from tests.unit.submission import java_properties
 
@@ -57,9 +57,9 @@ def operator(**arguments: Any) -> LakeCompactionOperator:
     return LakeCompactionOperator(task_id="compact", table="shop.orders", **arguments)
 
 
-def opened(job: LakeCompactionOperator, context: Context, target: SparkTarget = LOCAL) -> JobAttempt:
+def opened(job: LakeCompactionOperator, context: Context, target: SparkTarget = LOCAL) -> SparkSubmission:
     given = {"properties_file": job.properties_file, "report_location": job.report_location}
-    return JobAttempt.open(job.build_spec(context), job.lake.connection, target, **given)
+    return SparkSubmission.open(job.build_spec(context), job.lake.connection, target, **given)
 
 
 def submission(job: LakeCompactionOperator, context: Context) -> dict[str, Any]:
@@ -322,7 +322,8 @@ def spark_home(folder: Path, core_jar: str) -> Path:
 
 
 def runtime_of(job: LakeCompactionOperator, context: Context) -> str:
-    return str(opened(job, context).submission(job)["packages"]).split(",")[0]
+    attempt = opened(job, context)
+    return str(attempt.submission(job, attempt.driver_start(job))["packages"]).split(",")[0]
 
 
 @pytest.mark.parametrize(
@@ -358,4 +359,4 @@ def test_a_spark_that_jobs_do_not_run_on_is_refused_by_its_version(context: Cont
     home = spark_home(tmp_path / "spark", "spark-core_2.12-3.4.1.jar")
     job = operator(spark_binary=str(home / "bin/spark-submit"))
     with pytest.raises(UnsupportedError, match=r"the worker submits with Spark 3\.4 and Scala 2\.12; set SPARK_HOME"):
-        opened(job, context).submission(job)
+        opened(job, context).driver_start(job)

@@ -19,8 +19,8 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators import report_location
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.job_attempt import JobAttempt
 from airflow_lake_provider.operators.report_location import forget_report, shared_report
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -134,7 +134,7 @@ def test_an_operator_tells_the_address_of_its_catalog_without_a_secret(
         connection = json.dumps({"conn_type": "iceberg", **fields, "extra": extra})
         monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", connection)
         job = compaction(str(tmp_path))
-        JobAttempt.open(job.build_spec(context), job.lake.connection, CLUSTER, report_location=job.report_location)
+        SparkSubmission.open(job.build_spec(context), job.lake.connection, CLUSTER, report_location=job.report_location)
     assert told == [f"sql postgresql://{host}:5432/lake s3://lake/wh" for host in ("db", "db-test")]
 
 

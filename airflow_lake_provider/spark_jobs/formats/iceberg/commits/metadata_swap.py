@@ -1,4 +1,4 @@
-"""The guard on the head, the one compare-and-swap that publishes a data commit, and what an answer to it means.
+"""The one compare-and-swap that publishes a data commit, and what an answer to it means.
 
 Not through ``Table.newTransaction().commitTransaction()``: it would refresh and try again over whatever came in
 between, a roll-back of main included, and would delete its manifests when a catalog reports as refused what was
@@ -10,10 +10,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import conflict_error
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 
 
@@ -39,29 +40,6 @@ def swap_metadata(table: IcebergTable, commit: DataCommit, staged: int, expected
     # It was made. Who looks at the table next asks the catalog again, and says so where it does not answer.
     with suppress(Exception):
         table.refresh()
-
-
-def refuse_concurrent_commit(table: IcebergTable, commit: DataCommit) -> None:
-    """Refuse a commit whose branch is no longer where it was decided on.
-
-    :raises CommitConflictError: with both snapshots.
-    """
-    head = table.base_of(commit.branch)
-    if head != commit.base:
-        raise CommitConflictError(
-            f"{table.name}: commit refused, {commit.branch or MAIN} was at snapshot {commit.base} and is at {head} "
-            "now. No data changed; the task can be retried."
-        )
-
-
-def conflict_error(table: IcebergTable, commit: DataCommit, error: Exception) -> Exception:
-    """Return the conflict that an error of Iceberg means, or the error itself when it means none."""
-    message = conflict_message(error)
-    if message is None:
-        return error
-    return CommitConflictError(
-        f"{table.name}: commit on snapshot {commit.base} refused: {message}. No data changed; the task can be retried."
-    )
 
 
 def _send(table: IcebergTable, expected: Any, updated: Any) -> None:

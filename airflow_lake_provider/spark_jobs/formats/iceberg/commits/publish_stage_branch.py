@@ -13,10 +13,8 @@ from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
     properties_of,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
-    refuse_concurrent_commit,
-    swap_metadata,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import refuse_concurrent_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 

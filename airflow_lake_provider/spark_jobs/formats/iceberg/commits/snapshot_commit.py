@@ -11,11 +11,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties 
     properties_of,
     summary_of,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import (
     conflict_error,
     refuse_concurrent_commit,
-    swap_metadata,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 

@@ -11,10 +11,8 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
-    refuse_concurrent_commit,
-    swap_metadata,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import refuse_concurrent_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 

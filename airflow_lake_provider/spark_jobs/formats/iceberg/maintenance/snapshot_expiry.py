@@ -11,7 +11,8 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.snapshot_expiry_rules import (
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.snapshot_retention import (
     FOREVER,
     RefFact,
     Retention,
@@ -21,7 +22,6 @@ from airflow_lake_provider.contracts.snapshot_expiry_rules import (
     to_millis,
     work_out,
 )
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,

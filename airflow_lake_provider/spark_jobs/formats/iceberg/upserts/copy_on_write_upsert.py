@@ -13,7 +13,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.commit_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
@@ -32,6 +31,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import deciding_columns, resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 

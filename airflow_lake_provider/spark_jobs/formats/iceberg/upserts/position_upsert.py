@@ -13,7 +13,6 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.commit_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
@@ -33,6 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import StagedBatch
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 

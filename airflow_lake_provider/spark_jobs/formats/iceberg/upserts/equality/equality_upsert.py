@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_lake_provider.spark_jobs.commit_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
@@ -32,6 +31,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit impo
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import table_at
 
 # Each costs one commit: nothing is read or written again.

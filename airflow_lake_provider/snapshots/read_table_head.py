@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.table_head import SnapshotRecord, TableHead
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
+from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

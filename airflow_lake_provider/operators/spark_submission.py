@@ -34,7 +34,7 @@ _LOG_LEVEL = {"spark.log.level": "WARN"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobAttempt:
+class SparkSubmission:
     """The files, the settings and the report's place of one submission.
 
     :param report_path: local path in client mode, fsspec path in cluster mode.
@@ -55,7 +55,7 @@ class JobAttempt:
         *,
         properties_file: str | None = None,
         report_location: str | None = None,
-    ) -> JobAttempt:
+    ) -> SparkSubmission:
         """Lay out spec and settings for the driver.
 
         :param properties_file: the author's, merged with ours.

@@ -19,7 +19,6 @@ from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TYPE, apply_transform
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
-from airflow_lake_provider.spark_jobs.commit_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import (
     AppliedState,
@@ -29,10 +28,11 @@ from airflow_lake_provider.spark_jobs.formats.base import (
 )
 from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table, source_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sql.query import check_query
 
 
-def apply_changes(spark: SparkSession, spec: IncrementalSpec, progress: Progress) -> IncrementalReport:
+def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progress) -> IncrementalReport:
     """Bring the target from its own position to ``spec.to_snapshot``.
 
     :raises InvalidSpecError: the query is not one; nothing was run.

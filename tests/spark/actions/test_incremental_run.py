@@ -16,8 +16,8 @@ from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcom
 from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.incremental_plan import nothing_new
-from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, row
@@ -44,7 +44,7 @@ class Consumer:
             "query": QUERY,
         }
         spec = IncrementalSpec(**{**arguments, **changes})
-        return apply_changes(self.source.spark, spec, progress or Progress())
+        return run_incremental(self.source.spark, spec, progress or Progress())
 
     def commit(self, run: str, *rows: dict[str, Any]) -> None:
         self.source.arrive(f"{run}.jsonl", *rows)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.snapshot_expiry_rules import (
+from airflow_lake_provider.contracts.snapshot_retention import (
     RefFact,
     Retention,
     RetentionRequest,

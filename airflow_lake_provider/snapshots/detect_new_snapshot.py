@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.table_head import Lineage, SnapshotRecord, TableHead
+from airflow_lake_provider.snapshots.snapshot_history import Lineage, SnapshotRecord, TableHead
 
 
 class Ancestry(str, Enum):

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
-def run_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
+def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
     """Carry out a spec.
 
     :raises UnsupportedError: for a spec that no action here knows.
@@ -28,9 +28,9 @@ def run_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobRep
 
             return upsert_batch(spark, spec, progress)
         case IncrementalSpec():
-            from airflow_lake_provider.spark_jobs.actions.apply_changes import apply_changes
+            from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 
-            return apply_changes(spark, spec, progress)
+            return run_incremental(spark, spec, progress)
         case CompactionSpec():
             from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 

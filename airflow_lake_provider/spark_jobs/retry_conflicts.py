@@ -1,4 +1,7 @@
-"""Meet commit conflicts: try again from the start, or rebase what is pending onto the head that others left."""
+"""Meet commit conflicts: try again from the start, or rebase what is pending onto the head that others left.
+
+A format detects them itself, Iceberg's in ``formats/iceberg/commits/conflict_detection.py``.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from airflow_lake_provider.hooks.changed_table import MetadataVersion, conditional_reads, load_if_changed
+from airflow_lake_provider.hooks.conditional_load import MetadataVersion, conditional_reads, load_if_changed
 
 LEVELS = ("shop", "orders")
 
