@@ -16,11 +16,19 @@ class CatalogTables:
     """Part of an operator that looks at tables."""
 
     lake_conn_id: str
+    _lake: LakeCatalogHook | None = None
 
     @property
     def lake(self) -> LakeCatalogHook:
-        """The catalog's hook."""
-        return LakeCatalogHook(text(self.lake_conn_id, "lake_conn_id"))
+        """The catalog's hook, the same one until :meth:`forget_catalog`: each would log in and connect anew."""
+        conn_id = text(self.lake_conn_id, "lake_conn_id")
+        if self._lake is None or self._lake.lake_conn_id != conn_id:
+            self._lake = LakeCatalogHook(conn_id)
+        return self._lake
+
+    def forget_catalog(self) -> None:
+        """Open the catalog anew at its next use: after hours, a token and a connection of a database are over."""
+        self._lake = None
 
     def find_table(self, name: str) -> Table | None:
         """Load a table's metadata; None where the catalog does not have it."""

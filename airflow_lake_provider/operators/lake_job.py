@@ -222,6 +222,7 @@ class LakeJobOperator(
         return self._tell_of(lambda spec: self._resume(spec, job, context, overdue=event["overdue"]), context)
 
     def _tell_of(self, report_of: Callable[[SpecT], JobReport], context: Context) -> dict[str, Any]:
+        self.forget_catalog()
         try:
             self._conn_id = text(self.spark_conn_id, "spark_conn_id")
             refuse_other_tables(self.table, self.allowed_tables)
@@ -284,6 +285,8 @@ class LakeJobOperator(
         finally:
             self._attempt.close()
             self._driver.release()
+            self.forget_catalog()
+        lost_report = replace(lost_report, lake=self.lake)
         # Reconnected to an application of an earlier try: what that one committed was there before this try.
         return self._outcome(found, lost_report if self._submitted else lost_report.of_any_try())
 

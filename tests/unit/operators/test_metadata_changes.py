@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
@@ -51,6 +52,25 @@ def test_a_rollback_moves_main_and_says_what_it_lost(orders: Table, append: Appe
     assert report["snapshots_rolled_back"] == [str(third), str(second)]
     assert report["after"]["rows"] == 1
     assert ids(orders) == [1]
+
+
+def test_a_run_opens_the_catalog_once_and_the_next_run_again(
+    orders: Table, append: Append, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = append(orders, 1)
+    append(orders, 2)
+    opened = []
+
+    def counted(name: str, **properties: str) -> Catalog:
+        opened.append(name)
+        return load_catalog(name, **properties)
+
+    monkeypatch.setattr("pyiceberg.catalog.load_catalog", counted)
+    rollback = LakeRollbackOperator(snapshot_id=first, **ORDERS)
+    rollback.execute(context)
+    assert len(opened) == 1
+    rollback.execute(context)
+    assert len(opened) == 2
 
 
 def test_a_retried_rollback_is_recognised_and_a_cleared_one_is_meant(
