@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from airflow_lake_provider.catalogs import database_uri
 from airflow_lake_provider.catalogs.connection_errors import nearest, refused
-from airflow_lake_provider.catalogs.known_properties import KINDS, SAME_PREFIXES, TRANSLATED
 from airflow_lake_provider.catalogs.one_sided_properties import JAVA_ONLY, JAVA_ONLY_PREFIXES, PYICEBERG_ONLY
+from airflow_lake_provider.catalogs.property_translation import KINDS, SAME_PREFIXES, TRANSLATED
 from airflow_lake_provider.catalogs.secret_properties import is_secret
 
 OWN_EXTRAS = ("catalog_name", "asset_authority", "table_format", "spark", "pyiceberg")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_lake_provider.catalogs.connection_errors import refused
-from airflow_lake_provider.catalogs.known_properties import truth
+from airflow_lake_provider.catalogs.property_translation import truth
 from airflow_lake_provider.catalogs.warehouse import AZURE_SCHEMES, authority_of, scheme_of
 
 _ASSUME_ROLE_FACTORY = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow_lake_provider.catalogs import database_uri
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.connection_fields import Fields
-from airflow_lake_provider.catalogs.known_properties import TRANSLATED, truth
 from airflow_lake_provider.catalogs.object_stores import store_settings
+from airflow_lake_provider.catalogs.property_translation import TRANSLATED, truth
 from airflow_lake_provider.catalogs.secret_properties import REDACTION_REGEX
 from airflow_lake_provider.catalogs.warehouse import FILE_IO, scheme_of
 

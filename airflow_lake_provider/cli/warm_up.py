@@ -19,6 +19,7 @@ from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
+from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 
 _CATALOG = "lake_warm_up"
 _SPARK = {
@@ -66,7 +67,7 @@ def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection,
             return start
         catalog = {f"spark.sql.catalog.{_CATALOG}{name}": value for name, value in _SPARK_CATALOG.items()}
         attempt.files.write_settings({"spark.log.level": "WARN", **_SPARK, **catalog})
-        for name, value in attempt.submission(operator, start).items():
+        for name, value in spark_submit_arguments(attempt, operator, start).items():
             setattr(operator, name, value)
         hook = LakeSparkSubmitHook.adopt(
             operator._get_hook(), attempt.forget_old_report, lambda _: None, java_options=start.options

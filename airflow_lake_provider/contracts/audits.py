@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import flag
+from airflow_lake_provider.contracts.argument_validation import flag
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 

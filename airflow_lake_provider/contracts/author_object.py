@@ -15,7 +15,7 @@ from enum import Enum
 from os import PathLike
 from typing import Any, ClassVar, Self
 
-from airflow_lake_provider.contracts.argument_readers import Reader
+from airflow_lake_provider.contracts.argument_validation import Reader
 from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 

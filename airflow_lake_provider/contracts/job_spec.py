@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 from airflow_lake_provider.contracts.author_object import AuthorObject
 from airflow_lake_provider.contracts.json_codec import to_json, to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_name import TableName
+
+
+class SpecFrame(TypedDict):
+    """Fields that every spec has beside the arguments of its operator."""
+
+    catalog: str
+    table_format: str
+    table: str
+    run: RunIdentity
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, cast
 
-from airflow_lake_provider.contracts.argument_readers import choice_of, flag, groups, text, texts
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, groups, text, texts
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from airflow_lake_provider.contracts.argument_readers import choice, choice_of, names, optional
+from airflow_lake_provider.contracts.argument_validation import choice, choice_of, names, optional
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 

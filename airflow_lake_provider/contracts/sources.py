@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, Self
 
-from airflow_lake_provider.contracts.argument_readers import choice_of, optional, options, text
+from airflow_lake_provider.contracts.argument_validation import choice_of, optional, options, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.column_list import check_column_list
 from airflow_lake_provider.contracts.durations import duration

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_lake_provider.contracts.argument_readers import flag, names, optional, options
+from airflow_lake_provider.contracts.argument_validation import flag, names, optional, options
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.layout_terms import partition_terms, sort_terms

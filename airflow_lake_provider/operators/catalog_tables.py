@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.argument_readers import text
+from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 

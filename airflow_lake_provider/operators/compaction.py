@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import choice, flag, number, optional, text
+from airflow_lake_provider.contracts.argument_validation import choice, flag, number, optional, text
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
 from airflow_lake_provider.contracts.sizes import size
-from airflow_lake_provider.operators.arguments import names, share
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.untemplated_arguments import names, share
 from airflow_lake_provider.planning.early_refusals import refuse_compaction
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import Reader, flag, names, number, optional
+from airflow_lake_provider.contracts.argument_validation import Reader, flag, names, number, optional
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sources import Files, Source, source
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.planning.early_refusals import refuse_row_change
 
 if TYPE_CHECKING:

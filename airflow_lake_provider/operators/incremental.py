@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import Reader, flag, names, number, optional, text
+from airflow_lake_provider.contracts.argument_validation import Reader, flag, names, number, optional, text
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
 from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
-from airflow_lake_provider.operators import arguments
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators import untemplated_arguments
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import nothing_new
 from airflow_lake_provider.snapshots.read_table_head import read_head
@@ -101,15 +101,15 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     ) -> None:
         super().__init__(table=target, **job)
         self.source = source
-        self.consumer = arguments.text(consumer, "consumer")
+        self.consumer = untemplated_arguments.text(consumer, "consumer")
         self.keys = keys
-        self.transform = arguments.optional_text(transform, "transform")
+        self.transform = untemplated_arguments.optional_text(transform, "transform")
         self.query = query
-        self.source_keys = arguments.names(source_keys, "source_keys")
+        self.source_keys = untemplated_arguments.names(source_keys, "source_keys")
         self.from_snapshot = from_snapshot
         self.full_refresh = full_refresh
-        self.on_gap = arguments.text(on_gap, "on_gap")
-        self.on_transform_change = arguments.text(on_transform_change, "on_transform_change")
+        self.on_gap = untemplated_arguments.text(on_gap, "on_gap")
+        self.on_transform_change = untemplated_arguments.text(on_transform_change, "on_transform_change")
         self.protect_source = flag(protect_source, "protect_source")
         self.allow_sql = flag(allow_sql, "allow_sql")
         self.create = create

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_lake_provider.contracts.argument_readers import text
-from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, is_sql_file, known
+from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.errors import (
     InvalidSpecError,
     JobFailedError,
     LakeProviderError,
 )
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
+from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
-from airflow_lake_provider.operators.arguments import optional_text, refuse_other_tables, table_patterns
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.author_objects import AuthorObjects
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
@@ -32,9 +31,12 @@ from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
+from airflow_lake_provider.operators.parse_time_validation import ParseTimeValidation
 from airflow_lake_provider.operators.run_identity import IdentifiedRun, clearing
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, read_report
+from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.operators.sql_files import SqlFiles
+from airflow_lake_provider.operators.untemplated_arguments import optional_text, refuse_other_tables, table_patterns
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
 if TYPE_CHECKING:
@@ -47,21 +49,13 @@ SpecT = TypeVar("SpecT", bound="JobSpec")
 _OURS = ("application", "application_args", "conn_id")
 
 
-class SpecFrame(TypedDict):
-    """Fields that every spec has beside the arguments of its operator."""
-
-    catalog: str
-    table_format: str
-    table: str
-    run: RunIdentity
-
-
 class LakeJobOperator(
     AuthorObjects,
     SqlFiles,
     CatalogTables,
     LinkedApplication,
     IdentifiedRun,
+    ParseTimeValidation,
     DeferrableApplication,
     SparkSubmitOperator,
     Generic[SpecT],
@@ -100,10 +94,6 @@ class LakeJobOperator(
     ui_color = "#d9ecf7"
     # Written instead of main.
     branch: str | None = None
-    # What an author calls the table that is written.
-    table_argument: ClassVar[str] = "table"
-    # By argument that may be open when a DAG is parsed: what stands for it in the check of the others.
-    stand_ins: ClassVar[Mapping[str, Any]] = {"table": "namespace.table"}
 
     def __init__(
         self,
@@ -163,31 +153,6 @@ class LakeJobOperator(
             run=self.run_of(context),
         )
         return self.make_spec(frame, context)
-
-    def refuse_wrong_arguments(self) -> None:
-        """Refuse, while the DAG is parsed, what cannot be right whatever its templates become.
-
-        :raises InvalidSpecError: naming the argument.
-        """
-        trial = copy.copy(self)
-        for name, stand_in in self.stand_ins.items():
-            # Airflow's own assignment would change the arguments that the copy shares.
-            object.__setattr__(trial, name, self._known(name, stand_in))
-        table = text(trial.table, self.table_argument)
-        frame = SpecFrame(catalog="lake", table_format="iceberg", table=table, run=RunIdentity.of("parsed"))
-        try:
-            trial.make_spec(frame, None)
-        except InvalidSpecError as error:
-            # A mapped task is made when it runs; there a retry would hear the same.
-            raise as_task_failure(error) from None
-
-    def _known(self, name: str, stand_in: Any) -> Any:
-        value = getattr(self, name)
-        if name in self.sql_arguments and is_sql_file(value):
-            return stand_in
-        if isinstance(value, Mapping) and name in self.object_readers and not is_open(value.get("type")):
-            value = self.object_readers[name](value, name)
-        return known(value, stand_in) if isinstance(value, AuthorObject) or is_open(value) else value
 
     def report_without_spark(self, spec: JobSpec) -> JobReport | None:  # noqa: ARG002  # for subclasses
         """Answer from metadata alone where that is enough; None to start Spark."""
@@ -366,7 +331,7 @@ class LakeJobOperator(
             # On a copy: what belongs to one submission must not stay in the author's arguments.
             submitted = copy.copy(self)
             self._driver = self._attempt.driver_start(self)
-            for name, value in self._attempt.submission(self, self._driver).items():
+            for name, value in spark_submit_arguments(self._attempt, self, self._driver).items():
                 setattr(submitted, name, value)
             self.application = submitted.application
         return LakeSparkSubmitHook.adopt(

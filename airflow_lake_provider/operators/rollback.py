@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import optional, text
+from airflow_lake_provider.contracts.argument_validation import optional, text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.rollback_plan import plan_rollback

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import flag, number
+from airflow_lake_provider.contracts.argument_validation import flag, number
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.operators.arguments import at_least_nothing
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.untemplated_arguments import at_least_nothing
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 
 if TYPE_CHECKING:

@@ -8,19 +8,18 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import fsspec
 from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.spec_file import spec_to_json
-from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection
+from airflow_lake_provider.contracts.spec_codec import spec_to_json
+from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.report_location import forget_report, shared_report
-from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
+from airflow_lake_provider.submission.job_archive import job_archive
 from airflow_lake_provider.submission.job_files import JobFiles
-from airflow_lake_provider.submission.spark_installation import spark_submit_binary
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -78,26 +77,6 @@ class SparkSubmission:
         attempt = self.files.folder.name.rpartition("-")[2]
         return DriverStart.plan(operator, self.target, self.connection, settings=settings, attempt=attempt)
 
-    def submission(self, operator: SparkSubmitOperator, start: DriverStart) -> dict[str, Any]:
-        """Return the attributes of SparkSubmitOperator for this submission, the author's merged with ours.
-
-        :param start: of :meth:`driver_start`.
-        """
-        spec = str(self.files.spec)
-        shipped = [spec] if self.target.cluster_mode else []
-        return {
-            "application": str(APPLICATION),
-            "application_args": ["--spec", self.files.spec.name if shipped else spec, "--report", self.report_path],
-            "conf": operator.conf or {},
-            "files": _joined(shipped, operator.files),
-            "py_files": _joined([str(self.archive)], operator.py_files),
-            "jars": _joined(list(start.jars), operator.jars),
-            "packages": _joined(list(start.packages), operator.packages),
-            "driver_class_path": operator.driver_class_path or start.class_path,
-            "properties_file": str(self.files.settings),
-            "_spark_binary": operator._spark_binary or self._bundled_binary(str(operator._conn_id)),
-        }
-
     def read_report(self) -> JobReport | JobFailure | None:
         """Read what the driver left; None when it left nothing."""
         return read_report(self.report_path)
@@ -109,10 +88,6 @@ class SparkSubmission:
     def close(self) -> None:
         """Remove spec, settings and a local report."""
         self.files.close()
-
-    @staticmethod
-    def _bundled_binary(spark_conn_id: str) -> str | None:
-        return None if binary_of_connection(spark_conn_id) else spark_submit_binary()
 
 
 def read_report(path: str) -> JobReport | JobFailure | None:
@@ -135,7 +110,3 @@ def job_directory() -> Path:
     """Return ``[lake] job_directory``, or a folder of this user under the temporary directory."""
     configured = conf.get("lake", "job_directory", fallback="")
     return Path(configured) if configured else Path(tempfile.gettempdir()) / f"airflow-lake-{os.getuid()}"
-
-
-def _joined(ours: list[str], theirs: str | None) -> str | None:
-    return ",".join([*ours, *([theirs] if theirs else [])]) or None

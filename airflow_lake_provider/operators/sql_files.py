@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import Reader
+from airflow_lake_provider.contracts.argument_validation import Reader
 from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_open, is_sql_file
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.operators.failures import as_task_failure

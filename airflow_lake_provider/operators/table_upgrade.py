@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import number
+from airflow_lake_provider.contracts.argument_validation import number
+from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade

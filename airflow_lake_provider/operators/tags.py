@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import flag, optional, text
+from airflow_lake_provider.contracts.argument_validation import flag, optional, text
 from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import CreateTagSpec, DropTagSpec
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
 from airflow_lake_provider.operators.rollback import snapshot_id
 from airflow_lake_provider.planning.planned_change import PlannedChange

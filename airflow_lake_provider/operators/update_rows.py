@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import flag, number, text
+from airflow_lake_provider.contracts.argument_validation import flag, number, text
+from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
-from airflow_lake_provider.operators.arguments import texts
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.untemplated_arguments import texts
 from airflow_lake_provider.planning.early_refusals import refuse_row_change
 
 if TYPE_CHECKING:

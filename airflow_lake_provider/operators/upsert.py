@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_readers import Reader, choice, flag, names, number, optional, text
+from airflow_lake_provider.contracts.argument_validation import Reader, choice, flag, names, number, optional, text
 from airflow_lake_provider.contracts.audits import Audits, audits
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine, merge_engine
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
@@ -17,8 +18,8 @@ from airflow_lake_provider.contracts.sources import Files, LakeTable, Source, so
 from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.operators.arguments import optional_text
-from airflow_lake_provider.operators.lake_job import LakeJobOperator, SpecFrame
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.untemplated_arguments import optional_text
 from airflow_lake_provider.planning.early_refusals import refuse_upsert
 
 if TYPE_CHECKING:

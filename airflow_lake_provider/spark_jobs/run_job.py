@@ -22,7 +22,7 @@ if __name__ == "__main__":
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_to_json
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.spec_file import spec_from_plain
+from airflow_lake_provider.contracts.spec_codec import spec_from_plain
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.report_file import write_report

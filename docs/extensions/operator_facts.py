@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.job_report import REPORTS, JobReport
-from airflow_lake_provider.contracts.spec_file import SPECS
+from airflow_lake_provider.contracts.spec_codec import SPECS
 from docs.extensions.public_names import constructor_arguments, is_ours
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.spec_file import spec_to_json
+from airflow_lake_provider.contracts.spec_codec import spec_to_json
 from tests.soak.lake import Lake
 from tests.spark.conftest import REPOSITORY, lake_jars
 

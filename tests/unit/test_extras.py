@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from airflow_lake_provider.catalogs.known_properties import KINDS
+from airflow_lake_provider.catalogs.property_translation import KINDS
 from airflow_lake_provider.catalogs.warehouse import FILE_IO
 
 REPOSITORY = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from airflow_lake_provider.catalogs.known_properties import TRANSLATED
 from airflow_lake_provider.catalogs.one_sided_properties import JAVA_ONLY, PYICEBERG_ONLY
+from airflow_lake_provider.catalogs.property_translation import TRANSLATED
 from airflow_lake_provider.contracts.errors import InvalidConnectionError
 
 KEYS = {"s3.access-key-id": "id", "s3.secret-access-key": "hidden"}

@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Debezium, Files, Query
-from airflow_lake_provider.contracts.spec_file import SPECS, spec_from_plain, spec_to_json
+from airflow_lake_provider.contracts.spec_codec import SPECS, spec_from_plain, spec_to_json
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy

@@ -18,10 +18,11 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome, report_to_json
-from airflow_lake_provider.contracts.spec_file import spec_from_plain
+from airflow_lake_provider.contracts.spec_codec import spec_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
+from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.submission.job_archive import APPLICATION
 from tests.unit.submission import java_properties
 
@@ -64,7 +65,7 @@ def opened(job: LakeCompactionOperator, context: Context, target: SparkTarget = 
 
 def submission(job: LakeCompactionOperator, context: Context) -> dict[str, Any]:
     attempt = opened(job, context)
-    return attempt.submission(job, attempt.driver_start(job))
+    return spark_submit_arguments(attempt, job, attempt.driver_start(job))
 
 
 def value_of(command: list[str], option: str) -> str:
@@ -81,7 +82,7 @@ def test_the_authors_arguments_are_merged_with_ours(context: Context) -> None:
     theirs = {"py_files": "a.zip,b.py", "packages": "org:thing:1", "jars": "x.jar", "files": "notes.txt"}
     job = operator(conf={"spark.executor.cores": "2"}, **theirs)
     attempt = opened(job, context)
-    found = attempt.submission(job, attempt.driver_start(job))
+    found = spark_submit_arguments(attempt, job, attempt.driver_start(job))
     assert found["py_files"] == f"{attempt.archive},a.zip,b.py"
     assert found["packages"].split(",") == [*job.lake.connection.spark_packages(), "org:thing:1"]
     assert (found["jars"], found["files"]) == ("x.jar", "notes.txt")
@@ -107,7 +108,7 @@ def test_a_driver_in_the_cluster_gets_the_spec_shipped_and_reports_to_a_shared_p
 ) -> None:
     job = operator(files="notes.txt", report_location=f"{tmp_path}/reports/")
     attempt = opened(job, context, CLUSTER)
-    found = attempt.submission(job, attempt.driver_start(job))
+    found = spark_submit_arguments(attempt, job, attempt.driver_start(job))
     assert found["files"] == f"{attempt.files.spec},notes.txt"
     assert found["application_args"] == ["--spec", "spec.json", "--report", attempt.report_path]
     assert Path(attempt.report_path).parent == tmp_path / "reports"
@@ -323,7 +324,7 @@ def spark_home(folder: Path, core_jar: str) -> Path:
 
 def runtime_of(job: LakeCompactionOperator, context: Context) -> str:
     attempt = opened(job, context)
-    return str(attempt.submission(job, attempt.driver_start(job))["packages"]).split(",")[0]
+    return str(spark_submit_arguments(attempt, job, attempt.driver_start(job))["packages"]).split(",")[0]
 
 
 @pytest.mark.parametrize(

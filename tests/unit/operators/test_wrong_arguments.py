@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.errors import InvalidConnectionError, Inval
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.spec_file import spec_from_plain
+from airflow_lake_provider.contracts.spec_codec import spec_from_plain
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator

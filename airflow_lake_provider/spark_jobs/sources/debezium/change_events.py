@@ -38,6 +38,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import Event
 from airflow_lake_provider.spark_jobs.sources.debezium.events_by_key import read_by_key
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import refuse_below_snapshots
+from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER, is_old
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
@@ -249,7 +250,7 @@ class _KnownValues:
 
 def _last_events(events: DataFrame, tells_resets: bool) -> DataFrame:
     if tells_resets:
-        events = events.withColumn(RESET, sf.max(sf.col("op") == "d").over(Window.partitionBy("key")))
+        events = events.withColumn(RESET, sf.max(is_delete()).over(Window.partitionBy("key")))
     newest = Window.partitionBy("key").orderBy(*(sf.col(name).desc() for name in EVENT_ORDER))
     return events.withColumn("number", sf.row_number().over(newest)).filter("number = 1").drop("number")
 

@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete, is_message
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import Names, partition_label
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
@@ -104,7 +105,7 @@ def _events_of_table(
     table = source.table
     of_table = (sf.col("source_table") == table) | (sf.concat_ws(".", "source_schema", "source_table") == table)
     # A logical message ('m') may name a table and carries no row.
-    wanted = sf.col("bad") | (of_table & (sf.col("op") != "m"))
+    wanted = sf.col("bad") | (of_table & ~is_message())
     parsed = _parse(spark, _lines(spark, source, files).filter(_may_be_of(table)), files, image)
     if names is None:
         return parsed.filter(wanted)
@@ -131,7 +132,7 @@ def _parse(spark: SparkSession, lines: DataFrame, files: tuple[InputFile, ...], 
     says_null = sf.array_contains(sf.json_object_keys("value"), "value") & sf.col("no_value") & ~sf.col("corrupt")
     tombstone = sf.col("is_record") & sf.coalesce(says_null, sf.lit(False))
     # A transform may have taken the table's name away: an event that nobody can give to a table is none of another one.
-    of_no_table = (sf.col("op") != "m") & sf.col("source_table").isNull()
+    of_no_table = ~is_message() & sf.col("source_table").isNull()
     return read.withColumn("bad", sf.when(sf.col("op").isNull(), ~tombstone).otherwise(sf.col("corrupt") | of_no_table))
 
 
@@ -158,7 +159,7 @@ def _event_columns() -> list[Column]:
 
 
 def _row_columns(keys: Sequence[str]) -> list[Column]:
-    image = sf.when(sf.col("op") == "d", sf.col("before")).otherwise(sf.col("after"))
+    image = sf.when(is_delete(), sf.col("before")).otherwise(sf.col("after"))
     holes = sf.map_keys(sf.map_filter("after", lambda _, text: _is_placeholder(text)))
     return [
         sf.map_keys(image).alias("image"),

@@ -17,6 +17,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, 
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_event_keys
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
+from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
 _LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"
@@ -56,7 +57,7 @@ class RowBuilder:
         # In steps, each naming what the next uses more than once: written as one, the expressions multiply.
         sent = last.withColumns({f"{part}{i}": c for i, n in self._numbered() for part, c in self._sent(n).items()})
         typed = sent.withColumns({f"value{i}": self._value(i, name) for i, name in self._numbered()})
-        deleted = sf.col("op") == "d"
+        deleted = is_delete()
         reset = [(sf.col(RESET) & ~deleted).alias(RESET)] if RESET in last.columns else []
         carried = [sf.col(name) for name in CARRIED if name in last.columns]
         return typed.select(

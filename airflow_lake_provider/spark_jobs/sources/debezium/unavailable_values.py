@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER
 
 # The snapshot of a root that is the table as it is.
@@ -86,7 +87,7 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
 
 
 def _last_known(column: str, order: Column) -> Column:
-    present = (sf.col("op") != "d") & sf.map_contains_key("after", column)
+    present = ~is_delete() & sf.map_contains_key("after", column)
     known = present & ~sf.array_contains("holes", column)
     value = sf.struct(sf.element_at("after", column).alias("text"), "types")
     return sf.max_by(value, sf.when(known, order))

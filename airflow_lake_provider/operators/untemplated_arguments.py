@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
 
-from airflow_lake_provider.contracts import argument_readers
+from airflow_lake_provider.contracts import argument_validation
 from airflow_lake_provider.contracts.author_object import is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
@@ -16,7 +16,7 @@ def text(value: object, name: str) -> str:
 
     :raises InvalidSpecError: for anything else, an empty text, and a template, which nothing would render.
     """
-    return _refuse_template(argument_readers.text(value, name), name)
+    return _refuse_template(argument_validation.text(value, name), name)
 
 
 def optional_text(value: object, name: str) -> str | None:
@@ -33,7 +33,7 @@ def names(value: object, name: str, what: str = "column names") -> tuple[str, ..
     :param what: the texts are, for the message.
     :raises InvalidSpecError: for what is no list of texts, and for templates.
     """
-    return tuple(_refuse_template(item, name) for item in argument_readers.names(value, name, what))
+    return tuple(_refuse_template(item, name) for item in argument_validation.names(value, name, what))
 
 
 def texts(value: object, name: str, what: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ def texts(value: object, name: str, what: str) -> dict[str, str]:
     :param what: of each entry, for the message: ``"a column to its function"``.
     :raises InvalidSpecError: for what is no mapping of names to texts, and for templates.
     """
-    found = argument_readers.texts(value, name, what)
+    found = argument_validation.texts(value, name, what)
     return {key: _refuse_template(entry, f"{name}[{key!r}]") for key, entry in found.items()}
 
 

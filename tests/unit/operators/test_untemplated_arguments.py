@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.argument_readers import choice, flag, names, number
+from airflow_lake_provider.contracts.argument_validation import choice, flag, names, number
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sizes import size
