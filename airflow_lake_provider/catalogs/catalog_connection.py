@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from airflow_lake_provider.catalogs import pyiceberg_properties, spark_catalog_properties, spark_packages
+from airflow_lake_provider.catalogs import pyiceberg_catalog_properties, spark_catalog_properties, spark_packages
 from airflow_lake_provider.catalogs.connection_errors import nearest, refused
 from airflow_lake_provider.catalogs.connection_fields import OWN_EXTRAS, Fields, read_fields
 from airflow_lake_provider.catalogs.secret_properties import secret_values
@@ -92,7 +92,7 @@ class CatalogConnection:
         Values are texts, but for ``auth`` and ``ssl`` of the extra ``pyiceberg``, which PyIceberg wants as objects.
         A PostgreSQL URI holds user and password: keep it in memory.
         """
-        return pyiceberg_properties.load_catalog_properties(self.fields, self.warehouse)
+        return pyiceberg_catalog_properties.load_catalog_properties(self.fields, self.warehouse)
 
     def spark_settings(self) -> dict[str, str]:
         """Return every setting a Spark session needs for this catalog; hand them over in a file, they hold secrets."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from airflow_lake_provider.contracts.argument_validation import choice
+
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
 KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
 
@@ -22,6 +24,15 @@ class UpsertStrategy(str, Enum):
     COPY_ON_WRITE = "copy-on-write"
     MERGE = "merge"
     EQUALITY = "equality"
+
+
+def upsert_strategy(value: str | UpsertStrategy, name: str = "strategy") -> UpsertStrategy:
+    """Return the strategy of an argument.
+
+    :param name: of the argument.
+    :raises InvalidSpecError: there is none of that name; it gives those that there are.
+    """
+    return choice(UpsertStrategy, value, name)
 
 
 def refuses_delete_files(format_version: int, properties: Mapping[str, str]) -> str | None:

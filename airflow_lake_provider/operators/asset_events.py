@@ -19,9 +19,9 @@ from airflow_lake_provider.contracts.job_report import (
     UpsertReport,
 )
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.snapshots.commits_of_run import applied_runs
 from airflow_lake_provider.snapshots.detect_new_snapshot import NewSnapshot, Since, decide
 from airflow_lake_provider.snapshots.read_table_head import read_head
+from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
 from airflow_lake_provider.snapshots.snapshot_history import TableHead
 
 if TYPE_CHECKING:

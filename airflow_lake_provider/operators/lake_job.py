@@ -32,8 +32,9 @@ from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
 from airflow_lake_provider.operators.parse_time_validation import ParseTimeValidation
+from airflow_lake_provider.operators.report_file import read_report
 from airflow_lake_provider.operators.run_identity import IdentifiedRun, clearing
-from airflow_lake_provider.operators.spark_submission import SparkSubmission, read_report
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.operators.sql_files import SqlFiles
 from airflow_lake_provider.operators.untemplated_arguments import optional_text, refuse_other_tables, table_patterns

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.snapshots.commits_of_run import applied_runs
+from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
 
 _WITH_RUN_KEYS = (UpsertSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
 

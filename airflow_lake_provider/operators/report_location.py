@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +57,6 @@ def _name(spec: JobSpec, lake: str) -> str:
     return f"{spec.catalog[:_LONGEST_CATALOG]}-{hashlib.sha256(chr(0x1F).join(parts).encode()).hexdigest()[:32]}"
 
 
-def forget_report(report: str) -> None:
-    """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place.
-
-    :raises InvalidSpecError: the worker may not; the old report would be taken for the next attempt's.
-    :raises JobFailedError: the store does not answer.
-    """
-    try:
-        files, path = fsspec.core.url_to_fs(report)
-        with suppress(FileNotFoundError):
-            files.rm_file(path)
-    # Each file system has errors of its own.
-    except Exception as error:
-        what = f"nothing was submitted: the report of an earlier attempt at {report} cannot be removed"
-        raise _kind(error)(f"{what}, {_words(error)}. The worker needs the right to delete there") from error
-
-
 def _protocol(said: str, base: str) -> str:
     """Return the protocol of a location, ``file`` for a path of this machine."""
     url = _URL.fullmatch(base)
@@ -109,11 +92,13 @@ def _look(said: str, protocol: str, report: str) -> None:
     # Each file system has errors of its own.
     except Exception as error:
         # S3 says it of a key that is not there yet, where the worker may not list; forget_report asks for the rights.
-        if protocol != "file" and isinstance(error, PermissionError) and not _is_passing(error):
+        if protocol != "file" and isinstance(error, PermissionError) and not is_passing(error):
             return
         if protocol == "hdfs" and isinstance(error, OSError) and "lib" in str(error):
             raise InvalidSpecError(f"{said}: this worker cannot read hdfs://: {_missing(protocol, error)}") from error
-        raise _kind(error)(f"{said}: this worker cannot use it, {_words(error)}. Nothing was submitted") from error
+        raise error_kind(error)(
+            f"{said}: this worker cannot use it, {said_by(error)}. Nothing was submitted"
+        ) from error
 
 
 def _probe(report: Path) -> None:
@@ -125,7 +110,7 @@ def _probe(report: Path) -> None:
 def _missing(protocol: str, error: Exception) -> str:
     if protocol == "hdfs":
         return (
-            f"{_words(error)}. Install pyarrow and Hadoop's native client libhdfs, with JAVA_HOME, HADOOP_HOME and "
+            f"{said_by(error)}. Install pyarrow and Hadoop's native client libhdfs, with JAVA_HOME, HADOOP_HOME and "
             "CLASSPATH set, or give the name node's HTTP address as webhdfs://host:9870/folder"
         )
     if protocol == "abfss":
@@ -135,17 +120,20 @@ def _missing(protocol: str, error: Exception) -> str:
     return f"a Python package is missing. {str(error).rstrip('.')}, on every machine that runs Airflow tasks"
 
 
-def _is_passing(error: Exception) -> bool:
+def is_passing(error: Exception) -> bool:
+    """Tell whether other credentials may be there in a minute."""
     text = f"{type(error).__name__} {error}".lower()
     return any(words in text for words in _PASSING)
 
 
-def _kind(error: Exception) -> type[InvalidSpecError | JobFailedError]:
-    if _is_passing(error):
+def error_kind(error: Exception) -> type[InvalidSpecError | JobFailedError]:
+    """Return the type of error that a store's answer is: one that a retry would hear again, or one that may pass."""
+    if is_passing(error):
         return JobFailedError
     no_credentials = "credential" in f"{type(error).__name__} {error}".lower()
     return InvalidSpecError if isinstance(error, _FINAL) or no_credentials else JobFailedError
 
 
-def _words(error: Exception) -> str:
+def said_by(error: Exception) -> str:
+    """Return an error in one line."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import fsspec
 from airflow.sdk.configuration import conf
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_codec import spec_to_json
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.operators.report_location import forget_report, shared_report
+from airflow_lake_provider.operators.report_file import forget_report, read_report
+from airflow_lake_provider.operators.report_location import shared_report
 from airflow_lake_provider.submission.job_archive import job_archive
 from airflow_lake_provider.submission.job_files import JobFiles
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 
-_log = logging.getLogger(__name__)
 # A task log is read by people; Spark's own INFO lines would be hundreds to one of ours. An author's setting wins.
 _LOG_LEVEL = {"spark.log.level": "WARN"}
 
@@ -88,22 +85,6 @@ class SparkSubmission:
     def close(self) -> None:
         """Remove spec, settings and a local report."""
         self.files.close()
-
-
-def read_report(path: str) -> JobReport | JobFailure | None:
-    """Read what a driver left; None when it left nothing.
-
-    :param path: local path, or fsspec path.
-    """
-    try:
-        with fsspec.open(path, "rt", encoding="utf-8") as file:
-            return report_from_plain(json.load(file))
-    except FileNotFoundError:
-        return None
-    # Each file system has errors of its own, and the table itself can still tell what happened.
-    except Exception:  # noqa: BLE001
-        _log.exception("The report at %s cannot be read", path)
-        return None
 
 
 def job_directory() -> Path:

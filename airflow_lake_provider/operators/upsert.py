@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.source_name import default_source_name
 from airflow_lake_provider.contracts.sources import Files, LakeTable, Source, source
 from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.upsert_strategy import upsert_strategy
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.untemplated_arguments import optional_text
 from airflow_lake_provider.planning.early_refusals import refuse_upsert
@@ -150,7 +150,7 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
             branch=optional(text)(self.branch, "branch"),
             on_repeat=choice(OnRepeat, self.on_repeat, "on_repeat"),
             merge_engine=merge_engine(self.merge_engine),
-            strategy=choice(UpsertStrategy, self.strategy, "strategy"),
+            strategy=upsert_strategy(self.strategy),
             audits=audits(self.audits),
             allow_sql=self.allow_sql,
             max_attempts=self.max_attempts,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.snapshots_to_keep import (
+from airflow_lake_provider.contracts.snapshot_retention_rules import (
     FOREVER,
     RefFact,
     Retention,

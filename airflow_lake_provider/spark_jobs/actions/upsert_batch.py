@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.actions.idempotency import recognised, without_new_events, without_new_input
+from airflow_lake_provider.spark_jobs.actions.already_applied import recognised, without_new_events, without_new_input
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch

@@ -19,7 +19,8 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators import report_location
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.report_location import forget_report, shared_report
+from airflow_lake_provider.operators.report_file import forget_report
+from airflow_lake_provider.operators.report_location import shared_report
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 
 if TYPE_CHECKING:

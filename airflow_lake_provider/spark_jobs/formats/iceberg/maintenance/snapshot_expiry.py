@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.snapshots_to_keep import (
+from airflow_lake_provider.contracts.snapshot_retention_rules import (
     FOREVER,
     RefFact,
     Retention,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.snapshots_to_keep import (
+from airflow_lake_provider.contracts.snapshot_retention_rules import (
     RefFact,
     Retention,
     RetentionRequest,
