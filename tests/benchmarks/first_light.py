@@ -119,6 +119,7 @@ class Bench:
 def _context(run: str) -> Any:
     tries = {"try_number": 1, "max_tries": 0}
     instance = SimpleNamespace(dag_id="bench", run_id=run, task_id="bench", map_index=-1, stats_tags={}, **tries)
+    instance.xcom_push = lambda **_: None
     return {"ti": instance, "dag_run": SimpleNamespace(run_after=None), "outlet_events": {}}
 
 
