@@ -28,14 +28,19 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def keys_apart(rows: DataFrame, keys: Sequence[str], *more: Column) -> tuple[DataFrame, Column]:
-    """Return the keys under names of their own, and the null-safe condition that joins them to a row with the keys.
+def keys_apart(
+    rows: DataFrame, keys: Sequence[str], *more: Column, without_nulls: bool = False
+) -> tuple[DataFrame, Column]:
+    """Return the keys under names of their own, and the condition that joins them to a row with the keys.
 
     :param more: further columns to keep.
+    :param without_nulls: no key of ``rows`` has one, so that the condition need not be null-safe. Spark hashes a whole
+        number alone much quicker than one beside the answer whether it is NULL.
     """
     names = [f"_lake_key_{position}" for position in range(len(keys))]
     apart = rows.select(*(column(key).alias(name) for key, name in zip(keys, names, strict=True)), *more)
-    same = [column(key).eqNullSafe(F.col(name)) for key, name in zip(keys, names, strict=True)]
+    pairs = [(column(key), F.col(name)) for key, name in zip(keys, names, strict=True)]
+    same = [key == other if without_nulls else key.eqNullSafe(other) for key, other in pairs]
     return apart, reduce(Column.__and__, same)
 
 
@@ -51,16 +56,17 @@ def deletes_without_live_key(
     :param live_rows: all rows live at the end of the range.
     :param row_id: decides between gone rows of one key: the youngest is taken.
     """
-    count, bounds = _extent(table, schema, gone, keys)
+    count, has_nulls, bounds = _extent(table, schema, gone, keys)
     if not count:
         return None
-    deleted, same = keys_apart(gone, keys)
+    deleted, same = keys_apart(gone, keys, without_nulls=not has_nulls)
     deleted = deleted.distinct()
     if count <= MAX_BROADCAST_KEYS:
         deleted = F.broadcast(deleted)
     live = live_rows.where(bounds) if bounds is not None else live_rows
     # The few deleted keys are broadcast against the many live ones, never the other way round.
-    still_live, same_again = keys_apart(live.join(deleted, same, "left_semi"), keys)
+    found = live.join(deleted, same, "left_semi")
+    still_live, same_again = keys_apart(found, keys, without_nulls=not has_nulls)
     orphans = gone.join(still_live.distinct(), same_again, "left_anti")
     whole_row = F.struct(*(column(name) for name in gone.columns))
     by_key = orphans.groupBy(*(column(key) for key in keys))
@@ -68,8 +74,8 @@ def deletes_without_live_key(
     return F.broadcast(deletes) if count <= MAX_BROADCAST_KEYS else deletes
 
 
-def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[str]) -> tuple[int, Column | None]:
-    """Return how many rows are gone and a predicate that all their keys satisfy, for pruning files."""
+def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[str]) -> tuple[int, bool, Column | None]:
+    """Return how many rows are gone, whether a key has a NULL, and a predicate that all keys satisfy, for pruning."""
     types = {field.name: field.dataType for field in gone.schema}
     # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
     bounded = [key for key in keys if has_literals(types[key]) and not is_uuid(table, key, schema)]
@@ -83,7 +89,8 @@ def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[st
             ("max", as_text(F.max(column(key)), types[key])),
         )
     ]
-    found = gone.agg(F.count(F.lit(1)).alias("rows"), *measures).collect()[0]
+    nulls = F.count_if(reduce(Column.__or__, (column(key).isNull() for key in keys))).alias("nulls")
+    found = gone.agg(F.count(F.lit(1)).alias("rows"), nulls, *measures).collect()[0]
     within = []
     for position, key in enumerate(bounded):
         # A NULL key has no bounds and must find its live rows too.
@@ -92,4 +99,4 @@ def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[st
             greatest = greatest_literal(found[f"max_{position}"], types[key])
             within += [column(key) >= F.expr(least)] if least else []
             within += [column(key) <= F.expr(greatest)] if greatest else []
-    return found["rows"], reduce(Column.__and__, within) if within else None
+    return found["rows"], found["nulls"] > 0, reduce(Column.__and__, within) if within else None
