@@ -1,1 +1,1 @@
-"""Data that crosses the border between an Airflow worker and a Spark driver. Standard library only."""
+"""Data that crosses the border between an Airflow worker and a Spark driver, and rules that both decide by."""

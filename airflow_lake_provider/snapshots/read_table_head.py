@@ -1,4 +1,4 @@
-"""Reads the head of an Iceberg table: one catalog call, no manifests, no data."""
+"""Read the head of an Iceberg table from its loaded metadata: no call, no manifests, no data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognise a run, and events, that were applied before, and do what the author wants of repeats."""
+"""Recognise an upsert's run, and events, that were applied before, and do what the author wants of repeats."""
 
 from __future__ import annotations
 

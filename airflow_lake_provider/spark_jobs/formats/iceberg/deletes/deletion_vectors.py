@@ -1,4 +1,4 @@
-"""Deletion vectors of the rows that an upsert replaces, each merged with what its data file had before."""
+"""Deletion vectors of the rows that a commit deletes, each merged with what its data file had before."""
 
 from __future__ import annotations
 
