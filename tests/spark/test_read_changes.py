@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import (
     InvalidSpecError,
@@ -13,7 +14,8 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import row_versions
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import net_changes, row_versions
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import deletes_without_live_key
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import changed_files, live_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
@@ -52,6 +54,23 @@ def test_a_row_that_was_updated_before_the_range_and_deleted_in_it_is_a_delete(h
     history.run("DELETE FROM {t} WHERE id = 2")
     history.run("UPDATE {t} SET v = 'C' WHERE id = 3")
     assert history.changes(start) == upserts((3, "C")) + deletes((2, "B"))
+
+
+def test_rows_that_stay_are_not_taken_for_gone_where_a_reader_cannot_tell(
+    history: ChangesHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.format.default'='avro')")
+    start = history.insert(dict.fromkeys(range(20), "a"))
+    history.run("DELETE FROM {t} WHERE id = 3")
+    counted = []
+
+    def counting(table: Any, schema: Any, gone: DataFrame, *more: Any) -> DataFrame | None:
+        counted.append(gone.count())
+        return deletes_without_live_key(table, schema, gone, *more)
+
+    monkeypatch.setattr(net_changes, "deletes_without_live_key", counting)
+    assert history.changes(start) == deletes((3, "a"))
+    assert counted == [1]
 
 
 def test_copy_on_write_carries_rows_over_without_reporting_them(history: ChangesHistory) -> None:

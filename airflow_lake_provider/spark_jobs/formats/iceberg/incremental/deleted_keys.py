@@ -1,4 +1,4 @@
-"""From rows that are gone to keys that are gone: a key is deleted only when no live row has it."""
+"""Find the keys that an incremental read reports as deleted: those of gone rows that no live row has."""
 
 from __future__ import annotations
 

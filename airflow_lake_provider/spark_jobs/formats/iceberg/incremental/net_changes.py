@@ -165,12 +165,12 @@ def _upserts(versions: RowVersions, floor: int | None, wanted: ChangeFilter) -> 
 
 def _gone(versions: RowVersions, schema: Any, columns: _Columns, wanted: ChangeFilter) -> DataFrame | None:
     """Return keys and row ids of the rows that are not live any more under the same key."""
-    left = versions.left(columns.keys if wanted.where is None else [str(item.name()) for item in schema.columns()])
+    read = columns.keys if wanted.where is None else [str(item.name()) for item in schema.columns()]
+    left, arrived = versions.left_and_arrived(read)
     if left is None:
         return None
     keys = [column(name) for name in columns.keys]
     gone = _matching(left, wanted).select(*keys, ROW_ID)
-    arrived = versions.arrived()
     if arrived is None:
         return gone
     # A row whose key was changed keeps its row id: it is gone as far as its old key is concerned.

@@ -44,14 +44,14 @@ class RowVersions(Protocol):
     def added(self) -> DataFrame | None:
         """Return, of ``after``, at least the rows that were written after the first snapshot."""
 
-    def left(self, read: Iterable[str], /) -> DataFrame | None:
-        """Return, of ``before``, at least the rows that are not live at the second snapshot.
+    def left_and_arrived(self, read: Iterable[str], /) -> tuple[DataFrame | None, DataFrame | None]:
+        """Return rows that may have gone, and those that may be the same rows at another place.
 
-        :param read: columns that will be read of them; others may be there and may not be asked for.
+        A row of the first that shares its row id with none of the second is not live at the second snapshot. Both have
+        what differs, and of a file that stays only what it lost, where the reader can tell.
+
+        :param read: columns that will be read of the first; others may be there and may not be asked for.
         """
-
-    def arrived(self) -> DataFrame | None:
-        """Return, of ``after``, at least the rows that share their row id with one of ``left``."""
 
     def close(self) -> None:
         """Forget the choice of files; no DataFrame can run any more."""
@@ -100,21 +100,20 @@ class _DifferingFiles:
         floor = -1 if self.floor is None else self.floor
         return self._rows(tuple(file for file in self.changed.added if file.data_sequence_number > floor))
 
-    def left(self, read: Iterable[str]) -> DataFrame | None:
+    def left_and_arrived(self, read: Iterable[str], /) -> tuple[DataFrame | None, DataFrame | None]:
+        if self.floor is None:
+            return self.before(), self.after()
         pairs = self.changed.with_other_deletes
-        if self.floor is None or not pairs:
-            return self.before() if self.floor is None else self._rows(self.changed.removed)
+        removed, added = self._rows(self.changed.removed), self._rows(self.changed.added)
+        # Along one line of history no deleted row comes back to its old place.
+        if not pairs:
+            return removed, added
         schema_id = int(snapshot_schema(self.table, self.last).schemaId())
         deleted, scans = newly_deleted_rows(self.table, schema_id, pairs, set(read))
         self.scans += scans
         if deleted is None:
-            return self.before()
-        removed = self._rows(self.changed.removed)
-        return deleted if removed is None else deleted.unionByName(removed)
-
-    def arrived(self) -> DataFrame | None:
-        # Along one line of history no deleted row comes back to its old place.
-        return self.after() if self.floor is None else self._rows(self.changed.added)
+            return self.before(), self.after()
+        return deleted if removed is None else deleted.unionByName(removed), added
 
     def close(self) -> None:
         while self.scans:
@@ -154,11 +153,8 @@ class _WholeSnapshots:
     def added(self) -> DataFrame:
         return self.after()
 
-    def left(self, _read: Iterable[str]) -> DataFrame:
-        return self.before()
-
-    def arrived(self) -> DataFrame:
-        return self.after()
+    def left_and_arrived(self, _read: Iterable[str], /) -> tuple[DataFrame, DataFrame]:
+        return self.before(), self.after()
 
     def close(self) -> None:
         """Nothing is held."""
