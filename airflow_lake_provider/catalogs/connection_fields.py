@@ -1,4 +1,4 @@
-"""From the fields of Airflow's form to one set of properties, with every contradiction refused on the way."""
+"""Read the fields of Airflow's form into one set of properties, and refuse every contradiction."""
 
 from __future__ import annotations
 

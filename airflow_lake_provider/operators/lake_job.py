@@ -210,7 +210,7 @@ class LakeJobOperator(
     def on_kill(self) -> None:
         """End the application and remove its secrets, which the hook does."""
         if self._hook is None:
-            self._after_kill()
+            self._close_attempt()
         else:
             super().on_kill()
 
@@ -249,8 +249,7 @@ class LakeJobOperator(
                 )
             found = self._submit(self._attempt, context)
         finally:
-            self._attempt.close()
-            self._driver.release()
+            self._close_attempt()
             self.forget_catalog()
         lost_report = replace(lost_report, lake=self.lake)
         # Reconnected to an application of an earlier try: what that one committed was there before this try.
@@ -339,7 +338,7 @@ class LakeJobOperator(
             super(LakeJobOperator, submitted)._get_hook(),
             self._before_submit,
             self.show_application,
-            after_kill=self._after_kill,
+            after_kill=self._close_attempt,
             java_options=self._driver.options,
         )
 
@@ -349,7 +348,8 @@ class LakeJobOperator(
         if self._attempt is not None:
             self._attempt.forget_old_report()
 
-    def _after_kill(self) -> None:
+    def _close_attempt(self) -> None:
+        """Remove the files of this try, secrets among them."""
         if self._attempt is not None:
             self._attempt.close()
             self._driver.release()
