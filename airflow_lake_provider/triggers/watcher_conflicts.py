@@ -20,12 +20,15 @@ log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 900.0
 # A pause of the DAG and an edit of its file are one each.
-_MOST_STARTS = 3
+_STARTS_THAT_DIFFER = 3
+# Where a watcher changes, Airflow removes the new one with the old one, and adds it with the next parsing. Files that
+# take turns can so show one definition for ever. Whoever pauses a DAG twice shows no more of it than three times.
+_STARTS_ALIKE = 4
 
 
 @dataclass
 class _Starts:
-    settings: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=lambda: deque(maxlen=_MOST_STARTS))
+    settings: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=lambda: deque(maxlen=_STARTS_ALIKE))
     after_end: bool = False
     next_alarm: float = float("-inf")
 
@@ -47,7 +50,10 @@ def watched_once(asset_name: str, settings: Mapping[str, Any]) -> Iterator[None]
         starts.settings.clear()
     starts.settings.append((now, dict(settings)))
     starts.after_end = False
-    if len(starts.settings) == _MOST_STARTS and now - starts.settings[0][0] <= WINDOW_SECONDS:
+    while now - starts.settings[0][0] > WINDOW_SECONDS:
+        starts.settings.popleft()
+    needed = _STARTS_THAT_DIFFER if _differing(starts) else _STARTS_ALIKE
+    if len(starts.settings) >= needed:
         _raise(asset_name, starts, now)
     try:
         yield
@@ -65,16 +71,22 @@ def _raise(asset_name: str, starts: _Starts, now: float) -> None:
         "asset %r: Airflow replaced its watcher %d times within %d s. DAG files declare the asset differently: %s. "
         "Declare it once, and import it into every DAG file that has it as schedule, inlet or outlet.",
         asset_name,
-        _MOST_STARTS - 1,
+        len(starts.settings) - 1,
         now - starts.settings[0][0],
-        _difference([settings for _, settings in starts.settings]),
+        _difference(starts),
     )
 
 
-def _difference(settings: list[Mapping[str, Any]]) -> str:
-    names = [name for name in settings[0] if any(other.get(name) != settings[0][name] for other in settings)]
-    if not names:
-        return "one of them with watch=True, another one without"
-    return ", ".join(
-        f"{name} is " + " or ".join(sorted({repr(other.get(name)) for other in settings})) for name in names
+def _differing(starts: _Starts) -> list[str]:
+    _, first = starts.settings[0]
+    return [name for name in first if any(other.get(name) != first[name] for _, other in starts.settings)]
+
+
+def _difference(starts: _Starts) -> str:
+    return (
+        ", ".join(
+            f"{name} is " + " or ".join(sorted({repr(settings.get(name)) for _, settings in starts.settings}))
+            for name in _differing(starts)
+        )
+        or "another one has no watch=True, or other arguments"
     )

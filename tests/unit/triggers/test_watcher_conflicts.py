@@ -49,8 +49,14 @@ def test_two_files_with_different_settings_are_told_with_the_difference(caplog: 
 
 
 def test_a_file_without_the_watcher_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
-    run_virtually(replace(next(NAMES), [SLOW, SLOW, SLOW], 30))
-    assert "one of them with watch=True, another one without" in said(caplog)[0]
+    run_virtually(replace(next(NAMES), [SLOW] * 4, 30))
+    assert "another one has no watch=True, or other arguments" in said(caplog)[0]
+
+
+def test_a_definition_seen_thrice_in_a_row_is_not_taken_for_the_only_one(caplog: pytest.LogCaptureFixture) -> None:
+    run_virtually(replace(next(NAMES), [SLOW, SLOW, SLOW, QUICK], 3))
+    (sentence,) = said(caplog)
+    assert "poll_interval is 5.0 or 60.0" in sentence
 
 
 def test_the_alarm_repeats_after_a_quarter_of_an_hour(caplog: pytest.LogCaptureFixture) -> None:
@@ -60,8 +66,8 @@ def test_the_alarm_repeats_after_a_quarter_of_an_hour(caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize(
     ("settings", "seconds", "error"),
-    [([SLOW, QUICK], 30, False), ([SLOW, QUICK, SLOW], 3600, False), ([SLOW] * 9, 1, True)],
-    ids=["an edit", "edits hours apart", "a trigger that fails"],
+    [([SLOW, QUICK], 30, False), ([SLOW, QUICK, SLOW], 3600, False), ([SLOW] * 9, 1, True), ([SLOW] * 3, 30, False)],
+    ids=["an edit", "edits hours apart", "a trigger that fails", "a DAG that is paused twice"],
 )
 def test_an_edit_and_an_error_are_no_disagreement(
     settings: list[dict[str, Any]], seconds: float, error: bool, caplog: pytest.LogCaptureFixture
