@@ -245,6 +245,7 @@ def _commit(
         source_name=spec.source_name,
         position=replace(position, events=batch.marks) if batch.marks else position,
         key_ranges=batch.key_ranges,
+        upserts=None if batch.patches else batch.upserts,
         branch=spec.branch,
         missing_columns=spec.missing_columns,
         order_by=spec.order_by if batch.epoch is None else (POSITION_COLUMN,),

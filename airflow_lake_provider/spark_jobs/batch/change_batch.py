@@ -51,6 +51,7 @@ class ChangeBatch:
         is compared with the table's, has the order of that delete.
     :param rows: rows or change events that were read.
     :param keys: different keys among them; ``upserts + deletes``.
+    :param patches: keys among them of which only single values change; in ``changes`` are those that the table has.
     :param key_ranges: of ``changes``.
     :param reads_table: whether the table gave values to ``changes``.
     :param absent: columns that some of the final rows do not have, though others do, with how many; NULL in those rows.
@@ -70,6 +71,7 @@ class ChangeBatch:
     keys: int
     upserts: int
     deletes: int
+    patches: int = 0
     key_ranges: KeyRanges | None = None
     reads_table: bool = False
     absent: dict[str, int] = field(default_factory=dict)

@@ -10,7 +10,8 @@ from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, RESET_ORDER
 
 Name = Callable[[str], str]
-_LIVE = "true"
+# A condition that every row meets.
+ALWAYS = "true"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +54,13 @@ class RowMerge:
         """Condition to write a row for a key that the table has not got."""
         keeps_order = self.merge_engine.deletes is Deletes.SOFT and self.merge_engine.ignore_stale
         # The row of a delete that came first is what a late insert is compared with.
-        return "true" if keeps_order else f"NOT {self.new(DELETED)}"
+        return ALWAYS if keeps_order else f"NOT {self.new(DELETED)}"
 
     def added(self, given: str) -> str:
         """Return what a column of the batch becomes in a row for a key that the table has not got."""
         new = self.new(given)
         named = {name.lower() for name in (*self.keys, *self.order_by, self.merge_engine.deleted_column)}
-        if self.adds != "true" or given.lower() in named:
+        if self.adds != ALWAYS or given.lower() in named:
             return new
         # In a row that deletes, only these mean something.
         return f"CASE WHEN NOT {self.new(DELETED)} THEN {new} END"
@@ -104,7 +105,7 @@ class RowMerge:
             conditions.append(f"NOT {self._reset}")
         if self.merge_engine.deletes is Deletes.SOFT:
             conditions.append(f"NOT coalesce({self.old(self.merge_engine.deleted_column)}, false)")
-        return f"({' AND '.join(conditions) or _LIVE})"
+        return f"({' AND '.join(conditions) or ALWAYS})"
 
     @property
     def _reset(self) -> str:
@@ -130,7 +131,7 @@ class RowMerge:
         if self.missing is not MissingColumns.KEEP:
             return "NULL"
         old = self.old(column)
-        return old if self._counts == f"({_LIVE})" else f"CASE WHEN {self._counts} THEN {old} END"
+        return old if self._counts == f"({ALWAYS})" else f"CASE WHEN {self._counts} THEN {old} END"
 
     def _merged(self, given: str, column: str) -> str:
         new = self.new(given)

@@ -90,7 +90,8 @@ def read_by_key(
     cut = tuple(replace(delete, changed=True) for delete in found_cut)
     return replace(
         batch,
-        changes=lines.whole(batch.changes),
+        # Each use of the patched rows would read the table.
+        changes=lines.whole(batch.changes).localCheckpoint(eager=False) if batch.patches else batch.changes.drop(PATCH),
         reads_table=True,
         cut_deletes=cut,
         last_rows=last_rows(timeline, cut, keys, lines.last_rows),

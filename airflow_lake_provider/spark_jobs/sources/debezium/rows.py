@@ -82,6 +82,7 @@ class RowBuilder:
             sf.count(sf.lit(1)).alias("keys"),
             sf.count_if("deleted").alias("deletes"),
             sf.count_if("no_key").alias("no_key"),
+            (sf.count_if(PATCH) if PATCH in checked.columns else sf.lit(0)).alias("patches"),
             sf.struct(
                 *(sf.count_if(sf.col("row")[name].isNull()).alias(f"k{i}") for i, name in enumerate(self.keys))
             ).alias("null_keys"),
@@ -101,6 +102,7 @@ class RowBuilder:
             keys=counts["keys"],
             upserts=counts["keys"] - counts["deletes"],
             deletes=counts["deletes"],
+            patches=counts["patches"],
             key_ranges=read_ranges(self.keys, counts["key_ranges"]),
             reads_table=bool(self.hole_columns),
             absent=absent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -145,6 +146,31 @@ def test_a_late_event_of_an_old_key_reaches_the_row_under_its_new_one(spark: Spa
     assert table.rows() == {1: (4, "long other"), 5: (5, "long first")}
     table.deliver(late)
     assert table.rows() == rows_of(source) == {1: (4, "long other"), 5: (5, "long late")}
+
+
+def test_rows_that_a_late_value_completes_are_read_from_the_table_once(spark: SparkSession, inbox: Path) -> None:
+    source, table = SourceTable(), Deliveries(spark, inbox)
+    source.insert(1, 1, "long first")
+    source.insert(2, 1, "long second")
+    first = source.take_lines()
+    source.update(1, 2, "long late")
+    late = source.take_lines()
+    source.update(1, 3)
+    table.deliver(first)
+    table.deliver(source.take_lines())
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+    known = store.executionsCount()
+    table.deliver(late)
+    assert table.rows() == rows_of(source) == {1: (3, "long late"), 2: (1, "long second")}
+    begun = store.executionsList(known, 100)
+    plans = [begun.apply(index).physicalPlanDescription() for index in range(begun.size())]
+    scans = [
+        scan for plan in plans for scan in re.findall(r"BatchScan \S*order_by_key\.items\[(.*?)\] IcebergScan", plan)
+    ]
+    read = [re.sub(r"#\d+L?", "", scan).split(", ") for scan in scans]
+    # The row to complete, and what else is asked for: where it stands, what is known of its key, its older values.
+    assert ["id"] not in read
+    assert [names for names in read if "n" in names] == [["id", "n"]], read
 
 
 def test_flagged_rows_keep_their_position_and_need_no_side_table(spark: SparkSession, inbox: Path) -> None:

@@ -33,12 +33,14 @@ class FoundPositions:
     :param positions: of those that it changes, ascending.
     :param found: how many rows have a key of the batch.
     :param deleted: of those in ``positions``, how many the batch deletes.
+    :param upserted: how many have a row of the batch that does not delete, by path as well.
     :param may_repeat: whether more than one of the rows may have one key.
     """
 
     positions: Positions = field(default_factory=dict)
     found: Mapping[str, int] = field(default_factory=dict)
     deleted: Mapping[str, int] = field(default_factory=dict)
+    upserted: Mapping[str, int] = field(default_factory=dict)
     may_repeat: bool = False
 
     def of_files(self, paths: Collection[str]) -> FoundPositions:
@@ -47,6 +49,7 @@ class FoundPositions:
             positions={path: of_file for path, of_file in self.positions.items() if path in paths},
             found={path: rows for path, rows in self.found.items() if path in paths},
             deleted={path: rows for path, rows in self.deleted.items() if path in paths},
+            upserted={path: rows for path, rows in self.upserted.items() if path in paths},
             may_repeat=self.may_repeat,
         )
 
@@ -56,6 +59,7 @@ class FoundPositions:
             positions={**self.positions, **others.positions},
             found={**self.found, **others.found},
             deleted={**self.deleted, **others.deleted},
+            upserted={**self.upserted, **others.upserted},
             # A key may be among both.
             may_repeat=self.may_repeat or others.may_repeat or bool(self.found and others.found),
         )
@@ -77,8 +81,9 @@ def collect_positions(found: DataFrame, keys: int | None, names: Sequence[str] =
 def _listed(found: DataFrame, names: Sequence[str]) -> FoundPositions:
     key = sf.xxhash64(*map(quoted, names)) if names else sf.monotonically_increasing_id()
     deletes = (sf.col(WINS) & sf.col(DELETED)).alias("deletes")
-    rows = to_arrow(found.select("_file", "_pos", WINS, deletes, key.alias("key")))
-    counts = rows.group_by("_file").aggregate([("_pos", "count"), ("deletes", "sum")])
+    upserts = (~sf.col(DELETED)).alias("upserts")
+    rows = to_arrow(found.select("_file", "_pos", WINS, deletes, upserts, key.alias("key")))
+    counts = rows.group_by("_file").aggregate([("_pos", "count"), ("deletes", "sum"), ("upserts", "sum")])
     changed = rows.filter(rows.column(WINS)).group_by("_file").aggregate([("_pos", "list")])
     lists = changed.column("_pos_list")
     paths = changed.column("_file").to_pylist()
@@ -86,6 +91,7 @@ def _listed(found: DataFrame, names: Sequence[str]) -> FoundPositions:
         positions={path: np.unique(lists[index].values.to_numpy()) for index, path in enumerate(paths)},
         found=_by_path(counts, "_pos_count"),
         deleted=_by_path(counts, "deletes_sum"),
+        upserted=_by_path(counts, "upserts_sum"),
         may_repeat=pc.count_distinct(rows.column("key")).as_py() < rows.num_rows,
     )
 
@@ -96,14 +102,16 @@ def _from_bitmaps(found: DataFrame, may_repeat: bool) -> FoundPositions:
     buckets = found.groupBy("_file", sf.bitmap_bucket_number(number).alias("bucket")).agg(
         sf.bitmap_construct_agg(sf.bitmap_bit_position(number)).alias("bitmap"),
         sf.count_if(sf.col(WINS) & sf.col(DELETED)).alias("deletes"),
+        sf.count_if(~sf.col(DELETED)).alias("upserts"),
         sf.count(sf.lit(1)).alias("found"),
     )
     rows = to_arrow(buckets)
-    counts = rows.group_by("_file").aggregate([("found", "sum"), ("deletes", "sum")])
+    counts = rows.group_by("_file").aggregate([("found", "sum"), ("deletes", "sum"), ("upserts", "sum")])
     return FoundPositions(
         positions=_unpacked(rows),
         found=_by_path(counts, "found_sum"),
         deleted=_by_path(counts, "deletes_sum"),
+        upserted=_by_path(counts, "upserts_sum"),
         may_repeat=may_repeat,
     )
 

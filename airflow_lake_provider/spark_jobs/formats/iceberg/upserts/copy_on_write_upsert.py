@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
@@ -76,7 +77,10 @@ def _changed_tasks(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedR
 
 
 def _inserted(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> int:
-    new = commit.rows.filter(sf.expr(row_merge(table, commit).adds))
+    place, adds = resolved.place, row_merge(table, commit).adds
+    if commit.upserts is not None and not place.may_repeat and adds != ALWAYS:
+        return commit.upserts - sum(place.upserted.values())
+    new = commit.rows.filter(sf.expr(adds))
     if resolved.rows is not None:
         new = new.join(resolved.rows.select(*map(quoted, commit.keys)), on=list(commit.keys), how="left_anti")
     return new.count()

@@ -59,7 +59,7 @@ def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
     if merge.reads:
         return found
     # A table may hold a key twice: one row takes their place, unless each has values to keep.
-    found = found.dropDuplicates(list(merge.keys))
+    found = found.dropDuplicates(list(merge.keys)) if resolved.place.may_repeat else found
     return sf.broadcast(found) if resolved.found <= _MOST_BROADCAST else found
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.merge_engines import Deduplicate
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -62,6 +63,29 @@ def test_rows_are_replaced_deleted_and_added_and_no_delete_file_is_left(flow: Fl
     expected |= {1: ("b", 0), 2: ("back", 0), 3: ("c", 0), 60: ("new", 0)}
     assert flow.rows() == as_spark_reads(flow) == expected
     assert paths(flow, "delete") == set()
+
+
+ENGINES = [
+    Deduplicate(),
+    Deduplicate(deletes="ignore", ignore_stale=True),
+    Deduplicate(deletes="soft", ignore_stale=True),
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=["any order", "ignore_stale", "soft deletes"])
+@pytest.mark.parametrize("twice", [False, True], ids=["", "a key is there twice"])
+def test_rows_whose_key_the_table_has_are_not_counted_as_inserted(flow: Flow, engine: Deduplicate, twice: bool) -> None:
+    flow.arrive("1.jsonl", *(row(number, "a", 5) for number in range(1, 8)))
+    flow.apply("run 1", merge_engine=engine, order_by=("n",))
+    if twice:
+        flow.spark.sql(f"INSERT INTO {flow.table} SELECT * FROM {flow.table} WHERE id IN (1, 2)")
+    newer, stale = [row(1, "b", 9), row(3, "", 9, op="d")], [row(2, "b", 1), row(4, "", 1, op="d")]
+    flow.arrive("2.jsonl", *newer, *stale, row(50, "new", 1), row(51, "new", 9), row(52, "", 9, op="d"))
+    before = set(flow.spark.table(flow.table).select("id").toArrow()["id"].to_pylist())
+    report = flow.apply("run 2", merge_engine=engine, order_by=("n",))
+    after = set(flow.spark.table(flow.table).select("id").toArrow()["id"].to_pylist())
+    assert report.strategy == "copy-on-write"
+    assert report.rows_inserted == len(after - before) >= 2
 
 
 def test_rows_that_are_carried_over_are_no_changes(flow: Flow) -> None:
