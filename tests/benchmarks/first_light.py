@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from pyiceberg.catalog import load_catalog
 
-from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 from tests.benchmarks.event_lag import seconds_to_downstream_runs
+from tests.benchmarks.submitted_lake import SubmittedLake, task_context
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TABLES = {"ours": "bench.ours", "bare": "bench.bare"}
 SETUP = """
 import sys
@@ -63,78 +57,37 @@ spark.stop()
 """
 
 
-@dataclass(frozen=True)
-class Bench:
-    """Folders and settings of one run."""
+def upsert_by_operator(source: str, number: int) -> float:
+    """Run our operator on the same batch, and return its seconds."""
+    from airflow_lake_provider import Files
+    from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
-    home: Path
-    connection: CatalogConnection
-
-    @classmethod
-    def at(cls, home: Path) -> Bench:
-        """Lay out a catalog below ``home``."""
-        (home / "warehouse").mkdir(parents=True)
-        extra = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse"}
-        os.environ["AIRFLOW_CONN_LAKE_DEFAULT"] = json.dumps({"conn_type": "iceberg", "extra": extra})
-        os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps({"conn_type": "spark", "host": "local[2]"})
-        os.environ["AIRFLOW__LAKE__JOB_DIRECTORY"] = str(home / "jobs")
-        connection = CatalogConnection.from_fields(conn_id="lake_default", extra=extra)
-        lines = {"spark.log.level": "WARN", **connection.spark_settings()}
-        (home / "bare.properties").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
-        return cls(home, connection)
-
-    def submit(self, code: str, *arguments: str) -> float:
-        """Run a script by the same spark-submit and settings, and return its seconds."""
-        script = self.home / "script.py"
-        script.write_text(code)
-        jars = ",".join(str(jar) for jar in sorted(Path(os.environ["AIRFLOW__LAKE__SPARK_JARS"]).glob("*.jar")))
-        command = [str(spark_submit_binary()), "--master", "local[2]", "--jars", jars]
-        command += ["--properties-file", str(self.home / "bare.properties"), str(script), *arguments]
-        environment = {**os.environ, **launch_environment("local[2]")}
-        started = time.monotonic()
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        took = time.monotonic() - started
-        if done.returncode:
-            sys.exit(done.stderr[-4000:])
-        return took
-
-    def ours(self, source: str, number: int) -> float:
-        """Run our operator on the same batch, and return its seconds."""
-        from airflow_lake_provider import Files
-        from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-
-        operator = LakeUpsertOperator(
-            task_id="bench", table="bench.ours", source=Files(source, format="parquet"), keys=["id"], order_by=["n"]
-        )
-        started = time.monotonic()
-        operator.execute(_context(f"round {number}"))
-        return time.monotonic() - started
-
-    def contents(self, table: str) -> Any:
-        """Return a table's rows, sorted."""
-        catalog = load_catalog("lake_default", **self.connection.pyiceberg_properties())
-        return catalog.load_table(table).scan().to_arrow().sort_by("id")
+    operator = LakeUpsertOperator(
+        task_id="bench", table="bench.ours", source=Files(source, format="parquet"), keys=["id"], order_by=["n"]
+    )
+    started = time.monotonic()
+    operator.execute(task_context(f"round {number}"))
+    return time.monotonic() - started
 
 
-def _context(run: str) -> Any:
-    tries = {"try_number": 1, "max_tries": 0}
-    instance = SimpleNamespace(dag_id="bench", run_id=run, task_id="bench", map_index=-1, stats_tags={}, **tries)
-    instance.xcom_push = lambda **_: None
-    return {"ti": instance, "dag_run": SimpleNamespace(run_after=None), "outlet_events": {}}
+def contents(lake: SubmittedLake, table: str) -> Any:
+    """Return a table's rows, sorted."""
+    catalog = load_catalog("lake_default", **lake.connection.pyiceberg_properties())
+    return catalog.load_table(table).scan().to_arrow().sort_by("id")
 
 
 def submit_overhead(rows: int, batch: int, rounds: int) -> float:
     """Return our median seconds over the bare ones; round 0 warms the file cache and is not counted."""
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench.at(Path(folder) / "lake")
-        bench.submit(SETUP, str(rows), str(batch), folder, str(rounds + 1))
+        lake = SubmittedLake.at(Path(folder) / "lake")
+        lake.submit(SETUP, str(rows), str(batch), folder, str(rounds + 1))
         seconds: dict[str, list[float]] = {"ours": [], "bare": []}
         for number in range(rounds + 1):
             source = f"{folder}/round-{number}"
             took = {}
             for side in ("ours", "bare") if number % 2 else ("bare", "ours"):
-                took[side] = bench.ours(source, number) if side == "ours" else bench.submit(BARE, source)
-            same = bench.contents(TABLES["ours"]).equals(bench.contents(TABLES["bare"]))
+                took[side] = upsert_by_operator(source, number) if side == "ours" else lake.submit(BARE, source)
+            same = contents(lake, TABLES["ours"]).equals(contents(lake, TABLES["bare"]))
             print(f"round {number}: ours {took['ours']:.1f} s, bare {took['bare']:.1f} s, equal contents: {same}")
             if not same:
                 sys.exit("the two tables differ")

@@ -21,9 +21,8 @@ import pyarrow.parquet as pq
 
 from airflow_lake_provider import Files
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-from tests.benchmarks.first_light import Bench, _context
+from tests.benchmarks.submitted_lake import EMPTY, SubmittedLake, task_context
 
-EMPTY = "from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate().stop()\n"
 ARCHIVED, PLAIN, NOTHING = "with the archive", "without", "empty application"
 
 
@@ -40,7 +39,7 @@ def upsert_seconds(folder: Path, number: int, archives: str) -> float:
         task_id="bench", table="bench.small", source=Files(str(source), format="parquet"), keys=["id"]
     )
     started = time.monotonic()
-    report = operator.execute(_context(f"round {number} {archives}"))
+    report = operator.execute(task_context(f"round {number} {archives}"))
     took = time.monotonic() - started
     if report["outcome"] != "applied":
         raise SystemExit(f"nothing was measured: {report}")
@@ -52,11 +51,11 @@ def measure(rounds: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {ARCHIVED: [], PLAIN: [], NOTHING: []}
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
-        bench = Bench.at(folder / "lake")
+        lake = SubmittedLake.at(folder / "lake")
         sides: dict[str, Callable[[int], float]] = {
             ARCHIVED: lambda number: upsert_seconds(folder, number, str(folder / "archives")),
             PLAIN: lambda number: upsert_seconds(folder, number, "off"),
-            NOTHING: lambda _: bench.submit(EMPTY),
+            NOTHING: lambda _: lake.submit(EMPTY),
         }
         for number in range(rounds + 1):
             order = list(sides) if number % 2 else list(reversed(sides))
