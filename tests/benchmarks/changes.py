@@ -24,8 +24,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from tests.benchmarks.bench_session import open_session
 from tests.benchmarks.spark_meter import SparkMeter
-from tests.benchmarks.upsert import open_session
+from tests.benchmarks.upsert_floor import measure_floor
 from tests.benchmarks.upsert_tables import Bench
 
 MERGE = """
@@ -60,6 +61,7 @@ class ChangesBench:
     """Ranges of tables of one size.
 
     :param seconds: of every counted round, by range and side.
+    :param floors: seconds of each part of the floor, by range.
     """
 
     spark: SparkSession
@@ -68,6 +70,7 @@ class ChangesBench:
     batch: int
     rounds: int
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    floors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def measure(self) -> dict[str, float]:
         """Return ratios by name; a full diff over ours."""
@@ -91,6 +94,7 @@ class ChangesBench:
         ratios = self._play(deletes_too, "net", name=f"{prefix}_deletes")
         ratios |= self._play(deletes_too, "upserts", name=f"{prefix}_upserts")
         ratios |= self._play(updates, "net", name=f"{prefix}_updates")
+        ratios |= self._floor_ratio(table, batch, name=f"{prefix}_deletes")
         self.spark.sql(f"DROP TABLE {table} PURGE")
         return ratios
 
@@ -135,6 +139,16 @@ class ChangesBench:
         ours, peer = (statistics.median(self.seconds[f"{name} {side}"]) for side in sides)
         return {f"{name}_vs_full_diff": peer / ours}
 
+    def _floor_ratio(self, table: str, batch: str, *, name: str) -> dict[str, float]:
+        """Return ours over the floor of the upsert that made the range; a read alone needs only its first part."""
+        rows = self.spark.read.parquet(batch).selectExpr("id", "id AS n", "'new' AS name")
+        rows.write.mode("overwrite").parquet(f"{batch}-rows")
+        floor = measure_floor(self.spark, table, f"{batch}-rows", self.home)
+        ratio = statistics.median(self.seconds[f"{name} ours"]) / floor.seconds
+        print(f"{self.rows} rows, {name}: {floor}; ours is {ratio:.2f} times that", flush=True)
+        self.floors[name] = floor.to_plain()
+        return {f"{name}_floor_ratio": ratio}
+
     def _ours(self, part: Range, mode: str) -> DataFrame:
         table = part.table.removeprefix("lake.")
         return read_changes(self.spark, table, part.start, part.end, mode=mode, keys=("id",), catalog="lake")
@@ -155,9 +169,12 @@ def measure(spark: SparkSession, home: Path, options: argparse.Namespace) -> dic
     ratios = large.measure()
     medians = [statistics.median(bench.seconds["clustered_deletes ours"]) for bench in (large, small)]
     ratios["growth_10x_clustered"] = medians[0] / medians[1]
+    ratios["floor_ratio"] = ratios["random_deletes_floor_ratio"]
     ratios["upserts_vs_full_diff"] = ratios["random_upserts_vs_full_diff"]
     ratios |= {f"tenth_{name}": value for name, value in of_small.items()}
-    return {"ratios": ratios, "seconds": {str(bench.rows): bench.seconds for bench in (small, large)}}
+    both = (small, large)
+    seconds, floors = ({str(bench.rows): getattr(bench, part) for bench in both} for part in ("seconds", "floors"))
+    return {"ratios": ratios, "seconds": seconds, "floors": floors}
 
 
 def main() -> None:

@@ -18,17 +18,20 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from docs.pictures.drawings import benchmark_charts, write
-from tests.benchmarks.upsert_tables import KINDS, Bench, Side
+from docs.pictures.drawings import benchmark_charts
+from tests.benchmarks.bench_session import open_session
+from tests.benchmarks.benchmark_files import frame, keep
+from tests.benchmarks.upsert_floor import measure_floor
+from tests.benchmarks.upsert_options import parse_options
+from tests.benchmarks.upsert_tables import KINDS, PLAIN, Bench, Side
 
 # Uncounted rounds of each table of another kind.
 KIND_WARM_UP = 2
@@ -39,52 +42,33 @@ GROWTH_BATCH = 20
 SHARES = (0.0001, 0.001, 0.01, 0.05, 0.2)
 
 
-def open_session(home: Path) -> SparkSession:
-    """Start the one session of all sides."""
-    jars = [str(jar) for jar in sorted(Path(os.environ["AIRFLOW__LAKE__SPARK_JARS"]).glob("*.jar"))]
-    extensions = ["org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"]
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.driver.memory": os.environ.get("LAKE_BENCH_MEMORY", "6g"),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(home / "scratch"),
-        "spark.sql.warehouse.dir": str(home / "delta"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "hadoop",
-        "spark.sql.catalog.lake.warehouse": f"file://{home}/warehouse",
-    }
-    if delta := os.environ.get("LAKE_DELTA_JARS"):
-        jars += [str(jar) for jar in sorted(Path(delta).glob("*.jar"))]
-        extensions.append("io.delta.sql.DeltaSparkSessionExtension")
-        settings["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-    settings |= {"spark.jars": ",".join(jars), "spark.sql.extensions": ",".join(extensions)}
-    builder = SparkSession.builder.master("local[2]").appName("upsert benchmark")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
-
-
 @dataclass(frozen=True)
 class Measured:
     """Findings of a run, added up.
 
     :param ratios: a peer's median over ours, and what else is compared.
     :param comparisons: seconds of every counted round, by side.
+    :param floors: seconds of each part of the floor, by comparison.
     """
 
     ratios: dict[str, float] = field(default_factory=dict)
     comparisons: list[dict[str, Any]] = field(default_factory=list)
+    floors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def compare(self, name: str, bench: Bench, ours: Side, *peers: Side) -> None:
         """Add sides that have played together."""
         self.ratios.update({f"{name}_vs_{peer.name}": peer.median() / ours.median() for peer in peers})
         seconds = {side.name: [round(each, 2) for each in side.seconds] for side in (ours, *peers)}
         self.comparisons.append({"name": name, "rows": bench.rows, "batch": bench.batch, "seconds": seconds})
+
+    def compare_floor(self, name: str, bench: Bench, ours: Side, *, clustered: bool) -> None:
+        """Measure the floor below ours, which has played; the first one of a run is its ``floor_ratio``."""
+        floor = measure_floor(bench.spark, ours.table, bench.arrive(clustered=clustered), bench.home)
+        ratio = ours.median() / floor.seconds
+        print(f"{name}: {floor}; ours is {ratio:.2f} times that", flush=True)
+        self.floors[name] = floor.to_plain()
+        self.ratios[f"{name}_floor_ratio"] = ratio
+        self.ratios.setdefault("floor_ratio", ratio)
 
 
 def measure(spark: SparkSession, home: Path, options: argparse.Namespace) -> Measured:
@@ -94,7 +78,7 @@ def measure(spark: SparkSession, home: Path, options: argparse.Namespace) -> Mea
     if options.rows:
         _compare(spark, home, options, found)
     if options.kinds:
-        found.ratios.update(_kinds(spark, home, options))
+        _kinds(spark, home, options, found)
     if options.large:
         _compare_larger(spark, home, options, found)
     return found
@@ -106,9 +90,11 @@ def _compare(spark: SparkSession, home: Path, options: argparse.Namespace, found
     ours, on_read, *_ = sides
     bench.play(sides, options.rounds, clustered=False)
     found.compare("random", bench, *sides)
+    found.compare_floor("random", bench, ours, clustered=False)
     clustered = [Side(side.name, side.table, side.apply) for side in (ours, on_read)]
     bench.play(clustered, options.rounds, clustered=True)
     found.compare("clustered", bench, *clustered)
+    found.compare_floor("clustered", bench, clustered[0], clustered=True)
     pruned = [
         Side("ours", ours.table, ours.apply),
         Side("pruned_merge", on_read.table, bench.merge(on_read.table, pruned=True)),
@@ -154,12 +140,11 @@ def _ours_and_merge(bench: Bench) -> list[Side]:
     return [Side("ours", ours, bench.ours(ours)), Side("merge_on_read", on_read, bench.merge(on_read))]
 
 
-def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, float]:
+def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace, found: Measured) -> None:
     size, batch, warm_up = options.kinds, options.batch, KIND_WARM_UP
     benches = {kind.name: Bench(spark, home, size, batch, warm_up, kind) for kind in KINDS}
     benches |= {f"share_{share:.2%}": Bench(spark, home, size, int(size * share), warm_up) for share in SHARES}
     benches["clustered"] = Bench(spark, home, size, batch, warm_up)
-    found: dict[str, float] = {}
     for name, bench in benches.items():
         sides = _ours_and_merge(bench)
         by_merge = bench.iceberg_table("ours_by_merge", "merge-on-read")
@@ -167,9 +152,11 @@ def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict
         bench.play(sides, options.rounds, clustered=name == "clustered")
         ours, on_read, merged = (side.median() for side in sides)
         of_kind = f"kind_{name}"
-        found |= {f"{of_kind}_vs_merge_on_read": on_read / ours, f"{of_kind}_vs_ours_by_merge": merged / ours}
+        ratios = {f"{of_kind}_vs_merge_on_read": on_read / ours, f"{of_kind}_vs_ours_by_merge": merged / ours}
+        found.ratios.update(ratios)
+        if bench.kind is PLAIN:
+            found.compare_floor(of_kind, bench, sides[0], clustered=name == "clustered")
         _drop(spark, sides)
-    return found
 
 
 def _read_after_upserts(bench: Bench, ours: Side) -> float:
@@ -188,6 +175,7 @@ def _compare_larger(spark: SparkSession, home: Path, options: argparse.Namespace
     sides = _ours_and_merge(bench)
     bench.play(sides, options.rounds, clustered=False)
     found.compare("random_100m", bench, *sides)
+    found.compare_floor("random_100m", bench, sides[0], clustered=False)
     _drop(spark, sides[1:])
     grown = sides[0].table
     tenth = Bench(spark, home, options.large // 10, options.batch)
@@ -209,41 +197,31 @@ def _growth_seconds(bench: Bench, table: str, rounds: int, batch: int) -> float:
 
 def main() -> None:
     """Measure, draw the chart and print the JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=30_000_000)
-    parser.add_argument("--batch", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=6, help="rounds before the first table")
-    parser.add_argument("--large", type=int, default=100_000_000)
-    parser.add_argument("--kinds", type=int, default=5_000_000)
-    parser.add_argument("--quick", action="store_true", help="leave copy-on-write out")
-    options = parser.parse_args()
+    options = parse_options(__doc__)
+    results = _warm_results(options)
+    print(json.dumps(results))
+
+
+def _warm_results(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session(Path(folder))
         found = measure(spark, Path(folder), options)
         spark.stop()
     results = results_of(options, found)
-    keep(results)
-    print(json.dumps(results))
+    keep(results, benchmark_charts(results) if found.comparisons else {})
+    return results
 
 
 def results_of(options: argparse.Namespace, found: Measured) -> dict[str, Any]:
     """Return the JSON of a run, which the chart is drawn from."""
-    arguments = [f"--{name.replace('_', '-')} {value}" for name, value in vars(options).items() if name != "quick"]
+    names = ("rows", "batch", "rounds", "warm_up", "large", "kinds")
+    arguments = [f"--{name.replace('_', '-')} {getattr(options, name)}" for name in names]
     return {
-        "benchmark": "upsert",
-        "date": datetime.now(UTC).date().isoformat(),
-        "command": " ".join(["scripts/bench upsert", *arguments, *(["--quick"] if options.quick else [])]),
+        **frame("upsert", " ".join(["scripts/bench upsert", *arguments, *(["--quick"] if options.quick else [])])),
         "ratios": {name: round(value, 2) for name, value in found.ratios.items()},
         "comparisons": found.comparisons,
+        "floors": found.floors,
     }
-
-
-def keep(results: Mapping[str, Any]) -> None:
-    """Write the JSON and its chart below LAKE_HOME; those in docs/ change when somebody copies the JSON there."""
-    folder = Path(os.environ.get("LAKE_HOME", ".lake")) / "benchmarks"
-    files = {f"upsert-{results['date']}.json": json.dumps(results, indent=2) + "\n"}
-    write(files | (benchmark_charts(results) if results["comparisons"] else {}), folder)
 
 
 if __name__ == "__main__":

@@ -124,13 +124,17 @@ class Bench:
 
     def iceberg_table(self, name: str, mode: str) -> str:
         """Create and fill a table."""
+        table = self._create(name, mode)
+        self._fill(table)
+        return table
+
+    def _create(self, name: str, mode: str) -> str:
         table = f"lake.bench.{name}_{self.kind.name}_{self.rows}_{self.batch}"
         self.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
         properties = {"format-version": self.kind.version, **{f"write.{action}.mode": mode for action in MODES}}
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         created = f"CREATE TABLE {table} ({self.kind.ddl}) USING iceberg {self.kind.partitioning}"
         self.spark.sql(f"{created} TBLPROPERTIES ({listed})")
-        self._fill(table)
         return table
 
     def delta_table(self) -> str:
@@ -194,15 +198,24 @@ class Bench:
         for number in range(1 - self.warm_up, rounds + 1):
             batch = self.arrive(clustered=clustered)
             for side in sides if number % 2 else reversed(sides):
-                meter = SparkMeter(self.spark)
-                side.apply(batch)
-                used = meter.read()
-                print(f"round {number}, {self.kind.name}, {side.name}: {used}", flush=True)
+                seconds = self.time(side, batch, number)
                 if number > 0:
-                    side.seconds.append(used.seconds)
-            contents = {self.contents(side.table) for side in sides} if len(sides) > 1 else set()
-            if len(contents) > 1:
-                sys.exit(f"the tables differ: {contents}")
+                    side.seconds.append(seconds)
+            self.refuse_different(sides)
+
+    def time(self, side: Side, batch: str, number: int) -> float:
+        """Apply a batch, print what a round of one side used, and return its seconds."""
+        meter = SparkMeter(self.spark)
+        side.apply(batch)
+        used = meter.read()
+        print(f"round {number}, {self.kind.name}, {side.name}: {used}", flush=True)
+        return used.seconds
+
+    def refuse_different(self, sides: Sequence[Side]) -> None:
+        """End the benchmark when sides that got the same batches differ: no number comes from a wrong answer."""
+        contents = {self.contents(side.table) for side in sides} if len(sides) > 1 else set()
+        if len(contents) > 1:
+            sys.exit(f"the tables differ: {contents}")
 
     def contents(self, table: str) -> tuple[int, int]:
         """Return count and checksum, which no order of rows changes."""

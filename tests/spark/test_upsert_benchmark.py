@@ -36,6 +36,10 @@ def test_the_benchmark_of_upserts_gives_its_ratios_and_chart(
         "random_100m_vs_merge_on_read",
         "growth_10x",
         "growth_base_over_floor",
+        "floor_ratio",
+        "random_floor_ratio",
+        "clustered_floor_ratio",
+        "random_100m_floor_ratio",
     }
     assert found.ratios.keys() == expected
     assert all(ratio > 0 for ratio in found.ratios.values())

@@ -1,0 +1,23 @@
+"""Options of ``scripts/bench upsert``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+
+def parse_options(description: str | None, arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line.
+
+    :param description: of the benchmark.
+    :param arguments: None takes the process's own.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rows", type=int, default=30_000_000)
+    parser.add_argument("--batch", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=6, help="rounds before the first table")
+    parser.add_argument("--large", type=int, default=100_000_000)
+    parser.add_argument("--kinds", type=int, default=5_000_000)
+    parser.add_argument("--quick", action="store_true", help="leave copy-on-write out")
+    return parser.parse_args(arguments)
