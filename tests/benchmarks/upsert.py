@@ -10,6 +10,8 @@ of the 100 M row ratio and of ``growth_10x``, which compares it with one of a te
 the size of tables of other kinds (format version 2, partitioned, string and composite keys) and of those that get
 batches of 0.01 to 20 percent of their rows, 0 to leave them out. Delta takes part when LAKE_DELTA_JARS names a folder
 with its jars.
+
+``--cold`` measures something else instead, see ``upsert_cold.py``.
 """
 
 from __future__ import annotations
@@ -198,7 +200,13 @@ def _growth_seconds(bench: Bench, table: str, rounds: int, batch: int) -> float:
 def main() -> None:
     """Measure, draw the chart and print the JSON line."""
     options = parse_options(__doc__)
-    results = _warm_results(options)
+    if options.cold:
+        # Only these sides need Airflow, which takes seconds to import.
+        from tests.benchmarks.upsert_cold import cold_results
+
+        results = cold_results(options)
+    else:
+        results = _warm_results(options)
     print(json.dumps(results))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from tests.benchmarks.cold_sizes import ColdSize
+
 
 def parse_options(description: str | None, arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line.
@@ -20,4 +22,13 @@ def parse_options(description: str | None, arguments: Sequence[str] | None = Non
     parser.add_argument("--large", type=int, default=100_000_000)
     parser.add_argument("--kinds", type=int, default=5_000_000)
     parser.add_argument("--quick", action="store_true", help="leave copy-on-write out")
+    parser.add_argument("--cold", action="store_true", help="whole applications in place of a warm session")
+    parser.add_argument("--cold-sizes", type=_sizes, default="small,30m", help="of small, 30m, 100m, ROWSxBATCH")
     return parser.parse_args(arguments)
+
+
+def _sizes(text: str) -> list[ColdSize]:
+    try:
+        return [ColdSize.named(name) for name in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
