@@ -35,6 +35,7 @@ class Palette:
     :param job: of a Spark job.
     :param metadata: of what reads metadata only.
     :param data: of files and tables.
+    :param slower: of a measurement that is worse than its peer.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Palette:
     job: Tint
     metadata: Tint
     data: Tint
+    slower: Tint
 
 
 # Contrasts of text are above 4.5 on the pages of code hosts and of the site.
@@ -57,6 +59,7 @@ LIGHT = Palette(
     job=Tint("#ddf4ff", "#0969da"),
     metadata=Tint("#dafbe1", "#1a7f37"),
     data=Tint("#f6f8fa", "#818b98"),
+    slower=Tint("#fff1e5", "#bc4c00"),
 )
 DARK = Palette(
     name="dark",
@@ -67,6 +70,7 @@ DARK = Palette(
     job=Tint("#12284a", "#4493f8"),
     metadata=Tint("#12301c", "#3fb950"),
     data=Tint("#212830", "#818b98"),
+    slower=Tint("#3d1f0d", "#db6d28"),
 )
 PALETTES = (LIGHT, DARK)
 

@@ -11,6 +11,7 @@ from docs.pictures.benchmark_chart import draw_benchmark
 from docs.pictures.demo_output import draw_demo
 from docs.pictures.drawing import PALETTES
 from docs.pictures.flow import draw_flow
+from docs.pictures.heat_map import draw_heat_map
 from scripts.demo_result import DemoResult
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -20,10 +21,12 @@ DEMO = Path(__file__).parent / "demo.json"
 
 def drawings() -> dict[str, str]:
     """Return the SVG of each picture by its file's name."""
-    newest = max((DOCS / "benchmarks").glob("upsert-*.json"))
+    newest = max((DOCS / "benchmarks").glob("upsert-2*.json"))
     flows = {f"flow-{palette.name}.svg": draw_flow(palette) for palette in PALETTES}
+    sweeps = sorted((DOCS / "benchmarks").glob("sweep-*.json"))
+    swept = heat_maps(json.loads(sweeps[-1].read_text())) if sweeps else {}
     demo = {"demo.svg": draw_demo(DemoResult.from_json(DEMO.read_text()))}
-    return flows | benchmark_charts(json.loads(newest.read_text())) | demo
+    return flows | benchmark_charts(json.loads(newest.read_text())) | swept | demo
 
 
 def benchmark_charts(results: Mapping[str, Any]) -> dict[str, str]:
@@ -32,6 +35,14 @@ def benchmark_charts(results: Mapping[str, Any]) -> dict[str, str]:
     :param results: the JSON of ``scripts/bench upsert``.
     """
     return {f"upsert-benchmark-{palette.name}.svg": draw_benchmark(results, palette) for palette in PALETTES}
+
+
+def heat_maps(results: Mapping[str, Any]) -> dict[str, str]:
+    """Return the maps of a sweep by their file's name.
+
+    :param results: the JSON of ``scripts/bench upsert --sweep``.
+    """
+    return {f"upsert-sweep-{palette.name}.svg": draw_heat_map(results, palette) for palette in PALETTES}
 
 
 def write(pictures: Mapping[str, str], folder: Path) -> None:

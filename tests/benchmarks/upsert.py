@@ -11,7 +11,7 @@ the size of tables of other kinds (format version 2, partitioned, string and com
 batches of 0.01 to 20 percent of their rows, 0 to leave them out. Delta takes part when LAKE_DELTA_JARS names a folder
 with its jars.
 
-``--cold`` measures something else instead, see ``upsert_cold.py``.
+``--cold`` and ``--sweep`` measure something else instead, see ``upsert_cold.py`` and ``upsert_sweep.py``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tests.benchmarks.bench_session import open_session
 from tests.benchmarks.benchmark_files import frame, keep
 from tests.benchmarks.upsert_floor import measure_floor
 from tests.benchmarks.upsert_options import parse_options
+from tests.benchmarks.upsert_sweep import sweep_results
 from tests.benchmarks.upsert_tables import KINDS, PLAIN, Bench, Side
 
 # Uncounted rounds of each table of another kind.
@@ -205,6 +206,8 @@ def main() -> None:
         from tests.benchmarks.upsert_cold import cold_results
 
         results = cold_results(options)
+    elif options.sweep:
+        results = sweep_results(options)
     else:
         results = _warm_results(options)
     print(json.dumps(results))

@@ -13,12 +13,15 @@ import pytest
 from docs.extensions.linked_pages import with_images
 from docs.extensions.public_names import public_names
 from docs.pictures.benchmark_chart import draw_benchmark
-from docs.pictures.drawing import LIGHT
+from docs.pictures.drawing import DARK, LIGHT, PALETTES, Palette
 from docs.pictures.drawings import DEMO, DOCS, IMAGES, drawings
+from docs.pictures.heat_map import colour, draw_heat_map
 from scripts.markdown_pages import Page, documents
 
 DRAWN = drawings()
-PUBLISHED: list[dict[str, Any]] = [json.loads(path.read_text()) for path in (DOCS / "benchmarks").glob("*.json")]
+PUBLISHED: list[dict[str, Any]] = [
+    json.loads(path.read_text()) for path in (DOCS / "benchmarks").glob("upsert-2*.json")
+]
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -99,6 +102,35 @@ def test_a_chart_says_median_ratio_and_every_round_also_where_a_peer_is_quicker(
     assert chart.count("<circle") == 6
     assert "one of 3 rounds" in said[-1]
     assert "2026-01-02" in said[-1]
+
+
+SWEEP = {
+    "date": "2026-01-02",
+    "cells": [
+        {"rows": 1_000_000, "share": 0.1, "seconds": {"ours": [2.0, 1.0, 1.5], "delta": [3.0], "merge_on_read": [9.0]}},
+        {"rows": 3_000_000, "share": 20.0, "seconds": {"ours": [4.0], "copy_on_write": [3.0], "ours_merge": [1.0]}},
+    ],
+}
+
+
+@pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
+def test_a_heat_map_has_the_ratio_to_the_best_peer_of_each_measured_cell_and_no_other(palette: Palette) -> None:
+    chart = draw_heat_map(SWEEP, palette)
+    ET.fromstring(chart)
+    said = words(chart)
+    # Our own strategies are no peers.
+    assert [word for word in said if re.fullmatch(r"\d\.\d\d", word)] == ["2.00", "0.75"]
+    assert {"Delta", "copy-on-write", "1 million rows", "3 million rows", "0.1 %", "20 %"} <= set(said)
+    assert "merge-on-read" not in said
+    assert chart.count("<rect") == 2
+    assert "1 million rows by 0.1 %: 2.00 of Delta" in chart
+
+
+def test_the_colour_of_a_ratio_is_the_pages_own_at_1_and_differs_on_both_sides_of_it() -> None:
+    for palette in (LIGHT, DARK):
+        assert colour(1.0, palette) == palette.dot
+        assert colour(0.5, palette) != colour(2.0, palette)
+        assert colour(8.0, palette) == colour(800.0, palette) != colour(2.0, palette)
 
 
 def test_the_picture_of_the_demo_has_every_number_of_its_run() -> None:
