@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook
 
 CATALOG = "lake"
-MEMORY = os.environ.get("LAKE_BENCH_MEMORY", "6g")
+DRIVER_MEMORY = os.environ.get("LAKE_BENCH_MEMORY", "6g")
 # As a user writes it on one machine: with Spark's 200 partitions it would lose seconds.
 BARE = """
 import sys
@@ -116,5 +116,5 @@ class ColdSides:
             "keys": ["id"],
             "order_by": ["n"],
             "lake_conn_id": CATALOG,
-            "driver_memory": MEMORY,
+            "driver_memory": DRIVER_MEMORY,
         }

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.benchmark_files import frame, keep
-from tests.benchmarks.cold_sides import CATALOG, MEMORY, ColdSides
+from tests.benchmarks.cold_sides import CATALOG, DRIVER_MEMORY, ColdSides
 from tests.benchmarks.cold_sizes import ColdSize
 from tests.benchmarks.cold_tables import APPLICATION, REPOSITORY, ColdCheck, ColdTables
 from tests.benchmarks.submitted_lake import SubmittedLake
@@ -78,7 +78,7 @@ def measure_cold(sizes: Sequence[ColdSize], rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         os.environ["AIRFLOW__LAKE__CLASS_ARCHIVE"] = str(home / "archives")
-        lake = SubmittedLake.at(home / "lake", CATALOG, {"spark.driver.memory": MEMORY})
+        lake = SubmittedLake.at(home / "lake", CATALOG, {"spark.driver.memory": DRIVER_MEMORY})
         for size in sizes:
             tables = _build(lake, size, rounds)
             seconds = play(ColdSides(lake, tables), rounds)
