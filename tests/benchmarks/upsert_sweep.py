@@ -80,6 +80,7 @@ def sweep(spark: SparkSession, home: Path, results: SweepFile, budget: Budget, w
             if rounds:
                 started = budget.clock()
                 results.add(_measure(tables, cell, rounds, gives_up=bool(budget.minutes)))
+                tables.put_back()
                 budget.learn(cell, rounds, len(tables.applies), budget.clock() - started)
         tables.drop()
 
@@ -111,7 +112,6 @@ def _measure(tables: SweepTables, cell: Cell, rounds: int, *, gives_up: bool) ->
     play.bench.refuse_different(play.sides)
     result = play.result()
     print(f"{cell}: {_summary(result)}", flush=True)
-    tables.put_back()
     return result
 
 
