@@ -14,8 +14,8 @@ OURS = "ours"
 PEERS = {"merge_on_read": "merge-on-read", "copy_on_write": "copy-on-write", "delta": "Delta"}
 LEFT, TOP = 130, 52
 WIDTH, HEIGHT, GAP = 120, 54, 4
-# From here on a field has the full colour, which text can still be read on.
-STRONGEST, FULL = 8.0, 0.5
+# Times quicker, or slower, from where on a field has the full colour; text can still be read on it.
+QUICKER, SLOWER, FULL = 8.0, 2.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def colour(ratio: float, palette: Palette) -> str:
     :param ratio: above 0.
     :param palette: colours.
     """
-    strength = min(1.0, abs(math.log(ratio)) / math.log(STRONGEST)) * FULL
-    edge = palette.job.edge if ratio >= 1 else palette.slower.edge
+    full, edge = (QUICKER, palette.job.edge) if ratio >= 1 else (SLOWER, palette.slower.edge)
+    strength = min(1.0, abs(math.log(ratio)) / math.log(full)) * FULL
     return _mixed(palette.dot, edge, strength)
 
 
@@ -93,7 +93,7 @@ def _draw_axes(drawing: Drawing, rows: Sequence[int], shares: Sequence[float]) -
 def _draw_field(drawing: Drawing, field: Field, left: float, row: int) -> None:
     top = TOP + row * (HEIGHT + GAP)
     drawing.bar(left, top, WIDTH, HEIGHT, colour(field.ratio, drawing.palette))
-    drawing.lines(left + WIDTH / 2, top + HEIGHT / 2, [f"{field.ratio:.2f}"], [field.peer])
+    drawing.lines(left + WIDTH / 2, top + HEIGHT / 2, [f"{field.ratio:.2f}", field.peer], [])
 
 
 def _rows(count: int) -> str:
