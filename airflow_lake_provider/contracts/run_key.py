@@ -102,9 +102,10 @@ class RecentRunKeys:
             properties[RUN_KEYS_DROPPED_BEFORE] = str(self.dropped_before)
         return properties
 
-    def refuse_forgotten(self, run: RunIdentity, table: str) -> None:
+    def refuse_forgotten(self, run: RunIdentity, table: str, way_out: str = "start a new DAG run") -> None:
         """Refuse a retry so old that its first attempt may have been dropped from the list.
 
+        :param way_out: how to do it all the same, once the rows were checked.
         :raises ForgottenRunError: try number above 1 and the DAG run not younger than the newest dropped entry.
         """
         if run.try_number <= 1 or run.run_after is None or self.dropped_before is None:
@@ -115,7 +116,7 @@ class RecentRunKeys:
             raise ForgottenRunError(
                 f"{table}: {run.label} is attempt {run.try_number} of a run of {run.run_after.isoformat()}, but the "
                 f"table has forgotten runs committed until {dropped}, so it cannot be told whether it was applied. "
-                "Check the rows, then run it again with on_repeat='apply', or start a new DAG run."
+                f"Check the rows, then {way_out}."
             )
 
 

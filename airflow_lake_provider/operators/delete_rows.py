@@ -36,6 +36,7 @@ class LakeDeleteRowsOperator(LakeJobOperator[DeleteRowsSpec]):
     :param max_attempts: commits tried before a conflict fails the task.
     :param job: arguments of :class:`.LakeJobOperator`.
     :raises BadInputError: the keys cannot be read, are NULL, or do not fit the table's columns.
+    :raises ForgottenRunError: a retry of a run older than the run keys that the table remembers.
     """
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "keys_from", "keys")

@@ -52,6 +52,8 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     :raises RangeUnavailableError: the start of the range was expired, and ``on_gap`` is ``"fail"``.
     :raises BadInputError: another transform filled the target, or the rows of this one cannot be applied.
     :raises RolledBackError: the target was rolled back behind its position of the source.
+    :raises ForgottenRunError: a retry with ``full_refresh`` or ``from_snapshot`` of a run older than the run keys that
+        the target remembers.
     """
 
     template_fields: Sequence[str] = (

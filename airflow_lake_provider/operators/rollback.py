@@ -35,6 +35,7 @@ class LakeRollbackOperator(MetadataChangeOperator[RollbackSpec]):
         (templated); None for any.
     :param job: arguments of :class:`.LakeJobOperator`.
     :raises UnsupportedError: main was never at the snapshot, or it was expired.
+    :raises ForgottenRunError: a retry of a run older than the run keys that the table remembers.
     """
 
     template_fields: Sequence[str] = (

@@ -28,16 +28,18 @@ class IdentifiedRun(Base):
         instance = context["ti"]
         task = (instance.dag_id, instance.run_id, instance.task_id, str(instance.map_index))
         who = (*batch, *task, clearing(context)) if cleared_is_new else batch or task
-        return RunIdentity.of(
-            *who, try_number=instance.try_number, run_after=None if batch else context["dag_run"].run_after
-        )
+        tries = self._tries_since_clearing(context) if cleared_is_new else instance.try_number
+        return RunIdentity.of(*who, try_number=tries, run_after=None if batch else context["dag_run"].run_after)
 
     def is_retry(self, context: Context) -> bool:
         """Tell whether an earlier try of the same clearing failed; the first try after a clearing is none."""
+        return self._tries_since_clearing(context) > 1
+
+    def _tries_since_clearing(self, context: Context) -> int:
         instance = context["ti"]
         # As TaskInstance counts: clearing sets max_tries to the tries so far and as many retries again.
         first_try = instance.max_tries - (self.retries or 0) + 1
-        return bool(instance.try_number > max(1, first_try))
+        return int(instance.try_number - max(1, first_try) + 1)
 
 
 def clearing(context: Context) -> str:

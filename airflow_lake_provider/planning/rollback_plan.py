@@ -31,9 +31,11 @@ def plan_rollback(table: Table, spec: RollbackSpec) -> PlannedChange:
     :param table: loaded now.
     :raises UnsupportedError: main was never at the snapshot, or its position of a source is not known.
     :raises InvalidSpecError: main is not at ``expected_snapshot_id``.
+    :raises ForgottenRunError: it cannot be told whether an earlier try has rolled the table back.
     """
     run_key = spec.run.run_key(spec.digest_text(), ())
-    if run_key in RecentRunKeys.read(table.properties):
+    known_runs = RecentRunKeys.read(table.properties)
+    if run_key in known_runs:
         reason = f"recognised by run key {run_key}: this run has rolled the table back"
         return PlannedChange.nothing(table, spec, reason, Outcome.ALREADY_APPLIED)
     lineage = _lineage(table)
@@ -46,6 +48,7 @@ def plan_rollback(table: Table, spec: RollbackSpec) -> PlannedChange:
     lost = lineage[: lineage.index(target.snapshot_id)]
     if not lost and is_of_main(table.metadata, table.properties):
         return PlannedChange.nothing(table, spec, f"main is at snapshot {target.snapshot_id} already")
+    known_runs.refuse_forgotten(spec.run, spec.table, "clear the task again, or start a new DAG run")
     _refuse_other_head(spec, lineage[0], target.snapshot_id)
     known = applied_properties_at(table, target.snapshot_id)
     before = known if known is not None else properties_before(table, target, lost)

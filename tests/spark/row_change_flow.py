@@ -18,17 +18,17 @@ from tests.spark.maintained_table import CATALOG, MaintainedTable
 
 
 def delete(
-    table: MaintainedTable, run: str = "run 1", progress: Progress | None = None, **arguments: Any
+    table: MaintainedTable, run: str | RunIdentity = "run 1", progress: Progress | None = None, **arguments: Any
 ) -> DeleteRowsReport:
-    identity = RunIdentity.of("dag", run, "task", "-1")
+    identity = run if isinstance(run, RunIdentity) else RunIdentity.of("dag", run, "task", "-1")
     spec = DeleteRowsSpec(catalog=CATALOG, table=table.name, run=identity, **arguments)
     return delete_rows(table.spark, spec, progress or Progress())
 
 
 def update(
-    table: MaintainedTable, run: str = "run 1", progress: Progress | None = None, **arguments: Any
+    table: MaintainedTable, run: str | RunIdentity = "run 1", progress: Progress | None = None, **arguments: Any
 ) -> UpdateRowsReport:
-    identity = RunIdentity.of("dag", run, "task", "-1")
+    identity = run if isinstance(run, RunIdentity) else RunIdentity.of("dag", run, "task", "-1")
     spec = UpdateRowsSpec(catalog=CATALOG, table=table.name, run=identity, **arguments)
     return update_rows(table.spark, spec, progress or Progress())
 

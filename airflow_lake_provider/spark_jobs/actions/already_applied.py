@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.spark_jobs.actions.recognised_run import NEW_RUN, recognised_run
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision
@@ -18,19 +19,25 @@ _CHANGED_INPUT = (
 def recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> Unchanged | None:
     """Return how this run is known to have made its commit; None where it has not.
 
-    :raises BadInputError: it is known, and ``on_repeat`` is ``fail``; or nobody can tell.
+    :raises BadInputError: it is known, and ``on_repeat`` is ``fail``.
+    :raises ForgottenRunError: nobody can tell.
     """
     if spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
         applied_state.position.refuse_rolled_back(applied_state.newest_summary, spec.source_name, spec.table)
-    if run_key in applied_state.run_keys:
-        told = f"recognised by run key {run_key}: this run has applied this input"
-        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told))
+    done = recognised_run(
+        spec,
+        applied_state,
+        run_key,
+        "applied this input",
+        is_told_otherwise=spec.on_repeat is OnRepeat.APPLY or _is_told_by_position(spec, applied_state),
+        way_out=f"run it again with on_repeat='apply', or {NEW_RUN}",
+    )
+    if done is not None:
+        return _repeat(spec, done)
     if (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
         told = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
         return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told, _CHANGED_INPUT))
-    if spec.on_repeat is not OnRepeat.APPLY and not _is_told_by_position(spec, applied_state):
-        applied_state.run_keys.refuse_forgotten(spec.run, spec.table)
     return None
 
 
@@ -66,6 +73,6 @@ def _repeat(spec: UpsertSpec, why: Unchanged) -> Unchanged:
 def _key_of_earlier_try(spec: UpsertSpec, applied_state: AppliedState) -> str | None:
     """Return the run key that an earlier try of this clearing of the task has committed, whatever its input was."""
     # Only with 'apply' each clearing is somebody else; otherwise a correction would be taken for a repetition.
-    if spec.on_repeat is not OnRepeat.APPLY or spec.run.try_number <= 1:
+    if spec.on_repeat is not OnRepeat.APPLY:
         return None
     return applied_state.run_keys.of_identity(spec.run.who)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.job_report import DeleteRowsReport, Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
+from airflow_lake_provider.spark_jobs.actions.recognised_run import NEW_RUN, recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import (
     HolderKind,
@@ -34,6 +35,7 @@ def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -
     :raises CommitConflictError: other writers won every attempt.
     :raises InvalidSpecError: the predicate cannot be taken.
     :raises BadInputError: the keys cannot be taken.
+    :raises ForgottenRunError: it cannot be told whether this run has deleted the rows.
     """
     target = matched_table(spark, spec)
     files = spec.keys_from.files if spec.keys_from is not None else None
@@ -64,15 +66,16 @@ def _attempt(
     if match is None:
         return replace(unchanged, after=before, seconds=dict(progress.seconds), attempts=attempt)
     digest, salt = _erasure_digest(identity)
-    report = replace(
-        unchanged,
-        outcome=Outcome.ALREADY_APPLIED,
-        reason=f"recognised by run key {run_key}",
-        warnings=("digest and salt are in the report, and in the log, of the try that committed",),
+    # Rows that came since its first try are none that it was asked for.
+    done = recognised_run(
+        spec, applied_state, run_key, "deleted the rows", way_out=f"clear the task again, or {NEW_RUN}"
     )
     # Where no row matches, as far as is known; a retry does not look at main before its proof.
     without = None
-    if run_key not in applied_state.run_keys:
+    if done is not None:
+        told = "digest and salt are in the report, and in the log, of the try that committed"
+        report = replace(unchanged, outcome=done.outcome, reason=done.reason, warnings=(told,))
+    else:
         commit = MatchedCommit(
             action=spec.action,
             run_key=run_key,

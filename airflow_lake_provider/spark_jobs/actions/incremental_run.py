@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 from airflow_lake_provider.spark_jobs.actions.incremental_range import read_range
+from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TYPE, apply_transform
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
@@ -38,6 +39,7 @@ def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progre
     :raises InvalidSpecError: the query is not one; nothing was run.
     :raises RangeUnavailableError: the start of the range is gone and ``on_gap`` is ``fail``.
     :raises BadInputError: the transform is not the one that filled the target, or its rows cannot be applied.
+    :raises ForgottenRunError: it cannot be told whether this run has applied a range that the position does not tell.
     """
     if spec.query:
         check_query(spark, spec.query, f"{spec.table}: query", allow_sql=spec.allow_sql)
@@ -152,10 +154,15 @@ def _commit(
 def _recognised(
     spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState, source: SourceTable, run_key: str
 ) -> Unchanged | None:
-    if run_key in applied_state.run_keys:
-        return Unchanged(Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has applied this range")
-    if spec.full_refresh:
-        return None
+    done = recognised_run(
+        spec,
+        applied_state,
+        run_key,
+        "applied this range",
+        is_told_otherwise=not (spec.full_refresh or spec.from_snapshot),
+    )
+    if done is not None or spec.full_refresh:
+        return done
     if applied_state.position.snapshot == spec.to_snapshot:
         # A changed transform is not hidden by an unchanged source.
         if spec.replaces_transform(target.properties()):

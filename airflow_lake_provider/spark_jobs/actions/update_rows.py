@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.job_report import Outcome, TableState, UpdateRowsReport
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, FILTER, MAX_VALUE_CHARACTERS
+from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit, MatchedTable, RowMatch
 from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
@@ -21,6 +22,7 @@ def update_rows(spark: SparkSession, spec: UpdateRowsSpec, progress: Progress) -
     :raises CommitConflictError: other writers won every attempt.
     :raises InvalidSpecError: the predicate or a column cannot be taken.
     :raises BadInputError: a required column would become NULL.
+    :raises ForgottenRunError: it cannot be told whether this run has updated the rows.
     """
     for name, text in spec.assignments.items():
         check_expression_text(spark, text, f"{spec.table}: assignments[{name!r}]", allow_sql=spec.allow_sql)
@@ -34,10 +36,10 @@ def _attempt(spec: UpdateRowsSpec, target: MatchedTable, attempt: int, progress:
         run_key = spec.run.run_key(spec.digest_text(), ())
         before = target.state()
     applied: AppliedCommit | None = None
-    if run_key in applied_state.run_keys:
-        outcome, reason = Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has updated the rows"
+    done = recognised_run(spec, applied_state, run_key, "updated the rows")
+    if done is not None:
+        outcome, reason = done.outcome, done.reason
     else:
-        applied_state.run_keys.refuse_forgotten(spec.run, spec.table)
         applied = target.change(_commit(spec, applied_state.base, run_key), progress)
         outcome, reason = Outcome.NOTHING_NEW, "no row matches"
         if applied is not None:

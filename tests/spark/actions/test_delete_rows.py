@@ -11,7 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
-from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, UnsupportedError
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    ForgottenRunError,
+    InvalidSpecError,
+    JobFailedError,
+    UnsupportedError,
+)
 from airflow_lake_provider.contracts.job_report import Outcome, report_to_json
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files
@@ -19,6 +25,7 @@ from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
+from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
 from tests.spark.row_change_flow import delete, ids_in_any_file, rows_outside, summary
 
@@ -281,3 +288,17 @@ def test_what_cannot_be_done_is_refused_without_a_word_of_it(spark: SparkSession
     old = MaintainedTable(spark, version=1)
     with pytest.raises(UnsupportedError, match="format version 1"):
         delete(old, where="id = 1")
+
+
+def test_a_retry_of_which_the_table_may_have_forgotten_the_first_try_deletes_no_newer_row(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    forget_runs(spark, table.name)
+    with pytest.raises(ForgottenRunError, match="clear the task again, or start a new DAG run"):
+        delete(table, old_run(2), where="id = 1")
+    assert rows_outside(table) == table.rows
+    assert delete(table, old_run(1), where="id = 1").rows_deleted == 1
+    # A row of that key that came since is another.
+    table.append(1, 1)
+    assert delete(table, old_run(2), where="id = 1").outcome is Outcome.ALREADY_APPLIED
+    assert rows_outside(table) == table.rows

@@ -10,7 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError, RolledBackError
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    ForgottenRunError,
+    RangeUnavailableError,
+    RolledBackError,
+)
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
 from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
@@ -19,6 +24,7 @@ from airflow_lake_provider.planning.incremental_plan import nothing_new
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, row
 
@@ -32,11 +38,11 @@ class Consumer:
     source: Flow
     target: Flow
 
-    def run(self, run: str, progress: Progress | None = None, **changes: Any) -> IncrementalReport:
+    def run(self, run: str | RunIdentity, progress: Progress | None = None, **changes: Any) -> IncrementalReport:
         arguments: dict[str, Any] = {
             "catalog": "lake_default",
             "table": self.target.table,
-            "run": RunIdentity.of("dag", run, "task", "-1"),
+            "run": run if isinstance(run, RunIdentity) else RunIdentity.of("dag", run, "task", "-1"),
             "source": self.source.table,
             "consumer": "revenue",
             "keys": ("id",),
@@ -208,3 +214,21 @@ def test_a_target_that_was_rolled_back_takes_the_changes_again(consumer: Consume
     assert consumer.target.rows() == first
     assert consumer.run("2").outcome is Outcome.APPLIED
     assert consumer.target.rows() == consumer.expected() != first
+
+
+def test_a_forgotten_retry_goes_on_from_the_position_and_is_refused_where_that_tells_nothing(
+    consumer: Consumer,
+) -> None:
+    consumer.run("1")
+    before = str(consumer.source.loaded().metadata.current_snapshot_id)
+    consumer.commit("2", row(1, "a2", 7))
+    forget_runs(consumer.source.spark, consumer.target.table)
+    head = consumer.target.loaded().metadata.current_snapshot_id
+    for changes in ({"full_refresh": True}, {"from_snapshot": before}):
+        with pytest.raises(ForgottenRunError, match="Check the rows, then start a new DAG run"):
+            consumer.run(old_run(2), **changes)
+    assert consumer.target.loaded().metadata.current_snapshot_id == head
+    assert consumer.run(old_run(2)).outcome is Outcome.APPLIED
+    assert consumer.target.rows() == consumer.expected()
+    assert consumer.run(old_run(1), full_refresh=True).outcome is Outcome.APPLIED
+    assert consumer.run(old_run(2), full_refresh=True).outcome is Outcome.ALREADY_APPLIED

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import (
+    BadInputError,
+    CommitConflictError,
+    ForgottenRunError,
+    InvalidSpecError,
+)
 from airflow_lake_provider.contracts.job_report import Outcome
+from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.row_change_flow import rows_outside, summary, update
 
@@ -99,3 +105,15 @@ def test_what_would_break_the_table_is_refused(spark: SparkSession) -> None:
     assert update(table, assignments=PLUS_ONE, where="abs(id) = 1", allow_sql=True).rows_updated == 1
     table.rows[1] = ("north", 11)
     assert rows_outside(table) == table.rows
+
+
+def test_a_retry_of_which_the_table_may_have_forgotten_the_first_try_is_refused(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 3)
+    forget_runs(spark, table.name)
+    with pytest.raises(ForgottenRunError, match="Check the rows, then start a new DAG run"):
+        update(table, old_run(2), assignments=PLUS_ONE, where="id = 1")
+    assert rows_outside(table) == table.rows
+    assert update(table, old_run(1), assignments=PLUS_ONE, where="id = 1").outcome is Outcome.APPLIED
+    assert update(table, old_run(2), assignments=PLUS_ONE, where="id = 1").outcome is Outcome.ALREADY_APPLIED
+    assert rows_outside(table)[1] == ("north", 11)

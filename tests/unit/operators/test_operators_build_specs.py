@@ -159,6 +159,21 @@ def test_a_deletion_renders_its_rows_where_airflow_does_not_keep_them(lake_conne
     assert job.build_spec(context).run.who != spec.run.who
 
 
+def test_the_tries_of_a_deletion_are_counted_from_its_clearing_and_those_of_an_update_from_the_run(
+    lake_connection: str, context: Context
+) -> None:
+    common: dict[str, Any] = {"task_id": "t", "table": "shop.orders", "where": "id = 3", "retries": 2}
+    deletion, update = LakeDeleteRowsOperator(**common), LakeUpdateRowsOperator(assignments={"n": "n + 1"}, **common)
+
+    def tries(try_number: int, max_tries: int) -> tuple[int, int]:
+        context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
+        return deletion.build_spec(context).run.try_number, update.build_spec(context).run.try_number
+
+    # max_tries is 2 at first; clearing after the second try makes it 4.
+    assert [tries(number, 2) for number in (1, 2, 3)] == [(1, 1), (2, 2), (3, 3)]
+    assert [tries(number, 4) for number in (3, 4)] == [(1, 3), (2, 4)]
+
+
 def test_a_deletion_takes_keys_from_files_or_a_table(lake_connection: str, context: Context) -> None:
     common: dict[str, Any] = {"task_id": "t", "table": "shop.orders", "keys": ["id"], "where": None}
     files = LakeDeleteRowsOperator(**common, keys_from=Files("in/forget.csv", options={"header": True}))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import ForgottenRunError, UnsupportedError
 from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.planned_change import PlannedChange
@@ -18,8 +19,9 @@ from airflow_lake_provider.planning.rollback_plan import plan_rollback
 Append = Callable[..., int]
 
 
-def plan(table: Table, snapshot: int) -> PlannedChange:
-    spec = RollbackSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("run"), snapshot_id=str(snapshot))
+def plan(table: Table, snapshot: int, run: RunIdentity | None = None) -> PlannedChange:
+    run = run or RunIdentity.of("run")
+    spec = RollbackSpec(catalog="lake", table="shop.orders", run=run, snapshot_id=str(snapshot))
     return plan_rollback(table.refresh(), spec)
 
 
@@ -56,3 +58,15 @@ def test_a_position_that_nobody_can_tell_any_more_refuses_the_rollback(orders: T
 def test_a_rollback_needs_a_snapshot_to_go_back_from(orders: Table) -> None:
     with pytest.raises(UnsupportedError, match="snapshot 1 that was named is not in the table's metadata"):
         plan(orders, 1)
+
+
+def test_a_retry_of_which_the_table_may_have_forgotten_the_first_try_takes_no_later_commit_away(
+    orders: Table, append: Append
+) -> None:
+    first, _ = append(orders, 1), append(orders, 2)
+    then = datetime(2026, 1, 1, tzinfo=UTC)
+    set_properties(orders, **{"lake.run-keys-dropped-before": str(int(then.timestamp()))})
+    tries = [RunIdentity.of("run", try_number=number, run_after=then) for number in (1, 2)]
+    with pytest.raises(ForgottenRunError, match="Check the rows, then clear the task again"):
+        plan(orders, first, tries[1])
+    assert plan(orders, first, tries[0]).change is not None
