@@ -79,7 +79,22 @@ def test_the_form_starts_by_hand_only_and_says_first_what_it_would_do(dags: dict
     assert dag.get_task("chosen_action").downstream_task_ids == {"compaction", "snapshot_expiry"}
 
 
-@pytest.mark.parametrize("dag_id", ["maintain_one_table", "nightly_maintenance"])
+def test_a_day_is_published_only_after_its_check_and_then_tagged(dags: dict[str, Any]) -> None:
+    dag = dags["publish_after_check"]
+    assert (dag.schedule, dag.max_active_runs, dag.catchup) == ("0 6 * * *", 1, False)
+    assert [task.task_id for task in dag.topological_sort()] == ["load", "check", "publish", "tag"]
+    assert dag.get_task("publish").upstream_task_ids == {"check"}
+    assert dag.get_task("load").branch == dag.get_task("publish").published_branch
+    assert {task.table for task in dag.tasks if task.task_id != "check"} == {"shop.prices"}
+
+
+def test_a_rollback_starts_by_hand_and_names_the_head_that_was_looked_at(dags: dict[str, Any]) -> None:
+    dag = dags["roll_back_one_table"]
+    assert dag.schedule is None
+    assert dag.get_task("rollback").expected_snapshot_id == "{{ params.head }}"
+
+
+@pytest.mark.parametrize("dag_id", ["maintain_one_table", "nightly_maintenance", "roll_back_one_table"])
 def test_no_form_takes_free_text(dags: dict[str, Any], dag_id: str) -> None:
     for name, param in _params(dags[dag_id]):
         schema = param.schema
@@ -95,9 +110,13 @@ def _params(dag: Any) -> list[tuple[str, Any]]:
 SQL = ["shop.orders; DROP TABLE x", "a.b WHERE reflect('java.lang.System','getenv','HOME')", "a.b/*x*/", "a.`b`", "a"]
 
 
+FORMS_OF_ONE_TABLE = ["maintain_one_table", "roll_back_one_table"]
+
+
+@pytest.mark.parametrize("dag_id", FORMS_OF_ONE_TABLE)
 @pytest.mark.parametrize("text", SQL)
-def test_the_forms_table_is_a_name_as_the_package_understands_it(dags: dict[str, Any], text: str) -> None:
-    pattern = dags["maintain_one_table"].params.get_param("table").schema["pattern"]
+def test_the_forms_table_is_a_name_as_the_package_understands_it(dags: dict[str, Any], text: str, dag_id: str) -> None:
+    pattern = dags[dag_id].params.get_param("table").schema["pattern"]
     assert not re.search(pattern, text)
     for allowed in ("shop.orders", "shop.eu.orders", "mart.order_revenue"):
         assert re.search(pattern, allowed)
@@ -107,10 +126,12 @@ def test_the_forms_table_is_a_name_as_the_package_understands_it(dags: dict[str,
 
 @pytest.mark.parametrize("table", ["staging.orders", "shop", "shopx.orders", "my.shop.orders", "shop.", "mart.a/b"])
 def test_the_form_takes_tables_of_the_list_only(dags: dict[str, Any], table: str) -> None:
-    dag = dags["maintain_one_table"]
-    assert not re.search(dag.params.get_param("table").schema["pattern"], table)
-    for task_id in ("compaction", "snapshot_expiry"):
-        assert dag.get_task(task_id).allowed_tables == ("shop.*", "mart.*")
+    for dag_id in FORMS_OF_ONE_TABLE:
+        dag = dags[dag_id]
+        assert not re.search(dag.params.get_param("table").schema["pattern"], table)
+        jobs = [task for task in dag.tasks if hasattr(task, "allowed_tables")]
+        assert jobs
+        assert {task.allowed_tables for task in jobs} == {("shop.*", "mart.*")}
 
 
 @pytest.mark.parametrize("dag_id", ["maintain_one_table", "nightly_maintenance"])
