@@ -90,6 +90,8 @@ def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...])
     worst = counted.filter("wrong > 0").orderBy("file").limit(1).collect()[0]
     first = worst["first"]
     place = sf.struct(f"{ARRIVAL}.block", f"{ARRIVAL}.row")
-    not_later = place <= sf.struct(sf.lit(first["block"]).cast("long"), sf.lit(first["row"]).cast("long"))
+    # Spark 3.5 compares only structs whose fields have the same names.
+    last = sf.struct(*(sf.lit(first[name]).cast("long").alias(name) for name in ("block", "row")))
+    not_later = place <= last
     record = rows.filter((sf.col(f"{ARRIVAL}.file") == worst["file"]) & not_later).count()
     return f"{worst['wrong']} in {files[worst['file']].path}, the first is its record {record}"

@@ -117,7 +117,7 @@ class KeyOutcome:
         return found.filter("is_last").select(sf.col("id.key").alias("key"), *states_only)
 
     def _last_known(self, name: str) -> Column:
-        sent = sf.col("op").isin("c", "r", "u") & sf.map_contains_key("after", sf.lit(name))
+        sent = sf.col("op").isin("c", "r", "u") & sf.map_contains_key("after", name)
         sent = sf.coalesce(sent & ~sf.array_contains("holes", name), sf.lit(False))
         place = _own_place(name)
         # Not of a life of the key that ended before the row: then an event that is yet to come has the value.

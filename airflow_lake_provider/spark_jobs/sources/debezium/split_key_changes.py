@@ -150,7 +150,9 @@ def _events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequen
     ended = [(_signed(delete.key_hash), delete.first, delete.position) for delete in deletes]
     ends = _integers(events.sparkSession, ended, ("h", "f", "s"))
     joined = events.join(sf.broadcast(ends), key_hash(sf.col("key"), keys) == sf.col("h"), "left")
-    is_before = sf.col("h").isNull() | (sf.struct(*_SEQUENCE) < sf.struct("f", "s"))
+    # Spark 3.5 compares only structs whose fields have the same names.
+    end = sf.struct(*(sf.col(name).alias(place) for name, place in zip(("f", "s"), _SEQUENCE, strict=True)))
+    is_before = sf.col("h").isNull() | (sf.struct(*_SEQUENCE) < end)
     return joined.filter(is_before).withColumn("is_cut", sf.col("h").isNotNull()).drop("h", "f", "s")
 
 
