@@ -64,6 +64,20 @@ def read_lock(lock: Path = LOCK) -> list[Jar]:
     return [Jar(coordinate, sha256) for coordinate, sha256 in lines]
 
 
+def fetch_missing(jars: list[Jar], folder: Path, roots: Sequence[str] = ()) -> None:
+    """Download those of ``jars`` that a folder lacks.
+
+    :param roots: as of :func:`fetch`.
+    :raises SystemExit: as :func:`fetch`.
+    """
+    missing = [jar for jar in jars if not jar.is_in(folder)]
+    if not missing:
+        return
+    print(f"Fetching {', '.join(jar.file_name for jar in missing)} into {folder}", flush=True)
+    fetch(missing, folder, roots)
+    print("Jars fetched, SHA-256 as in the lock", flush=True)
+
+
 def fetch(jars: list[Jar], folder: Path, roots: Sequence[str] = ()) -> None:
     """Download ``jars`` and put them into ``folder`` under their plain names.
 
@@ -157,13 +171,8 @@ def main() -> None:
     parser.add_argument("--lock", type=Path, nargs="+", default=[LOCK], help="default: jars.lock beside this file")
     parser.add_argument("--resolve", nargs="+", default=[], help="coordinates that need all jars of the lock")
     arguments = parser.parse_args()
-    folder = arguments.folder.resolve()
-    missing = [jar for lock in arguments.lock for jar in read_lock(lock) if not jar.is_in(folder)]
-    if not missing:
-        return
-    print(f"Fetching {', '.join(jar.file_name for jar in missing)} into {folder}", flush=True)
-    fetch(missing, folder, arguments.resolve)
-    print("Jars fetched, SHA-256 as in the lock", flush=True)
+    jars = [jar for lock in arguments.lock for jar in read_lock(lock)]
+    fetch_missing(jars, arguments.folder.resolve(), arguments.resolve)
 
 
 if __name__ == "__main__":

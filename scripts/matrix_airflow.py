@@ -26,7 +26,8 @@ from rich.table import Table
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from scripts.package_environment import (  # noqa: E402  # found by the line above
+from scripts.fetch_jars import fetch_missing, read_lock  # noqa: E402  # found by the line above
+from scripts.package_environment import (  # noqa: E402
     PYTHONS,
     PackageEnvironment,
     StepFailedError,
@@ -80,6 +81,7 @@ def main() -> int:
             console.print(f"Python {version} was not found on this machine, and is not tried")
     if not pythons:
         return 1
+    fetch_missing(read_lock(), Path(os.environ["LAKE_JARS"]))
     folder = Path(os.environ["LAKE_HOME"]) / "matrix"
     shutil.rmtree(folder, ignore_errors=True)
     (wheel,) = build(REPOSITORY, folder).glob("*.whl")

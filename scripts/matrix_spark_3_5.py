@@ -19,7 +19,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from scripts.fetch_jars import fetch, read_lock  # noqa: E402  # found by the line above
+from scripts.fetch_jars import fetch_missing, read_lock  # noqa: E402  # found by the line above
 from scripts.package_environment import PackageEnvironment, find_pythons  # noqa: E402
 
 PYSPARK = "3.5.9"
@@ -76,9 +76,7 @@ def prepared(folder: Path) -> PackageEnvironment:
         print(f"Installing PySpark {PYSPARK} into {folder}", flush=True)
         environment = PackageEnvironment.make(folder, pythons[PYTHON], requirements)
         stamp.write_text(wanted)
-    missing = [jar for jar in read_lock(LOCK) if not jar.is_in(folder / "jars")]
-    if missing:
-        fetch(missing, folder / "jars")
+    fetch_missing(read_lock(LOCK), folder / "jars")
     return environment
 
 
