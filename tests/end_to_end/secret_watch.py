@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import stat
 import threading
 import time
@@ -14,19 +15,22 @@ from typing import Self
 
 from tests.end_to_end.airflow_command import processes
 
-# Every secret of these tests begins with it.
-MARK = "hush-"
+
+def new_mark() -> str:
+    """Return what the secrets of one test have in them, and those of a test that runs beside it have not."""
+    return f"hush-{secrets.token_hex(6)}-"
 
 
 class SecretWatch:
     """Looks at every process, Spark's environment page and the settings file while jobs run.
 
+    :param mark: of this test's secrets, from ``new_mark``.
     :param jobs: folder of the jobs' files.
     :param applications: gives the addresses of the REST APIs of Spark applications that run now, see ``pages_at``.
     """
 
-    def __init__(self, jobs: Path, applications: Callable[[], Sequence[str]]) -> None:
-        self.jobs, self._applications = jobs, applications
+    def __init__(self, mark: str, jobs: Path, applications: Callable[[], Sequence[str]]) -> None:
+        self.mark, self.jobs, self._applications = mark, jobs, applications
         self.command_lines: list[str] = []
         self.environments: set[str] = set()
         self.modes: set[int] = set()
@@ -43,7 +47,7 @@ class SecretWatch:
 
     def _look(self) -> None:
         while not self._stopped.is_set():
-            self.command_lines += processes(MARK).values()
+            self.command_lines += processes(self.mark).values()
             for file in self.jobs.glob("*/spark.properties"):
                 # It goes with its task.
                 with suppress(FileNotFoundError):
@@ -73,14 +77,14 @@ def assert_no_secret_was_seen(watch: SecretWatch, output: str, events: Path, fol
     :param events: folder of Spark's event logs, which are plain text.
     :param folders: other folders that were written to.
     """
-    assert MARK not in output
+    assert watch.mark not in output
     assert watch.command_lines == []
     assert watch.modes == {0o600}
     assert any("spark.sql.catalog.lake_default" in page for page in watch.environments)
-    assert not any(MARK in page for page in watch.environments)
+    assert not any(watch.mark in page for page in watch.environments)
     assert list(watch.jobs.glob("attempt-*")) == [], "the settings outlived the task"
     logs = [file for file in events.rglob("*") if file.is_file()]
     assert any(b"spark.sql.catalog.lake_default" in file.read_bytes() for file in logs), f"no plain log among {logs}"
     written = [*logs, *(file for folder in folders for file in folder.rglob("*") if file.is_file())]
     # The database of Airflow holds XCom and rendered templates; the connection itself is in the environment only.
-    assert [file for file in written if MARK.encode() in file.read_bytes()] == []
+    assert [file for file in written if watch.mark.encode() in file.read_bytes()] == []

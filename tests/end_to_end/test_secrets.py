@@ -15,10 +15,8 @@ from pathlib import Path
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.end_to_end.airflow_command import DAGS, AirflowCommand
-from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen, pages_at
+from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen, new_mark, pages_at
 from tests.shop_oracle import SHOP
-
-SECRETS = {"s3.secret-access-key": "hush-0f6a2c-secret", "s3.access-key-id": "hush-77ab31-key-id"}
 
 
 def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_runs_the_job(
@@ -30,7 +28,9 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
         folder.mkdir()
     shutil.copy(SHOP / "part-1.jsonl.gz", inbox)
     lake = json.loads(migrated["AIRFLOW_CONN_LAKE_DEFAULT"])
-    lake["extra"] = {**lake["extra"], **SECRETS, "warehouse": f"file://{lake_home}/secret-warehouse"}
+    mark = new_mark()
+    secrets = {"s3.secret-access-key": f"{mark}secret", "s3.access-key-id": f"{mark}key-id"}
+    lake["extra"] = {**lake["extra"], **secrets, "warehouse": f"file://{lake_home}/secret-warehouse"}
     defaults = lake_home / "spark-conf"
     defaults.mkdir()
     (defaults / "spark-defaults.conf").write_text(
@@ -46,7 +46,7 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
             {
                 "conn_type": "spark",
                 "host": "local-cluster[2,1,1024]",
-                "extra": {"spark_history_url": "https://airflow:hush-history@history.example.com/"},
+                "extra": {"spark_history_url": f"https://airflow:{mark}history@history.example.com/"},
             }
         ),
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
@@ -56,7 +56,7 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
         "SPARK_EVENTS": f"file://{events}",
         "SPARK_CONF_DIR": str(defaults),
     }
-    with SecretWatch(jobs, partial(pages_at, unused_tcp_port)) as watch:
+    with SecretWatch(mark, jobs, partial(pages_at, unused_tcp_port)) as watch:
         output = AirflowCommand(environment, ("dags", "test", "products_once")).wait()
 
     assert "[lake] commit" in output

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from tests.end_to_end.airflow_command import AirflowCommand
 from tests.end_to_end.lake_environment import environment_of
-from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen, pages_at
+from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen, new_mark, pages_at
 from tests.spark.conftest import lake_jars
 
 _DAGS = Path(__file__).parent / "dags"
@@ -39,6 +39,7 @@ class Topology:
     :param arguments: of every operator.
     :param format_version: of the tables.
     :param refusals: what tasks say that have to fail here, by the task's id.
+    :param mark: what every secret of this topology has in it, from ``new_mark``.
     :param applications: gives the addresses of running applications' pages; by default one driver on this machine.
     """
 
@@ -51,13 +52,23 @@ class Topology:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     format_version: int = 3
     refusals: Mapping[str, str] = field(default_factory=dict)
+    mark: str = field(default_factory=new_mark)
     applications: Callable[[], Sequence[str]] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a secret that nobody would find."""
+        unmarked = [secret for secret in self.connection.secrets() if self.mark not in secret]
+        assert unmarked == [], f"{len(unmarked)} secrets of the connection lack the mark of this topology"
+
+    @property
+    def connection(self) -> CatalogConnection:
+        """The lake's connection, read as a worker does."""
+        fields = {name: self.lake.get(name) for name in ("host", "login", "password")}
+        return CatalogConnection.from_fields(conn_id="lake_default", extra=dict(self.lake["extra"]), **fields)
 
     def catalog(self) -> Catalog:
         """Open the catalog as a worker does."""
-        fields = {name: self.lake.get(name) for name in ("host", "login", "password")}
-        connection = CatalogConnection.from_fields(conn_id="lake_default", extra=dict(self.lake["extra"]), **fields)
-        return load_catalog(connection.catalog_name, **connection.pyiceberg_properties())
+        return load_catalog(self.connection.catalog_name, **self.connection.pyiceberg_properties())
 
 
 def assert_conforms(topology: Topology, home: Path, ui_port: int) -> None:
@@ -68,7 +79,7 @@ def assert_conforms(topology: Topology, home: Path, ui_port: int) -> None:
     """
     environment, events = prepared(topology, home, ui_port)
     AirflowCommand(environment, ("db", "migrate")).wait()
-    with SecretWatch(home / "jobs", topology.applications or partial(pages_at, ui_port)) as watch:
+    with SecretWatch(topology.mark, home / "jobs", topology.applications or partial(pages_at, ui_port)) as watch:
         run = AirflowCommand(environment, ("dags", "test", "conformance"))
         output = run.wait(may_tasks_fail=bool(topology.refusals))
     catalog = topology.catalog()

@@ -20,13 +20,18 @@ _SECONDS = 60
 
 
 @contextmanager
-def object_storage(port: int, log: Path) -> Iterator[Mapping[str, str]]:
-    """Serve a store with one empty bucket, and return the properties by which PyIceberg finds it."""
+def object_storage(port: int, log: Path, mark: str) -> Iterator[Mapping[str, str]]:
+    """Serve a store with one empty bucket, and return the properties by which PyIceberg finds it.
+
+    :param port: free.
+    :param log: file for its requests.
+    :param mark: of its keys, see ``Topology``.
+    """
     properties = {
         "s3.endpoint": f"http://127.0.0.1:{port}",
         "s3.region": "us-east-1",
-        "s3.access-key-id": "hush-2c81-key-id",
-        "s3.secret-access-key": "hush-77f0-secret-key",
+        "s3.access-key-id": f"{mark}key-id",
+        "s3.secret-access-key": f"{mark}secret-key",
     }
     with log.open("w") as output:
         server = subprocess.Popen(

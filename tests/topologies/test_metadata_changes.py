@@ -38,9 +38,9 @@ def rest(
     """The REST catalog of ``lake_default``."""
     behind = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/behind.db", "jdbc.schema-version": "V1"}
     warehouse = f"file://{tmp_path}/warehouse"
-    asked = {**behind, "token": "hush-5d1f-token", "warehouse": warehouse}
+    asked = {**behind, "token": "some-token", "warehouse": warehouse}
     with rest_catalog(unused_tcp_port_factory(), tmp_path / "requests.log", asked) as uri:
-        extra = {"type": "rest", "warehouse": warehouse, "token": "hush-5d1f-token"}
+        extra = {"type": "rest", "warehouse": warehouse, "token": "some-token"}
         connection = {"conn_type": "iceberg", "host": uri, "extra": extra}
         monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(connection))
         yield LakeCatalogHook("lake_default").catalog

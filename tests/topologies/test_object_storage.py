@@ -10,13 +10,12 @@ import pytest
 
 from tests.end_to_end.lake_environment import REPOSITORY
 from tests.end_to_end.postgresql_server import postgresql_server
+from tests.end_to_end.secret_watch import new_mark
 from tests.topologies.conformance import Topology, assert_conforms
 from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
 from tests.topologies.rest_catalog import rest_catalog
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
-
-_TOKEN = "hush-0b7e-token"
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +26,9 @@ def jars() -> tuple[Path, ...]:
 def test_a_rest_catalog_hands_out_the_keys_of_its_object_storage(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int], jars: tuple[Path, ...]
 ) -> None:
-    warehouse = f"s3://{BUCKET}/warehouse"
-    with object_storage(unused_tcp_port_factory(), tmp_path / "store.log") as store:
+    warehouse, mark = f"s3://{BUCKET}/warehouse", new_mark()
+    token = f"{mark}token"
+    with object_storage(unused_tcp_port_factory(), tmp_path / "store.log", mark) as store:
         java = {**store, "s3.path-style-access": "true", "client.region": store["s3.region"]}
         behind = {
             "type": "jdbc",
@@ -36,23 +36,24 @@ def test_a_rest_catalog_hands_out_the_keys_of_its_object_storage(
             "jdbc.schema-version": "V1",
             "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             "warehouse": warehouse,
-            "token": _TOKEN,
+            "token": token,
             **java,
         }
         vended = {f"vend.{name}": value for name, value in java.items()}
         log = tmp_path / "requests.log"
         with rest_catalog(unused_tcp_port_factory(), log, {**behind, **vended}, jars) as uri:
-            extra = {"type": "rest", "warehouse": warehouse, "token": _TOKEN}
-            topology = Topology(lake={"conn_type": "iceberg", "host": uri, "extra": extra}, jars=jars)
+            extra = {"type": "rest", "warehouse": warehouse, "token": token}
+            topology = Topology(lake={"conn_type": "iceberg", "host": uri, "extra": extra}, jars=jars, mark=mark)
             assert_conforms(topology, tmp_path / "home", unused_tcp_port_factory())
 
 
 def test_a_postgresql_catalog_has_its_tables_on_object_storage_by_keys_of_the_connection(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int], jars: tuple[Path, ...]
 ) -> None:
+    mark = new_mark()
     with (
-        postgresql_server("hush-p@ss/38:%") as database,
-        object_storage(unused_tcp_port_factory(), tmp_path / "store.log") as store,
+        postgresql_server(f"{mark}p@ss/38:%") as database,
+        object_storage(unused_tcp_port_factory(), tmp_path / "store.log", mark) as store,
     ):
         warehouse = f"s3://{BUCKET}/warehouse"
         lake = {
@@ -62,7 +63,7 @@ def test_a_postgresql_catalog_has_its_tables_on_object_storage_by_keys_of_the_co
             "password": database.password,
             "extra": {"type": "sql", "warehouse": warehouse, **store},
         }
-        topology = Topology(lake=lake, jars=jars)
+        topology = Topology(lake=lake, jars=jars, mark=mark)
         assert_conforms(topology, tmp_path / "home", unused_tcp_port_factory())
         for name in ("shop.orders", "shop.copy"):
             assert topology.catalog().load_table(name).metadata_location.startswith(f"{warehouse}/")

@@ -13,12 +13,14 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from airflow_lake_provider.triggers.shared_pollers import subscribed
+from tests.end_to_end.secret_watch import new_mark
 from tests.topologies.conformance import Topology, assert_conforms
 from tests.topologies.rest_catalog import rest_catalog
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-_TOKEN, _SECRET = "hush-5d1f-token", "hush-91ce-client-secret"
+_MARK = new_mark()
+_TOKEN, _SECRET = f"{_MARK}token", f"{_MARK}client-secret"
 _LOOK_SECONDS = 0.2
 
 
@@ -49,7 +51,7 @@ def test_a_rest_catalog_serves_the_whole_flow(
         if "password" in shown:
             extra["oauth2-server-uri"] = f"{uri}/v1/oauth/tokens"
         lake = {"conn_type": "iceberg", "host": uri, **shown, "extra": extra}
-        assert_conforms(Topology(lake=lake), tmp_path / "home", unused_tcp_port_factory())
+        assert_conforms(Topology(lake=lake, mark=_MARK), tmp_path / "home", unused_tcp_port_factory())
 
 
 async def test_a_poller_is_answered_without_a_table_until_the_next_commit(

@@ -11,11 +11,10 @@ from typing import Any
 
 import pyspark
 
+from tests.end_to_end.secret_watch import new_mark
 from tests.topologies.conformance import Topology
 from tests.topologies.hadoop_cluster import HadoopCluster
 
-# Nobody asks for them, and nobody may see them.
-_SECRETS = {"s3.access-key-id": "hush-4d07-key-id", "s3.secret-access-key": "hush-9f31-secret-key"}
 # Jobs of seconds on few cores, as scripts/environment says.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 
@@ -27,7 +26,10 @@ def on_yarn(cluster: HadoopCluster, home: Path, mode: str, **arguments: Any) -> 
     :param mode: deploy mode, ``client`` or ``cluster``.
     :param arguments: of every operator.
     """
-    lake = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse", **_SECRETS}
+    mark = new_mark()
+    # Nobody asks for them, and nobody may see them.
+    secrets = {"s3.access-key-id": f"{mark}key-id", "s3.secret-access-key": f"{mark}secret-key"}
+    lake = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/warehouse", **secrets}
     address = f"http://{cluster.resource_manager}"
     spark = {"deploy-mode": mode, "yarn_resourcemanager_webapp_address": address}
     return Topology(
@@ -37,6 +39,7 @@ def on_yarn(cluster: HadoopCluster, home: Path, mode: str, **arguments: Any) -> 
         environment={"HADOOP_CONF_DIR": str(cluster.configuration)},
         defaults=_defaults(),
         arguments=arguments,
+        mark=mark,
         applications=cluster.spark_pages,
     )
 
