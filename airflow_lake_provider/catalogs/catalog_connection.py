@@ -89,7 +89,8 @@ class CatalogConnection:
     def pyiceberg_properties(self) -> dict[str, Any]:
         """Return what ``load_catalog(catalog_name, **properties)`` takes.
 
-        Values are texts, but for ``auth`` and ``ssl`` of the extra ``pyiceberg``, which PyIceberg wants as objects.
+        Values are texts, but for ``auth``, ``ssl`` and ``glue.max-retries`` of the extra ``pyiceberg``: PyIceberg wants
+        objects and a number.
         A PostgreSQL URI holds user and password: keep it in memory.
         """
         return pyiceberg_catalog_properties.load_catalog_properties(self.fields, self.warehouse)

@@ -17,6 +17,8 @@ from airflow_lake_provider.catalogs.secret_properties import is_secret
 OWN_EXTRAS = ("catalog_name", "asset_authority", "table_format", "spark", "pyiceberg")
 _IDENTITY = ("type", "uri", "warehouse", "catalog-impl", "py-catalog-impl", "token", "credential")
 _URI_SCHEMES = {"rest": ("http", "https"), "hive": ("thrift",), "sql": database_uri.SQL_SCHEMES}
+# PyIceberg hands them on to AWS's client as they are, which counts with them.
+_NUMBERS = ("glue.max-retries",)
 _SIGNING = ("rest.signing-region", "rest.signing-name", "rest.sigv4.max-retries")
 
 
@@ -26,7 +28,8 @@ class Fields:
 
     :param properties: PyIceberg properties shared by both sides, without type, uri and warehouse.
     :param spark_only: Iceberg-Java properties of the extra ``spark``.
-    :param pyiceberg_only: properties of the extra ``pyiceberg``; ``auth`` and ``ssl`` may be objects.
+    :param pyiceberg_only: properties of the extra ``pyiceberg``; ``auth`` and ``ssl`` may be objects, and a number of
+        retries is one.
     """
 
     conn_id: str
@@ -68,10 +71,7 @@ def read_fields(
         password=password or None,
         properties=properties,
         spark_only={k: _text(conn_id, k, v) for k, v in _one_side(conn_id, "spark", extra).items()},
-        pyiceberg_only={
-            k: v if isinstance(v, dict) else _text(conn_id, k, v)
-            for k, v in _one_side(conn_id, "pyiceberg", extra).items()
-        },
+        pyiceberg_only={k: _of_pyiceberg(conn_id, k, v) for k, v in _one_side(conn_id, "pyiceberg", extra).items()},
     )
     return fields, warehouse
 
@@ -87,6 +87,17 @@ def _text(conn_id: str, name: str, value: object) -> str:
         _check_name(conn_id, "", name)
     shown = "empty" if value in (None, "") or isinstance(value, str) else f"of type {type(value).__name__}"
     raise refused(conn_id, f"property {name!r} is {shown}; give a text, a number or true/false, or leave it out")
+
+
+def _of_pyiceberg(conn_id: str, name: str, value: object) -> object:
+    if isinstance(value, dict):
+        return value
+    text = _text(conn_id, name, value)
+    if name not in _NUMBERS:
+        return text
+    if not text.isdecimal():
+        raise refused(conn_id, f"property {name!r} inside 'pyiceberg' is {text!r}; give a whole number, for example 3")
+    return int(text)
 
 
 def _kind(conn_id: str, given: str | None, uri: str | None) -> str:

@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.hooks.aws_errors import is_refusal, is_unanswered
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -190,8 +191,12 @@ class LakeCatalogHook(BaseHook):
             raise MissingTableError(f"{said} does not exist: {self._without_secrets(error)}") from None
         except (OAuthError, UnauthorizedError) as error:
             raise InvalidConnectionError(f"{said} refused the credentials: {self._without_secrets(error)}") from None
-        except _transport_errors() as error:
-            if isinstance(error, (FileNotFoundError, PermissionError)):
+        except Exception as error:
+            if is_refusal(error):
+                raise InvalidConnectionError(
+                    f"{said} refused the credentials: {self._without_secrets(error)}"
+                ) from None
+            if not _is_unanswered(error):
                 raise
             raise CatalogUnavailableError(f"{said} did not answer: {self._without_secrets(error)}") from None
 
@@ -213,7 +218,7 @@ def _extra(conn_id: str, text: str | None) -> dict[str, Any]:
     return extra
 
 
-def _transport_errors() -> tuple[type[Exception], ...]:
+def _is_unanswered(error: Exception) -> bool:
     from pyiceberg.exceptions import (
         AuthorizationExpiredError,
         ServerError,
@@ -223,15 +228,10 @@ def _transport_errors() -> tuple[type[Exception], ...]:
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     answers = (AuthorizationExpiredError, ServerError, ServiceUnavailableError, TooManyRequestsError)
+    # Hive's client is optional; one that was never imported raised nothing.
+    thrift = sys.modules.get("thrift.transport.TTransport")
+    hive = (thrift.TTransportException,) if thrift is not None else ()
     # requests' errors are OSErrors and so are those of sockets and of PyArrow's object stores.
-    return (*answers, OperationalError, InterfaceError, OSError, *_client_errors())
-
-
-def _client_errors() -> Iterator[type[Exception]]:
-    # Glue's and Hive's clients are optional; one that was never imported raised nothing.
-    for module, name in (
-        ("botocore.exceptions", "HTTPClientError"),
-        ("thrift.transport.TTransport", "TTransportException"),
-    ):
-        if module in sys.modules:
-            yield getattr(sys.modules[module], name)
+    transport = (*answers, OperationalError, InterfaceError, OSError, *hive)
+    is_of_transport = isinstance(error, transport) and not isinstance(error, (FileNotFoundError, PermissionError))
+    return is_of_transport or is_unanswered(error)

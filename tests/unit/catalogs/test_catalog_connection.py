@@ -204,6 +204,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "table-format": (SQLITE, {"table_format": "delta"}, {}, "expected iceberg"),
     "spark-not-object": (SQLITE, {"spark": "x"}, {}, "an object of properties, got str"),
     "spark-session-option": (SQLITE, {"spark": {"spark.executor.memory": "1g"}}, {}, "operator's conf"),
+    "retries-not-a-number": (GLUE, {"pyiceberg": {"glue.max-retries": "few"}}, {}, "give a whole number"),
     "two-catalogs": (SQLITE, {"pyiceberg": {"warehouse": "/other"}}, {}, "two catalogs of one"),
     "signing-without-sigv4": (REST, {"rest.signing-name": "glue"}, {}, "rest.sigv4-enabled"),
 }
@@ -227,6 +228,12 @@ def test_one_sided_properties_reach_only_their_side() -> None:
     assert "unique-table-location" not in found.pyiceberg_properties()
     assert found.pyiceberg_properties()["echo"] == "true"
     assert found.pyiceberg_properties()["auth"] == {"type": "noop"}
+
+
+def test_pyiceberg_gets_a_number_of_retries_as_a_number() -> None:
+    for given in (3, "3"):
+        found = connection(GLUE, {"pyiceberg": {"glue.max-retries": given}})
+        assert found.pyiceberg_properties()["glue.max-retries"] == 3
 
 
 def test_every_secret_is_named_for_masking_and_none_is_in_the_repr() -> None:
