@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,16 +16,20 @@ from tests.end_to_end.lake_environment import REPOSITORY
 
 BUCKET = "lake"
 _LOCK = Path(__file__).with_name("jars.lock")
+_SERVER = (Path(sys.executable).with_name("moto_server"),)
 _SECONDS = 60
 
 
 @contextmanager
-def object_storage(port: int, log: Path, mark: str) -> Iterator[Mapping[str, str]]:
+def object_storage(
+    port: int, log: Path, mark: str, command: Sequence[str | Path] = _SERVER
+) -> Iterator[Mapping[str, str]]:
     """Serve a store with one empty bucket, and return the properties by which PyIceberg finds it.
 
     :param port: free.
     :param log: file for its requests.
     :param mark: of its keys, see ``Topology``.
+    :param command: starts the server, given host and port.
     """
     properties = {
         "s3.endpoint": f"http://127.0.0.1:{port}",
@@ -35,7 +39,8 @@ def object_storage(port: int, log: Path, mark: str) -> Iterator[Mapping[str, str
     }
     with log.open("w") as output:
         server = subprocess.Popen(
-            [Path(sys.executable).with_name("moto_server"), "-H", "127.0.0.1", "-p", str(port)],
+            [*command, "-H", "127.0.0.1", "-p", str(port)],
+            cwd=REPOSITORY,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
