@@ -212,7 +212,8 @@ class LakeJobOperator(
         if self._hook is None:
             self._close_attempt()
         else:
-            super().on_kill()
+            # Of a tracked application the official operator tells YARN alone, and what is staged there stays.
+            self._hook.on_kill()
 
     @property
     def _metrics(self) -> JobMetrics:

@@ -24,6 +24,7 @@ from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.submission.job_archive import APPLICATION
+from tests.unit.resource_manager import resource_manager
 from tests.unit.submission import java_properties
 
 if TYPE_CHECKING:
@@ -263,6 +264,22 @@ def test_killing_a_task_that_reconnected_ends_the_application_of_the_earlier_try
     job.poll_until_complete("application_1764000000000_0001", context)
     # By it the official operator knows which one to end.
     assert job._hook._yarn_application_id == "application_1764000000000_0001"
+
+
+def test_killing_a_tracked_task_removes_what_its_application_staged_in_yarn(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shell = tmp_path / "spark-class"
+    shell.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/called\n')
+    shell.chmod(0o755)
+    monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda *_: None)
+    with resource_manager(("KILLED", "KILLED")) as manager:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", manager.connection)
+        job = operator(yarn_track_via_rm_api=True, spark_binary=str(tmp_path / "spark-submit"))
+        job._hook = job._get_hook()
+        job.poll_until_complete("application_1764000000000_0001", context)
+        job.on_kill()
+    assert "-rm -r -f -skipTrash .sparkStaging/application_1764000000000_0001" in (tmp_path / "called").read_text()
 
 
 def test_ending_a_task_removes_its_secrets(context: Context) -> None:
