@@ -35,7 +35,11 @@ _CASES = (
     "broken_tracking",
     "deferred",
     "failed_by_a_user",
+    "cleared_by_a_user",
+    "overdue",
 )
+# A task that is to be deferred by then, on a busy machine as well.
+_OVERDUE_SECONDS = 150
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,18 @@ class Run:
         answer = self.deployment.airflow.send("PATCH", self._task, {"new_state": "failed"})
         assert answer.status_code == 200, answer.text
 
+    def clear(self) -> None:
+        """Clear the task, as a user does."""
+        body = {"dry_run": False, "dag_run_id": self.run_id, "task_ids": ["upsert"], "only_failed": False}
+        answer = self.deployment.airflow.send("POST", f"/dags/{self.case}/clearTaskInstances", body)
+        assert answer.status_code == 200, answer.text
+
+    def wait_for_kill(self, application: str) -> None:
+        """Wait until an application is killed, and nothing of it is staged any more."""
+        wait_for("the kill", lambda: self.applications[application] == "KILLED" or None, self.explain)
+        cluster = self.deployment.cluster
+        wait_for("no staged files", lambda: application not in staged(cluster) or None, self.explain)
+
     @property
     def _task(self) -> str:
         return f"/dags/{self.case}/dagRuns/{self.run_id}/taskInstances/upsert"
@@ -182,6 +198,8 @@ def _arguments(case: str, reports: Path) -> dict[str, Any]:
         "restarted_driver": {**shared, "conf": {"spark.yarn.maxAppAttempts": "2"}},
         "deferred": {"deferrable": True},
         "failed_by_a_user": {"deferrable": True},
+        "cleared_by_a_user": {"deferrable": True},
+        "overdue": {"deferrable": True, "execution_timeout": _OVERDUE_SECONDS, "retries": 0},
     }
     return by_case.get(case, {})
 
@@ -274,14 +292,41 @@ def test_a_deferred_task_holds_no_worker_and_takes_the_result(deployment: Deploy
 
 def test_a_user_who_fails_a_deferred_task_ends_its_application_and_leaves_no_secret(deployment: Deployment) -> None:
     run = deployment.start("failed_by_a_user")
+    with _held_while_deferred(run) as application:
+        run.fail()
+        run.wait_for_kill(application)
+    assert run.commits() == []
+
+
+def test_a_user_who_clears_a_deferred_task_ends_its_application_and_starts_another(deployment: Deployment) -> None:
+    run = deployment.start("cleared_by_a_user")
+    with _held_while_deferred(run) as application:
+        run.clear()
+        run.wait_for_kill(application)
+    report = run.wait_for_success()
+    assert (report["outcome"], report["rows_inserted"]) == ("applied", len(_ROWS))
+    assert list(run.applications.values()) == ["KILLED", "FINISHED"]
+    run.assert_applied_once()
+
+
+def test_a_deferred_task_whose_time_is_over_ends_its_application_and_leaves_no_secret(deployment: Deployment) -> None:
+    run = deployment.start("overdue")
+    with _held_while_deferred(run) as application:
+        run.wait_for_kill(application)
+    assert deployment.airflow.wait_for_end(run.case, run.run_id) == "failed"
+    assert f"{application} runs for longer than" in run.log(), run.log()
+    assert list(run.applications.values()) == ["KILLED"]
+    assert run.commits() == []
+
+
+@contextmanager
+def _held_while_deferred(run: Run) -> Iterator[str]:
+    """Give the application of a task that is deferred, whose driver does nothing for a while."""
     application, driver = run.wait_for_driver()
     with _stopped(driver):
         run.wait_until_deferred()
-        assert application in staged(deployment.cluster), "nothing is staged, so this test would prove nothing"
-        run.fail()
-        wait_for("the kill", lambda: run.applications[application] == "KILLED" or None, deployment.airflow.output)
-    wait_for("no staged files", lambda: application not in staged(deployment.cluster) or None, run.explain)
-    assert run.commits() == []
+        assert application in staged(run.deployment.cluster), "nothing is staged, so this test would prove nothing"
+        yield application
 
 
 @contextmanager

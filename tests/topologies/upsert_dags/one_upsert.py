@@ -13,8 +13,10 @@ from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
 ORDERS = f"{os.environ['CONFORMANCE_INBOX']}/1/*.jsonl"
 
-# Arguments of the operator by the name of its DAG and table.
+# Arguments of the operator by the name of its DAG and table; a time is in seconds there.
 for name, arguments in json.loads(os.environ["UPSERT_CASES"]).items():
+    if "execution_timeout" in arguments:
+        arguments["execution_timeout"] = timedelta(seconds=arguments["execution_timeout"])
     with DAG(dag_id=name, schedule=None, default_args={"retries": 1, "retry_delay": timedelta(seconds=1)}):
         LakeUpsertOperator(
             task_id="upsert",
