@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
+_ARCHIVE = ("-XX:SharedArchiveFile=", "-Xlog:disable")
 
 
 def environment_of(lake_home: Path) -> Mapping[str, str]:
@@ -19,9 +20,10 @@ def environment_of(lake_home: Path) -> Mapping[str, str]:
     jars = Path(os.environ.get("LAKE_JARS", REPOSITORY / ".lake" / "jars"))
     assert list(jars.glob("*.jar")), f"no jars in {jars}; run scripts/setup, or name their folder in LAKE_JARS"
     lake = {"type": "sql", "uri": f"sqlite:///{lake_home}/catalog.db", "warehouse": f"file://{lake_home}/warehouse"}
-    # Without the class path of the scripts: drivers here get their jars as production drivers do.
+    # Without class path and archive of the scripts: drivers here get their jars and classes as production drivers do.
     kept_out = ("AIRFLOW", "SPARK_DIST_CLASSPATH")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(kept_out)}
+    options = [option for option in os.environ.get("SPARK_SUBMIT_OPTS", "").split() if not option.startswith(_ARCHIVE)]
     return {
         **inherited,
         # An interpreter that was started by its path still finds its own airflow and spark-submit.
@@ -31,9 +33,13 @@ def environment_of(lake_home: Path) -> Mapping[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LAKE__SPARK_JARS": str(jars),
+        "AIRFLOW__LAKE__CLASS_ARCHIVE": str(
+            Path(os.environ.get("LAKE_HOME", REPOSITORY / ".lake")) / "test" / "classes"
+        ),
         "AIRFLOW__LAKE__JOB_DIRECTORY": str(lake_home / "jobs"),
         "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "iceberg", "extra": lake}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "AIRFLOW_VAR_SHOP_INBOX": str(lake_home / "inbox"),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": " ".join(options),
     }
