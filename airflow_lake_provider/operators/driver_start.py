@@ -122,7 +122,8 @@ class DriverStart:
         adds_jars = bool(operator.jars or operator.packages or any(name in given for name in _JARS))
         on_path = () if adds_jars else tuple(map(Path, self.jars))
         archive = ClassArchive.of(folder, java, Path(home), on_path, environment)
-        is_local = target.master.startswith("local")
+        # Executors of local-cluster[...] are processes of their own.
+        is_local = target.master == "local" or target.master.startswith("local[")
         return DriverStart(
             # Executors elsewhere have no class path of ours. Here Spark would copy the jars for each driver.
             jars=() if on_path and is_local else self.jars,

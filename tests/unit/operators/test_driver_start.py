@@ -14,6 +14,7 @@ from airflow_lake_provider.operators.driver_start import DriverStart
 
 LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
 STANDALONE = SparkTarget(master="spark://host:7077", cluster_mode=False)
+PROCESSES = SparkTarget(master="local-cluster[2,1,1024]", cluster_mode=False)
 CLUSTER = SparkTarget(master="yarn", cluster_mode=True)
 CONNECTION = CatalogConnection.from_fields(
     conn_id="lake_default", extra={"type": "sql", "uri": "sqlite:////lake/catalog.db", "warehouse": "file:///lake"}
@@ -47,10 +48,11 @@ def test_a_driver_on_this_machine_has_the_jars_on_its_class_path_and_no_copy_of_
     assert start.class_path == f"{installation}/spark/jars/*:{jar}"
     assert (start.jars, start.packages) == ((), ())
     assert start.makes_archive
-    # Executors on other machines get them as before.
-    start.release()
-    elsewhere = planned(STANDALONE)
-    assert (elsewhere.class_path, elsewhere.jars) == (start.class_path, (jar,))
+    # Executors on other machines get them as before, and executors that are other processes.
+    for target in (STANDALONE, PROCESSES):
+        start.release()
+        elsewhere = planned(target)
+        assert (elsewhere.class_path, elsewhere.jars) == (start.class_path, (jar,))
 
 
 def test_a_driver_in_the_cluster_or_with_the_setting_off_starts_as_before(
