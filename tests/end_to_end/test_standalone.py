@@ -26,7 +26,14 @@ from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 POLL_SECONDS = 2
-DAGS = {"ingest_orders", "maintain_one_table", "nightly_maintenance", "on_new_orders_snapshot"}
+DAGS = {
+    "ingest_orders",
+    "maintain_one_table",
+    "nightly_maintenance",
+    "on_new_orders_snapshot",
+    "publish_after_check",
+    "roll_back_one_table",
+}
 
 
 @pytest.fixture(scope="module")
