@@ -93,3 +93,16 @@ def new_flow(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 def flow(new_flow: NewFlow) -> Flow:
     """Return the flow of a table with nothing but plain arguments."""
     return new_flow()
+
+
+@pytest.fixture
+def bench_lake(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    """Return a session whose catalog `lake`, which the benchmarks write to, is below the test's own folder."""
+    monkeypatch.delenv("LAKE_DELTA_JARS", raising=False)
+    # A session loads a catalog once: in one session, the next test would write to the folder of the first.
+    session = spark.newSession()
+    session.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
+    session.conf.set("spark.sql.catalog.lake.type", "hadoop")
+    session.conf.set("spark.sql.catalog.lake.warehouse", f"file://{tmp_path}/warehouse")
+    with planned_for_tiny_batches(session):
+        yield session

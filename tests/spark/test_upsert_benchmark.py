@@ -13,20 +13,12 @@ from tests.benchmarks import upsert
 from tests.benchmarks.upsert_tables import KINDS, Bench, Kind
 
 
-@pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> SparkSession:
-    spark.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set("spark.sql.catalog.lake.type", "hadoop")
-    spark.conf.set("spark.sql.catalog.lake.warehouse", f"file://{tmp_path}/warehouse")
-    return spark
-
-
 def test_the_benchmark_of_upserts_gives_its_ratios_and_chart(
-    lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench_lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upsert, "UPSERTS_BEFORE_READ", 1)
     options = Namespace(rows=2000, batch=50, rounds=1, warm_up=0, large=20_000, kinds=0, quick=False)
-    found = upsert.measure(lake, tmp_path, options)
+    found = upsert.measure(bench_lake, tmp_path, options)
     expected = {
         "random_vs_merge_on_read",
         "random_vs_copy_on_write",
@@ -49,8 +41,10 @@ def test_the_benchmark_of_upserts_gives_its_ratios_and_chart(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_tables_of_each_kind_end_as_merge_into_leaves_them(lake: SparkSession, tmp_path: Path, kind: Kind) -> None:
-    bench = Bench(lake, tmp_path, 2000, 50, 1, kind)
+def test_tables_of_each_kind_end_as_merge_into_leaves_them(
+    bench_lake: SparkSession, tmp_path: Path, kind: Kind
+) -> None:
+    bench = Bench(bench_lake, tmp_path, 2000, 50, 1, kind)
     table, peer = (bench.iceberg_table(name, "merge-on-read") for name in ("ours", "on_read"))
     batch = bench.arrive(clustered=False)
     bench.ours(table)(batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.benchmarks.sweep_plan import Budget, Cell
@@ -15,18 +14,9 @@ from tests.benchmarks.upsert_floor import measure_floor
 from tests.benchmarks.upsert_sweep import sweep
 
 
-@pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    monkeypatch.delenv("LAKE_DELTA_JARS", raising=False)
-    spark.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set("spark.sql.catalog.lake.type", "hadoop")
-    spark.conf.set("spark.sql.catalog.lake.warehouse", f"file://{tmp_path}/warehouse")
-    return spark
-
-
-def test_a_sweep_measures_the_cells_that_lack_and_keeps_them(lake: SparkSession, tmp_path: Path) -> None:
+def test_a_sweep_measures_the_cells_that_lack_and_keeps_them(bench_lake: SparkSession, tmp_path: Path) -> None:
     results = SweepFile(tmp_path / "sweep.json", {"date": "2026-01-02"}, [Cell(2000, 2.5)])
-    sweep(lake, tmp_path, results, Budget(0, 1), warm_up=0)
+    sweep(bench_lake, tmp_path, results, Budget(0, 1), warm_up=0)
     kept = json.loads((tmp_path / "sweep.json").read_text())
     (cell,) = kept["cells"]
     assert cell["batch"] == 50
@@ -37,13 +27,13 @@ def test_a_sweep_measures_the_cells_that_lack_and_keeps_them(lake: SparkSession,
     named = ("auto_vs_best_peer", "auto_worst_vs_best_peer", "auto_worst_vs_own_strategies", "floor_ratio")
     assert kept["ratios"].keys() == set(named)
     assert kept["lacking"] == []
-    assert lake.sql("SHOW TABLES IN lake.bench").count() == 0
+    assert bench_lake.sql("SHOW TABLES IN lake.bench").count() == 0
 
 
 def test_tables_of_a_sweep_begin_with_the_same_rows_and_are_put_back_to_them(
-    lake: SparkSession, tmp_path: Path
+    bench_lake: SparkSession, tmp_path: Path
 ) -> None:
-    tables = SweepTables.build(lake, tmp_path, 1000)
+    tables = SweepTables.build(bench_lake, tmp_path, 1000)
     tables.bench.batch = 100
     ours, *others = tables.sides()
     first = tables.bench.contents(ours.table)
@@ -53,10 +43,10 @@ def test_tables_of_a_sweep_begin_with_the_same_rows_and_are_put_back_to_them(
     ours.apply(batch)
     applied = tables.bench.contents(ours.table)
     assert applied != first
-    measure_floor(lake, ours.table, batch, tmp_path, rounds=1, warm_up=0)
+    measure_floor(bench_lake, ours.table, batch, tmp_path, rounds=1, warm_up=0)
     # The floor's commit is on a branch, which is gone.
     assert tables.bench.contents(ours.table) == applied
-    assert [row.name for row in lake.table(f"{ours.table}.refs").collect()] == ["main"]
+    assert [row.name for row in bench_lake.table(f"{ours.table}.refs").collect()] == ["main"]
     tables.put_back()
     assert tables.bench.contents(ours.table) == first
     tables.drop()
