@@ -22,6 +22,9 @@ from airflow_lake_provider.contracts.table_properties import (
 
 MAX_RECENT_RUN_KEYS = 100
 _ENTRY = re.compile(r"([0-9a-f]{16})@(\d+)")
+# Ways out of a refused retry; the second where each clearing of a task is a run of its own.
+NEW_RUN = "start a new DAG run"
+CLEAR_OR_NEW_RUN = f"clear the task again, or {NEW_RUN}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +105,7 @@ class RecentRunKeys:
             properties[RUN_KEYS_DROPPED_BEFORE] = str(self.dropped_before)
         return properties
 
-    def refuse_forgotten(self, run: RunIdentity, table: str, way_out: str = "start a new DAG run") -> None:
+    def refuse_forgotten(self, run: RunIdentity, table: str, way_out: str = NEW_RUN) -> None:
         """Refuse a retry so old that its first attempt may have been dropped from the list.
 
         :param way_out: how to do it all the same, once the rows were checked.

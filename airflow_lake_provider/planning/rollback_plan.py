@@ -9,7 +9,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, Unsupported
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN, RollbackSpec
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, POSITION_PREFIX, applied_properties
 from airflow_lake_provider.planning.planned_change import PlannedChange
@@ -48,7 +48,7 @@ def plan_rollback(table: Table, spec: RollbackSpec) -> PlannedChange:
     lost = lineage[: lineage.index(target.snapshot_id)]
     if not lost and is_of_main(table.metadata, table.properties):
         return PlannedChange.nothing(table, spec, f"main is at snapshot {target.snapshot_id} already")
-    known_runs.refuse_forgotten(spec.run, spec.table, "clear the task again, or start a new DAG run")
+    known_runs.refuse_forgotten(spec.run, spec.table, CLEAR_OR_NEW_RUN)
     _refuse_other_head(spec, lineage[0], target.snapshot_id)
     known = applied_properties_at(table, target.snapshot_id)
     before = known if known is not None else properties_before(table, target, lost)

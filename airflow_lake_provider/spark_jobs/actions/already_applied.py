@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.run_key import NEW_RUN
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.spark_jobs.actions.recognised_run import NEW_RUN, recognised_run
+from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.job_report import DeleteRowsReport, Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
+from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
-from airflow_lake_provider.spark_jobs.actions.recognised_run import NEW_RUN, recognised_run
+from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import (
     HolderKind,
@@ -67,9 +68,7 @@ def _attempt(
         return replace(unchanged, after=before, seconds=dict(progress.seconds), attempts=attempt)
     digest, salt = _erasure_digest(identity)
     # Rows that came since its first try are none that it was asked for.
-    done = recognised_run(
-        spec, applied_state, run_key, "deleted the rows", way_out=f"clear the task again, or {NEW_RUN}"
-    )
+    done = recognised_run(spec, applied_state, run_key, "deleted the rows", way_out=CLEAR_OR_NEW_RUN)
     # Where no row matches, as far as is known; a retry does not look at main before its proof.
     without = None
     if done is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.run_key import NEW_RUN
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
-
-NEW_RUN = "start a new DAG run"
 
 
 def recognised_run(
