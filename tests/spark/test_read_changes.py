@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -71,6 +72,44 @@ def test_rows_that_stay_are_not_taken_for_gone_where_a_reader_cannot_tell(
     monkeypatch.setattr(net_changes, "deletes_without_live_key", counting)
     assert history.changes(start) == deletes((3, "a"))
     assert counted == [1]
+
+
+@pytest.mark.parametrize(
+    ("statements", "changes", "reads"),
+    [
+        (["DELETE FROM {t} WHERE id = 3"], deletes((3, "c")), 0),
+        # As many rows came as went, and one of them is an update.
+        (
+            ["UPDATE {t} SET v = 'B' WHERE id = 2", "INSERT INTO {t} VALUES (8, 'h')", "DELETE FROM {t} WHERE id = 3"],
+            upserts((2, "B"), (8, "h")) + deletes((3, "c")),
+            0,
+        ),
+        # No row went; one has another key.
+        (["UPDATE {t} SET id = 7 WHERE id = 1"], upserts((7, "a")) + deletes((1, "a")), 1),
+        (["UPDATE {t} SET v = 'B' WHERE id = 2"], upserts((2, "B")), 0),
+    ],
+    ids=["deletes", "deletes among others", "a changed key", "an update"],
+)
+def test_deleted_rows_are_read_once_more_for_their_values_only_where_none_surely_went(
+    history: ChangesHistory,
+    monkeypatch: pytest.MonkeyPatch,
+    statements: list[str],
+    changes: Counter[tuple[Any, ...]],
+    reads: int,
+) -> None:
+    start = history.insert({1: "a", 2: "b", 3: "c"})
+    for statement in statements:
+        history.run(statement)
+    again = []
+
+    def counting(*arguments: Any) -> DataFrame:
+        again.append(arguments)
+        return with_values(*arguments)
+
+    with_values = net_changes._with_values
+    monkeypatch.setattr(net_changes, "_with_values", counting)
+    assert history.changes(start) == changes
+    assert len(again) == reads
 
 
 def test_copy_on_write_carries_rows_over_without_reporting_them(history: ChangesHistory) -> None:

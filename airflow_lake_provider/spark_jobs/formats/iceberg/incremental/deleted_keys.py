@@ -60,9 +60,8 @@ def deletes_without_live_key(
     if not count:
         return None
     deleted, same = keys_apart(gone, keys, without_nulls=not has_nulls)
-    deleted = deleted.distinct()
-    if count <= MAX_BROADCAST_KEYS:
-        deleted = F.broadcast(deleted)
+    # A key that is there twice is found once all the same; to see to it costs a shuffle.
+    deleted = F.broadcast(deleted) if count <= MAX_BROADCAST_KEYS else deleted.distinct()
     live = live_rows.where(bounds) if bounds is not None else live_rows
     # The few deleted keys are broadcast against the many live ones, never the other way round.
     found = live.join(deleted, same, "left_semi")

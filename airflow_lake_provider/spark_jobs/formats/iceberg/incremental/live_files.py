@@ -28,6 +28,11 @@ class LiveFile:
         """No row of the file was changed by a later commit than this one."""
         return self.identity[1]
 
+    @property
+    def rows(self) -> int:
+        """Number of its rows, deleted or not."""
+        return int(self.task.file().recordCount())
+
     def deleted_rows(self) -> int:
         """Number of entries of its delete files; a row may be in more than one."""
         return sum(int(delete.recordCount()) for delete in self.task.deletes())

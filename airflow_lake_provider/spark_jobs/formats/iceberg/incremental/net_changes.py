@@ -7,7 +7,7 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -124,14 +124,17 @@ def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wante
     if upserts is not None:
         parts.append(_select(upserts, columns).withColumn(*_mark(UPSERT)))
     schema = snapshot_schema(table, after)
-    gone = _gone(versions, schema, columns, wanted) if wanted.deletes else None
+    has_values = wanted.deletes and versions.values_come_along(columns.chosen)
+    read = columns.chosen if has_values else columns.keys
+    gone = _gone(versions, schema, columns, wanted, read) if wanted.deletes else None
     if gone is not None:
         gone.persist()
         releases.append(gone.unpersist)
         live_rows = _live(table, int(after.snapshotId()), wanted)
         deletes = deletes_without_live_key(table, schema, gone, live_rows, columns.keys, ROW_ID)
         if deletes is not None:
-            parts.append(_select(_with_values(versions, deletes, columns), columns).withColumn(*_mark(DELETE)))
+            rows = deletes if has_values else _with_values(versions, deletes, columns)
+            parts.append(_select(rows, columns).withColumn(*_mark(DELETE)))
     if not parts:
         parts = [_select(table.rows_at(after.snapshotId()), columns).limit(0).withColumn(*_mark(UPSERT))]
     return NetChanges(reduce(DataFrame.unionByName, parts), releases)
@@ -163,14 +166,15 @@ def _upserts(versions: RowVersions, floor: int | None, wanted: ChangeFilter) -> 
     return after.join(unchanged, same, "left_anti")
 
 
-def _gone(versions: RowVersions, schema: Any, columns: _Columns, wanted: ChangeFilter) -> DataFrame | None:
-    """Return keys and row ids of the rows that are not live any more under the same key."""
-    read = columns.keys if wanted.where is None else [str(item.name()) for item in schema.columns()]
-    left, arrived = versions.left_and_arrived(read)
+def _gone(
+    versions: RowVersions, schema: Any, columns: _Columns, wanted: ChangeFilter, read: Sequence[str]
+) -> DataFrame | None:
+    """Return the rows that are not live any more under the same key: columns to read, the keys among them, and id."""
+    every = [str(item.name()) for item in schema.columns()]
+    left, arrived = versions.left_and_arrived(read if wanted.where is None else every)
     if left is None:
         return None
-    keys = [column(name) for name in columns.keys]
-    gone = _matching(left, wanted).select(*keys, ROW_ID)
+    gone = _matching(left, wanted).select(*(column(name) for name in read), ROW_ID)
     if arrived is None:
         return gone
     # A row whose key was changed keeps its row id: it is gone as far as its old key is concerned.

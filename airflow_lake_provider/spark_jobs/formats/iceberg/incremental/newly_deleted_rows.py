@@ -29,17 +29,14 @@ _VECTORISED = {"vectorization-enabled": "true"}
 
 
 def newly_deleted_rows(
-    table: IcebergTable, schema_id: int, pairs: Sequence[tuple[LiveFile, LiveFile]], read: Set[str]
-) -> tuple[DataFrame | None, list[FileScan]]:
-    """Return the rows, and the scans to be closed; None where the reader cannot mark rows.
+    table: IcebergTable, schema_id: int, pairs: Sequence[tuple[LiveFile, LiveFile]]
+) -> tuple[DataFrame, list[FileScan]]:
+    """Return the rows, of files that :func:`can_mark` holds for, and the scans to be closed.
 
     :param schema_id: of the schema to read the files with.
     :param pairs: each file as the first snapshot has it, and as the second. The second has all deletes of the first, as
         along one line of history.
-    :param read: the columns that will be asked for.
     """
-    if not _can_mark(table, schema_id, pairs, read):
-        return None, []
     kept = table_with_deleted_rows(table.spark, table.java, schema_id)
 
     def deleted(files: Sequence[LiveFile]) -> FileScan:
@@ -58,8 +55,12 @@ def newly_deleted_rows(
     return rows.drop(FILE, POSITION, IS_DELETED), scans
 
 
-def _can_mark(table: IcebergTable, schema_id: int, pairs: Sequence[tuple[LiveFile, LiveFile]], read: Set[str]) -> bool:
-    """Tell whether Iceberg reads these columns of these files in vectors (its ``SparkBatch.useParquetBatchReads``)."""
+def can_mark(table: IcebergTable, schema_id: int, pairs: Sequence[tuple[LiveFile, LiveFile]], read: Set[str]) -> bool:
+    """Tell whether Iceberg reads these columns of these files in vectors (its ``SparkBatch.useParquetBatchReads``).
+
+    :param schema_id: as of :func:`newly_deleted_rows`; likewise ``pairs``.
+    :param read: the columns that will be asked for.
+    """
     schema: Any = table.java.schemas().get(schema_id)
     types = (schema.findType(f"{name}") for name in read)
     return all(type_ is None or _is_plain(type_) for type_ in types) and all(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import (
@@ -17,7 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files imp
     changed_files,
     live_files,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.newly_deleted_rows import newly_deleted_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.newly_deleted_rows import can_mark, newly_deleted_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan, table_with_schema
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import unpruned
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 ROW_ID = "_row_id"
 LAST_UPDATED = "_last_updated_sequence_number"
+# Gone rows are held in Spark's storage. Beyond it only their keys are, and a second read brings the values.
+_MOST_WITH_VALUES = 1_000_000
 
 
 class RowVersions(Protocol):
@@ -51,6 +54,12 @@ class RowVersions(Protocol):
         what differs, and of a file that stays only what it lost, where the reader can tell.
 
         :param read: columns that will be read of the first; others may be there and may not be asked for.
+        """
+
+    def values_come_along(self, chosen: Sequence[str], /) -> bool:
+        """Tell whether one read of the rows that may have gone should bring all values, and not the keys alone.
+
+        It should where some surely went: their values are read anyway, and in the same files.
         """
 
     def close(self) -> None:
@@ -79,13 +88,14 @@ def row_versions(table: IcebergTable, before: Any, after: Any, *, from_sequence_
         )
         return _WholeSnapshots(table, before, after)
     changed = changed_files(live_files(table, before.snapshotId()), live_files(table, after.snapshotId()))
-    return _DifferingFiles(table, changed, after, from_sequence_number)
+    return _DifferingFiles(table, changed, before, after, from_sequence_number)
 
 
 @dataclass
 class _DifferingFiles:
     table: IcebergTable
     changed: ChangedFiles
+    first: Any
     last: Any
     floor: int | None
     scans: list[FileScan] = field(default_factory=list)
@@ -108,12 +118,31 @@ class _DifferingFiles:
         # Along one line of history no deleted row comes back to its old place.
         if not pairs:
             return removed, added
-        schema_id = int(snapshot_schema(self.table, self.last).schemaId())
-        deleted, scans = newly_deleted_rows(self.table, schema_id, pairs, set(read))
-        self.scans += scans
-        if deleted is None:
+        if not can_mark(self.table, self._schema_id, pairs, set(read)):
             return self.before(), self.after()
+        deleted, scans = newly_deleted_rows(self.table, self._schema_id, pairs)
+        self.scans += scans
         return deleted if removed is None else deleted.unionByName(removed), added
+
+    def values_come_along(self, chosen: Sequence[str], /) -> bool:
+        pairs = self.changed.with_other_deletes
+        # Of whole files that were replaced, nearly all rows arrived in others: they are joined, and keys are narrower.
+        if self.floor is None or self.changed.removed or not pairs:
+            return False
+        if not can_mark(self.table, self._schema_id, pairs, set(chosen)):
+            return False
+        gone = sum(last.deleted_rows() - first.deleted_rows() for first, last in pairs) - self._moved()
+        return 0 < gone <= _MOST_WITH_VALUES
+
+    def _moved(self) -> int:
+        """Return how many rows of the first snapshot were written anew."""
+        first_row_id, rows = self.first.firstRowId(), self.first.addedRows()
+        added = self._rows(self.changed.added)
+        if added is None:
+            return 0
+        if first_row_id is None or rows is None:
+            return sum(file.rows for file in self.changed.added)
+        return added.where(F.col(ROW_ID) < int(first_row_id) + int(rows)).count()
 
     def close(self) -> None:
         while self.scans:
@@ -128,10 +157,13 @@ class _DifferingFiles:
     @cached_property
     def _java_table(self) -> Any:
         table = self.table
-        schema_id = snapshot_schema(table, self.last).schemaId()
-        if schema_id == table.java.schema().schemaId():
+        if self._schema_id == table.java.schema().schemaId():
             return table.java
-        return table_with_schema(table.spark, table.java, schema_id)
+        return table_with_schema(table.spark, table.java, self._schema_id)
+
+    @cached_property
+    def _schema_id(self) -> int:
+        return int(snapshot_schema(self.table, self.last).schemaId())
 
 
 class _WholeSnapshots:
@@ -155,6 +187,9 @@ class _WholeSnapshots:
 
     def left_and_arrived(self, _read: Iterable[str], /) -> tuple[DataFrame, DataFrame]:
         return self.before(), self.after()
+
+    def values_come_along(self, _chosen: Sequence[str], /) -> bool:
+        return False
 
     def close(self) -> None:
         """Nothing is held."""
