@@ -6,19 +6,19 @@ age of what an expiry removes, one day: no form changes these.
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
+from airflow_lake_provider.operators.allowed_tables import form_pattern
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 
 # Patterns of whole names; * stands for anything.
 TABLES = ["shop.*", "mart.*"]
-# The same for the form, which then refuses other names before there is a run.
-TABLE = "^(" + "|".join(re.escape(pattern).replace(r"\*", r"[\w.-]+") for pattern in TABLES) + ")$"
+# The form refuses other names before there is a run.
+TABLE = form_pattern(TABLES)
 
 with DAG(
     dag_id="maintain_one_table",

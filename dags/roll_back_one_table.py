@@ -6,16 +6,15 @@ taken away unseen.
 
 from __future__ import annotations
 
-import re
-
 from airflow.sdk import DAG, Param
 
+from airflow_lake_provider.operators.allowed_tables import form_pattern
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 
 # Patterns of whole names; * stands for anything.
 TABLES = ["shop.*", "mart.*"]
-# The same for the form, which then refuses other names before there is a run.
-TABLE = "^(" + "|".join(re.escape(pattern).replace(r"\*", r"[\w.-]+") for pattern in TABLES) + ")$"
+# The form refuses other names before there is a run.
+TABLE = form_pattern(TABLES)
 
 with DAG(
     dag_id="roll_back_one_table",

@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
+from airflow_lake_provider.operators.allowed_tables import refuse_other_tables, table_patterns
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.author_objects import AuthorObjects
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
@@ -37,7 +38,7 @@ from airflow_lake_provider.operators.run_identity import IdentifiedRun, clearing
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.operators.sql_files import SqlFiles
-from airflow_lake_provider.operators.untemplated_arguments import optional_text, refuse_other_tables, table_patterns
+from airflow_lake_provider.operators.untemplated_arguments import optional_text
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
 if TYPE_CHECKING:

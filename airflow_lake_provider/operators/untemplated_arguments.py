@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
-from fnmatch import fnmatchcase
 
 from airflow_lake_provider.contracts import argument_validation
 from airflow_lake_provider.contracts.author_object import is_open
@@ -60,24 +58,6 @@ def at_least_nothing(value: object, name: str) -> timedelta:
     if not isinstance(value, timedelta) or value < timedelta(0):
         raise InvalidSpecError(f"{name} must be a timedelta of zero or more, and no template, got {value!r}")
     return value
-
-
-def table_patterns(value: object) -> tuple[str, ...] | None:
-    """Return patterns of table names as a tuple; None for none.
-
-    :raises InvalidSpecError: for what is no list of texts, or has a template.
-    """
-    return None if value is None else names(value, "allowed_tables", "patterns of table names, such as ['shop.*']")
-
-
-def refuse_other_tables(table: str, allowed: Sequence[str] | None) -> None:
-    """Refuse a table that no pattern allows.
-
-    :param allowed: patterns such as ``shop.*``, in which ``*`` stands for anything; None allows all.
-    :raises InvalidSpecError: naming the patterns.
-    """
-    if allowed is not None and not any(fnmatchcase(table, pattern) for pattern in allowed):
-        raise InvalidSpecError(f"table {table!r} is none of those that this task may work on: {', '.join(allowed)}")
 
 
 def share(value: object, name: str) -> float:
