@@ -79,12 +79,18 @@ def _pinned(spark: SparkSession, java_table: Any, builder: Any) -> Any:
     return jvm.org.apache.iceberg.BaseTable(operations, java_table.name())
 
 
-def _split_size(spark: SparkSession, java_table: Any, tasks: Any) -> int:
-    """Return the bytes of a split that keep all cores busy: Iceberg's rule, which it leaves out for chosen files."""
-    jvm: Any = spark._jvm
-    target = int(java_table.properties().get("read.split.target-size") or _DEFAULT_SPLIT)
-    size = int(jvm.org.apache.iceberg.BaseScanTaskGroup(tasks).sizeBytes())
-    return min(max(size // spark.sparkContext.defaultParallelism, _LEAST_SPLIT), target)
+def _spread_size(spark: SparkSession, java_table: Any, tasks: Any) -> int:
+    """Return the bytes of a split that keep all cores busy, as Iceberg does for the scan of a table.
+
+    Source: ``SparkScan`` and ``SparkReadConf.parallelism`` of Iceberg 1.12, which leave chosen files out.
+    """
+    properties = java_table.properties()
+    target = int(properties.get("read.split.target-size") or _DEFAULT_SPLIT)
+    if str(properties.get("read.split.adaptive-size.enabled")).lower() == "false":
+        return target
+    size = int(internal(spark, Internal.SCAN_TASK_GROUP)(tasks).sizeBytes())
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return min(max(size // max(spark.sparkContext.defaultParallelism, partitions), _LEAST_SPLIT), target)
 
 
 class FileScan:
@@ -96,10 +102,17 @@ class FileScan:
     :param tasks: ``org.apache.iceberg.FileScanTask`` objects, at least one; their delete files are applied. A Java list
         is not brought over one by one.
     :param options: of Iceberg's Spark reader.
+    :param spread: over all cores. Where the rows are written again, each Spark task makes a file, so few are better.
     """
 
     def __init__(
-        self, spark: SparkSession, java_table: Any, tasks: Iterable[Any], options: Mapping[str, str] | None = None
+        self,
+        spark: SparkSession,
+        java_table: Any,
+        tasks: Iterable[Any],
+        options: Mapping[str, str] | None = None,
+        *,
+        spread: bool = True,
     ) -> None:
         self._java_table = java_table
         self._id = f"lake_files_{uuid.uuid4().hex}"
@@ -116,7 +129,8 @@ class FileScan:
         self._cache.add(self._id, java_table)
         # The runtime for Spark 3.5 asks for the option, too.
         reader = spark.read.format("iceberg").options(**options or {}).option("scan-task-set-id", self._id)
-        reader = reader.option("split-size", _split_size(spark, java_table, chosen))
+        if spread:
+            reader = reader.option("split-size", _spread_size(spark, java_table, chosen))
         self.dataframe: DataFrame = reader.load(self._id)
 
     def close(self) -> None:

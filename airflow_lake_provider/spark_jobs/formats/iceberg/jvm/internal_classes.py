@@ -28,6 +28,7 @@ class Internal(StrEnum):
     CACHED_TABLE_CATALOG = "org.apache.iceberg.spark.SparkCachedTableCatalog"
     VALUE_CONVERTER = "org.apache.iceberg.spark.SparkValueConverter"
     STATIC_OPERATIONS = "org.apache.iceberg.StaticTableOperations"
+    SCAN_TASK_GROUP = "org.apache.iceberg.BaseScanTaskGroup"
     FILE_SCAN_TASK = "org.apache.iceberg.BaseFileScanTask"
     VECTOR_WRITER = "org.apache.iceberg.deletes.BaseDVFileWriter"
     POSITION_INDEX = "org.apache.iceberg.deletes.PositionDeleteIndex"
@@ -39,7 +40,13 @@ class Internal(StrEnum):
 # The runtime for Spark 3.5 has an older class for the same.
 _OLDER: dict[str, tuple[str, ...]] = {Internal.REWRITE_CATALOG: (Internal.CACHED_TABLE_CATALOG,)}
 _STAGING = (Internal.TABLE_CACHE, Internal.FILE_COORDINATOR)
-FILE_SCAN = (Internal.TABLE_CACHE, Internal.TASK_SETS, Internal.REWRITE_CATALOG, Internal.STATIC_OPERATIONS)
+FILE_SCAN = (
+    Internal.TABLE_CACHE,
+    Internal.TASK_SETS,
+    Internal.REWRITE_CATALOG,
+    Internal.STATIC_OPERATIONS,
+    Internal.SCAN_TASK_GROUP,
+)
 POSITIONS = (
     *FILE_SCAN,
     Internal.FILE_COORDINATOR,

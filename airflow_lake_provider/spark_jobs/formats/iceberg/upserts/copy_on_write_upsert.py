@@ -97,7 +97,7 @@ def _stage(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, rep
 
 @contextmanager
 def _scanned(table: IcebergTable, tasks: Sequence[Any]) -> Iterator[DataFrame]:
-    scan = FileScan(table.spark, table.java, tasks)
+    scan = FileScan(table.spark, table.java, tasks, spread=False)
     try:
         yield scan.dataframe
     finally:
