@@ -35,8 +35,8 @@ def read_changes(
     change.
 
     The DataFrame has the table's columns, or the chosen ones and the keys, and ``_change_type``, ``upsert`` or
-    ``delete``. With deletes one Spark job runs at once, over the files that lost rows. The choice of files and the gone
-    rows are kept for the DataFrame until the session ends.
+    ``delete``. With deletes up to two Spark jobs run at once, over the files that lost rows, and the row ids of new
+    files. The choice of files and the gone rows are kept for the DataFrame until the session ends.
 
     :param spark: session with the table's catalog.
     :param table: ``namespace.table``, Iceberg format version 3.

@@ -16,7 +16,10 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import net_changes, row_versions
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import deletes_without_live_key
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
+    DeletedKeys,
+    deletes_without_live_key,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import changed_files, live_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
@@ -65,7 +68,7 @@ def test_rows_that_stay_are_not_taken_for_gone_where_a_reader_cannot_tell(
     history.run("DELETE FROM {t} WHERE id = 3")
     counted = []
 
-    def counting(table: Any, schema: Any, gone: DataFrame, *more: Any) -> DataFrame | None:
+    def counting(table: Any, schema: Any, gone: DataFrame, *more: Any) -> DeletedKeys | None:
         counted.append(gone.count())
         return deletes_without_live_key(table, schema, gone, *more)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -21,6 +22,18 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import is_
 
 # Beyond it the keys are a burden on every executor, and Spark chooses by size.
 MAX_BROADCAST_KEYS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletedKeys:
+    """The deletes that an incremental read reports.
+
+    :param rows: one for each key, with the columns of the gone rows.
+    :param are_few: whether they may be broadcast.
+    """
+
+    rows: DataFrame
+    are_few: bool
 
 
 def column(name: str) -> Column:
@@ -46,7 +59,7 @@ def keys_apart(
 
 def deletes_without_live_key(
     table: IcebergTable, schema: Any, gone: DataFrame, live_rows: DataFrame, keys: Sequence[str], row_id: str
-) -> DataFrame | None:
+) -> DeletedKeys | None:
     """Return one of the gone rows for each key that no live row has; None when none is gone.
 
     Runs a job over ``gone`` to learn the range of its keys.
@@ -70,7 +83,7 @@ def deletes_without_live_key(
     whole_row = F.struct(*(column(name) for name in gone.columns))
     by_key = orphans.groupBy(*(column(key) for key in keys))
     deletes = by_key.agg(F.max_by(whole_row, column(row_id)).alias("_lake_row")).select("_lake_row.*")
-    return F.broadcast(deletes) if count <= MAX_BROADCAST_KEYS else deletes
+    return DeletedKeys(rows=deletes, are_few=count <= MAX_BROADCAST_KEYS)
 
 
 def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[str]) -> tuple[int, bool, Column | None]:

@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, Unsupported
 from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_lineage
 from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
+    DeletedKeys,
     column,
     deletes_without_live_key,
     keys_apart,
@@ -124,29 +125,32 @@ def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wante
     if upserts is not None:
         parts.append(_select(upserts, columns).withColumn(*_mark(UPSERT)))
     schema = snapshot_schema(table, after)
-    has_values = wanted.deletes and versions.values_come_along(columns.chosen)
-    read = columns.chosen if has_values else columns.keys
-    gone = _gone(versions, schema, columns, wanted, read) if wanted.deletes else None
+    every = columns.chosen if wanted.where is None else [str(item.name()) for item in schema.columns()]
+    is_wide = wanted.deletes and not set(columns.chosen) <= set(columns.keys)
+    has_values = is_wide and versions.values_come_along(every)
+    brought = columns.chosen if has_values else columns.keys
+    read = brought if wanted.where is None else every
+    gone = _gone(versions, columns, wanted, brought, read) if wanted.deletes else None
     if gone is not None:
         gone.persist()
         releases.append(gone.unpersist)
         live_rows = _live(table, int(after.snapshotId()), wanted)
         deletes = deletes_without_live_key(table, schema, gone, live_rows, columns.keys, ROW_ID)
         if deletes is not None:
-            rows = deletes if has_values else _with_values(versions, deletes, columns)
+            rows = deletes.rows if has_values else _with_values(versions, deletes, columns)
             parts.append(_select(rows, columns).withColumn(*_mark(DELETE)))
     if not parts:
         parts = [_select(table.rows_at(after.snapshotId()), columns).limit(0).withColumn(*_mark(UPSERT))]
     return NetChanges(reduce(DataFrame.unionByName, parts), releases)
 
 
-def _with_values(versions: RowVersions, deletes: DataFrame, columns: _Columns) -> DataFrame:
+def _with_values(versions: RowVersions, deletes: DeletedKeys, columns: _Columns) -> DataFrame:
     """Return the rows with the values they had, read again: the keys of those that went cost less than all columns."""
     rows = versions.before()
     if rows is None or set(columns.chosen) <= set(columns.keys):
-        return deletes
-    ids = deletes.select(F.col(ROW_ID).alias("_lake_row_id"))
-    return rows.join(ids, F.col(ROW_ID) == F.col("_lake_row_id"), "left_semi")
+        return deletes.rows
+    ids = deletes.rows.select(F.col(ROW_ID).alias("_lake_row_id"))
+    return rows.join(F.broadcast(ids) if deletes.are_few else ids, F.col(ROW_ID) == F.col("_lake_row_id"), "left_semi")
 
 
 def _upserts(versions: RowVersions, floor: int | None, wanted: ChangeFilter) -> DataFrame | None:
@@ -167,14 +171,17 @@ def _upserts(versions: RowVersions, floor: int | None, wanted: ChangeFilter) -> 
 
 
 def _gone(
-    versions: RowVersions, schema: Any, columns: _Columns, wanted: ChangeFilter, read: Sequence[str]
+    versions: RowVersions, columns: _Columns, wanted: ChangeFilter, brought: Sequence[str], read: Sequence[str]
 ) -> DataFrame | None:
-    """Return the rows that are not live any more under the same key: columns to read, the keys among them, and id."""
-    every = [str(item.name()) for item in schema.columns()]
-    left, arrived = versions.left_and_arrived(read if wanted.where is None else every)
+    """Return the rows that are not live any more under the same key.
+
+    :param brought: the columns to return beside ``_row_id``, the keys among them.
+    :param read: these, and what the filter reads.
+    """
+    left, arrived = versions.left_and_arrived(read)
     if left is None:
         return None
-    gone = _matching(left, wanted).select(*(column(name) for name in read), ROW_ID)
+    gone = _matching(left, wanted).select(*(column(name) for name in brought), ROW_ID)
     if arrived is None:
         return gone
     # A row whose key was changed keeps its row id: it is gone as far as its old key is concerned.

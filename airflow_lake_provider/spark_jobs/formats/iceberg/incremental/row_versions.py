@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 ROW_ID = "_row_id"
 LAST_UPDATED = "_last_updated_sequence_number"
-# Gone rows are held in Spark's storage. Beyond it only their keys are, and a second read brings the values.
+# Rows with a new place, or none. Beyond it only keys are joined and stored, and a second read brings the values.
 _MOST_WITH_VALUES = 1_000_000
 
 
@@ -56,10 +56,12 @@ class RowVersions(Protocol):
         :param read: columns that will be read of the first; others may be there and may not be asked for.
         """
 
-    def values_come_along(self, chosen: Sequence[str], /) -> bool:
+    def values_come_along(self, read: Sequence[str], /) -> bool:
         """Tell whether one read of the rows that may have gone should bring all values, and not the keys alone.
 
         It should where some surely went: their values are read anyway, and in the same files.
+
+        :param read: the columns that such a read brings.
         """
 
     def close(self) -> None:
@@ -124,25 +126,23 @@ class _DifferingFiles:
         self.scans += scans
         return deleted if removed is None else deleted.unionByName(removed), added
 
-    def values_come_along(self, chosen: Sequence[str], /) -> bool:
+    def values_come_along(self, read: Sequence[str], /) -> bool:
         pairs = self.changed.with_other_deletes
         # Of whole files that were replaced, nearly all rows arrived in others: they are joined, and keys are narrower.
         if self.floor is None or self.changed.removed or not pairs:
             return False
-        if not can_mark(self.table, self._schema_id, pairs, set(chosen)):
+        if not can_mark(self.table, self._schema_id, pairs, set(read)):
             return False
-        gone = sum(last.deleted_rows() - first.deleted_rows() for first, last in pairs) - self._moved()
-        return 0 < gone <= _MOST_WITH_VALUES
+        lost = sum(last.deleted_rows() - first.deleted_rows() for first, last in pairs)
+        if not 0 < lost <= _MOST_WITH_VALUES:
+            return False
+        return lost > sum(file.rows for file in self.changed.added) or lost > self._moved()
 
     def _moved(self) -> int:
         """Return how many rows of the first snapshot were written anew."""
-        first_row_id, rows = self.first.firstRowId(), self.first.addedRows()
         added = self._rows(self.changed.added)
-        if added is None:
-            return 0
-        if first_row_id is None or rows is None:
-            return sum(file.rows for file in self.changed.added)
-        return added.where(F.col(ROW_ID) < int(first_row_id) + int(rows)).count()
+        next_row_id = int(self.first.firstRowId()) + int(self.first.addedRows())
+        return 0 if added is None else added.where(F.col(ROW_ID) < next_row_id).count()
 
     def close(self) -> None:
         while self.scans:
@@ -188,7 +188,7 @@ class _WholeSnapshots:
     def left_and_arrived(self, _read: Iterable[str], /) -> tuple[DataFrame, DataFrame]:
         return self.before(), self.after()
 
-    def values_come_along(self, _chosen: Sequence[str], /) -> bool:
+    def values_come_along(self, _read: Sequence[str], /) -> bool:
         return False
 
     def close(self) -> None:
