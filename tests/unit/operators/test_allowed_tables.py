@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.operators.allowed_tables import form_pattern, refuse_other_tables
 
 NAMES = st.lists(st.text("ab-_0é", min_size=1, max_size=3), min_size=1, max_size=3).map(".".join)
-PATTERNS = st.lists(st.text("ab.-_0*?[!]+$(|\\^", max_size=6), min_size=1, max_size=3)
+PATTERNS = st.lists(st.text("ab.-_0*?!]+$(|\\^", min_size=1, max_size=6), min_size=1, max_size=3)
 
 
 @given(PATTERNS, NAMES)
@@ -25,6 +26,12 @@ def test_a_form_takes_the_names_that_the_operator_takes(patterns: list[str], nam
 @pytest.mark.parametrize("name", ["shop.x; DROP TABLE y", "shop.`x`", "shop.x\n", "shop.x y", "shop.", "ashop.x"])
 def test_a_form_of_one_namespace_takes_no_sql_and_no_other_table(name: str) -> None:
     assert re.search(form_pattern(["shop.*"]), name) is None
+
+
+@pytest.mark.parametrize("given", ["shop.*", ["shop.[ab]"], ["{{ params.tables }}"]])
+def test_what_a_form_cannot_take_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidSpecError):
+        form_pattern(given)
 
 
 def test_the_expression_is_one_that_browsers_take() -> None:
