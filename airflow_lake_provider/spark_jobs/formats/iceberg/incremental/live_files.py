@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
@@ -28,11 +29,17 @@ class LiveFile:
         """No row of the file was changed by a later commit than this one."""
         return self.identity[1]
 
+    @cached_property
+    def is_parquet(self) -> bool:
+        """Its data file is Parquet."""
+        return str(self.task.file().format()) == "PARQUET"
+
     @property
     def rows(self) -> int:
         """Number of its rows, deleted or not."""
         return int(self.task.file().recordCount())
 
+    @cached_property
     def deleted_rows(self) -> int:
         """Number of entries of its delete files; a row may be in more than one."""
         return sum(int(delete.recordCount()) for delete in self.task.deletes())
@@ -49,19 +56,19 @@ class ChangedFiles:
     before: tuple[LiveFile, ...]
     after: tuple[LiveFile, ...]
 
-    @property
+    @cached_property
     def added(self) -> tuple[LiveFile, ...]:
         """Of ``after``, those that were not live at the first snapshot with whatever deletes."""
         known = {file.identity for file in self.before}
         return tuple(file for file in self.after if file.identity not in known)
 
-    @property
+    @cached_property
     def removed(self) -> tuple[LiveFile, ...]:
         """Of ``before``, those that are not live at the second snapshot with whatever deletes."""
         known = {file.identity for file in self.after}
         return tuple(file for file in self.before if file.identity not in known)
 
-    @property
+    @cached_property
     def with_other_deletes(self) -> tuple[tuple[LiveFile, LiveFile], ...]:
         """The files of both snapshots, as each has them."""
         last = {file.identity: file for file in self.after}

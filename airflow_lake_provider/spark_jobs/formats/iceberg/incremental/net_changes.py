@@ -124,30 +124,42 @@ def _diff(table: IcebergTable, before: Any, after: Any, columns: _Columns, wante
     upserts = _upserts(versions, floor, wanted)
     if upserts is not None:
         parts.append(_select(upserts, columns).withColumn(*_mark(UPSERT)))
-    schema = snapshot_schema(table, after)
-    every = columns.chosen if wanted.where is None else [str(item.name()) for item in schema.columns()]
-    is_wide = wanted.deletes and not set(columns.chosen) <= set(columns.keys)
-    has_values = is_wide and versions.values_come_along(every)
-    brought = columns.chosen if has_values else columns.keys
-    read = brought if wanted.where is None else every
-    gone = _gone(versions, columns, wanted, brought, read) if wanted.deletes else None
-    if gone is not None:
-        gone.persist()
-        releases.append(gone.unpersist)
-        live_rows = _live(table, int(after.snapshotId()), wanted)
-        deletes = deletes_without_live_key(table, schema, gone, live_rows, columns.keys, ROW_ID)
-        if deletes is not None:
-            rows = deletes.rows if has_values else _with_values(versions, deletes, columns)
-            parts.append(_select(rows, columns).withColumn(*_mark(DELETE)))
+    deletes = _deletes(table, versions, after, columns, wanted, releases) if wanted.deletes else None
+    if deletes is not None:
+        parts.append(_select(deletes, columns).withColumn(*_mark(DELETE)))
     if not parts:
         parts = [_select(table.rows_at(after.snapshotId()), columns).limit(0).withColumn(*_mark(UPSERT))]
     return NetChanges(reduce(DataFrame.unionByName, parts), releases)
 
 
-def _with_values(versions: RowVersions, deletes: DeletedKeys, columns: _Columns) -> DataFrame:
+def _deletes(
+    table: IcebergTable,
+    versions: RowVersions,
+    after: Any,
+    columns: _Columns,
+    wanted: ChangeFilter,
+    releases: list[Callable[[], object]],
+) -> DataFrame | None:
+    schema = snapshot_schema(table, after)
+    filtered = [str(item.name()) for item in schema.columns()] if wanted.where is not None else None
+    has_values = set(columns.chosen) <= set(columns.keys) or versions.values_come_along(filtered or columns.chosen)
+    brought = columns.chosen if has_values else columns.keys
+    gone = _gone(versions, columns, wanted, brought, filtered or brought)
+    if gone is None:
+        return None
+    gone.persist()
+    releases.append(gone.unpersist)
+    live_rows = _live(table, int(after.snapshotId()), wanted)
+    deletes = deletes_without_live_key(table, schema, gone, live_rows, columns.keys, ROW_ID)
+    if deletes is None or has_values:
+        return None if deletes is None else deletes.rows
+    return _with_values(versions, deletes)
+
+
+def _with_values(versions: RowVersions, deletes: DeletedKeys) -> DataFrame:
     """Return the rows with the values they had, read again: the keys of those that went cost less than all columns."""
     rows = versions.before()
-    if rows is None or set(columns.chosen) <= set(columns.keys):
+    if rows is None:
         return deletes.rows
     ids = deletes.rows.select(F.col(ROW_ID).alias("_lake_row_id"))
     return rows.join(F.broadcast(ids) if deletes.are_few else ids, F.col(ROW_ID) == F.col("_lake_row_id"), "left_semi")

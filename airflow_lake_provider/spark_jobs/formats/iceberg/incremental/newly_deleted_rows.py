@@ -48,7 +48,7 @@ def newly_deleted_rows(
     if earlier:
         scans.append(deleted(earlier))
         known = scans[1].dataframe.where(IS_DELETED).select(FILE, POSITION)
-        if sum(file.deleted_rows() for file in earlier) <= _MOST_BROADCAST:
+        if sum(file.deleted_rows for file in earlier) <= _MOST_BROADCAST:
             known = sf.broadcast(known)
         # Not by row id: the place that a row was updated from has the id of the place it went to.
         rows = rows.join(known, [FILE, POSITION], "left_anti")
@@ -63,9 +63,7 @@ def can_mark(table: IcebergTable, schema_id: int, pairs: Sequence[tuple[LiveFile
     """
     schema: Any = table.java.schemas().get(schema_id)
     types = (schema.findType(f"{name}") for name in read)
-    return all(type_ is None or _is_plain(type_) for type_ in types) and all(
-        str(last.task.file().format()) == "PARQUET" for _, last in pairs
-    )
+    return all(type_ is None or _is_plain(type_) for type_ in types) and all(last.is_parquet for _, last in pairs)
 
 
 def _is_plain(type_: Any) -> bool:

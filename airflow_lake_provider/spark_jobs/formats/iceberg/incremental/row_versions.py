@@ -133,7 +133,7 @@ class _DifferingFiles:
             return False
         if not can_mark(self.table, self._schema_id, pairs, set(read)):
             return False
-        lost = sum(last.deleted_rows() - first.deleted_rows() for first, last in pairs)
+        lost = sum(last.deleted_rows - first.deleted_rows for first, last in pairs)
         if not 0 < lost <= _MOST_WITH_VALUES:
             return False
         return lost > sum(file.rows for file in self.changed.added) or lost > self._moved()

@@ -91,7 +91,7 @@ def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> s
     """Return the paths of the files that hold a row that matches, by the table's present schema."""
     if not files:
         return set()
-    scan = FileScan(table.spark, table.java, tasks_without_deletes(table, files.values()), spread=False)
+    scan = FileScan(table.spark, table.java, tasks_without_deletes(table, files.values()))
     try:
         # Before a join, which would leave it with two inputs to name.
         rows = matching_of_files(scan.dataframe.withColumn(FILE, sf.input_file_name()), match)
