@@ -7,15 +7,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.spark_jobs.session.open_session import CALL_SITES, fit_session
+
 
 def open_session(home: Path) -> SparkSession:
-    """Start the one session of all sides."""
+    """Start the one session of all sides, set up as a driver of ours is."""
     jars = [str(jar) for jar in sorted(Path(os.environ["AIRFLOW__LAKE__SPARK_JARS"]).glob("*.jar"))]
     extensions = ["org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"]
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        CALL_SITES: "false",
         "spark.driver.memory": os.environ.get("LAKE_BENCH_MEMORY", "6g"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -35,4 +38,6 @@ def open_session(home: Path) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("upsert benchmark")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    fit_session(spark, spark.sparkContext.getConf())
+    return spark

@@ -12,6 +12,8 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # For each column that is made, PySpark tells the JVM the line of code that made it: some eight calls, and half of the
 # calls of a small batch. The lines are ours, not an author's. Read once, when the first column is made.
 CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
+# A batch is cached to be read two or three times: to compress 200,000 rows took longer than to read them so often.
+_COMPRESSED_CACHE = "spark.sql.inMemoryColumnarStorage.compressed"
 
 
 def open_session() -> tuple[SparkSession, list[str]]:
@@ -24,9 +26,20 @@ def open_session() -> tuple[SparkSession, list[str]]:
     if not submitted.contains(CALL_SITES):
         builder = builder.config(CALL_SITES, "false")
     spark = builder.getOrCreate()
+    return spark, fit_session(spark, submitted)
+
+
+def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:
+    """Pin the settings that jobs depend on, and change Spark's defaults where they are slow for a batch.
+
+    :param submitted: what was asked for, which is left as it is unless it has to be pinned.
+    :return: see :func:`open_session`.
+    """
     remember_lookups(spark)
     overruled = pin_settings(spark)
+    if not submitted.contains(_COMPRESSED_CACHE):
+        spark.conf.set(_COMPRESSED_CACHE, "false")
     if str(spark.sparkContext.master).startswith("local") and not submitted.contains(_SHUFFLE_PARTITIONS):
         # Spark's 200 suit a cluster; on one machine most of a small batch's time would go into empty tasks.
         spark.conf.set(_SHUFFLE_PARTITIONS, str(spark.sparkContext.defaultParallelism))
-    return spark, overruled
+    return overruled

@@ -74,14 +74,15 @@ def read_row_changes(
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
         rows = batch.rows.coalesce(1) if 0 < sum(file.size for file in files) <= _ONE_TASK else batch.rows
         kept = table_schema.names if table_schema and spec.missing_columns is MissingColumns.KEEP else []
-        latest = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).persist()
+        # A struct is dear to cache, and has decided by then.
+        latest = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE).persist()
         cached.append(latest)
         counts = _count(latest, keys, spec)
         batch.refuse_unparsable(counts.unparsable)
         refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
         refuse_unordered(counts, keys, order_by)
     return ChangeBatch(
-        changes=latest.drop(*COUNTERS, ARRIVAL, UNPARSABLE, *_excluded(latest, spec)),
+        changes=latest.drop(*COUNTERS, *_excluded(latest, spec)),
         rows=counts.rows,
         keys=counts.keys,
         upserts=counts.keys - counts.deletes,

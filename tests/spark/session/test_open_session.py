@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.open_session import open_session
+from airflow_lake_provider.spark_jobs.session.open_session import fit_session, open_session
+
+COMPRESSED = "spark.sql.inMemoryColumnarStorage.compressed"
 
 
 def test_a_number_that_does_not_fit_is_an_error_whatever_the_cluster_says(spark: SparkSession) -> None:
@@ -13,3 +17,16 @@ def test_a_number_that_does_not_fit_is_an_error_whatever_the_cluster_says(spark:
     session, _ = open_session()
     assert session.conf.get("spark.sql.ansi.enabled") == "true"
     assert session.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, "false"), ("true", "true")])
+def test_a_cached_batch_is_not_compressed_unless_somebody_asks_for_it(
+    spark: SparkSession, asked: str | None, found: str
+) -> None:
+    submitted = SparkConf(loadDefaults=False)
+    if asked is not None:
+        submitted.set(COMPRESSED, asked)
+    session = spark.newSession()
+    session.conf.set(COMPRESSED, "true")
+    fit_session(session, submitted)
+    assert session.conf.get(COMPRESSED) == found
