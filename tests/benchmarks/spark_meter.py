@@ -1,4 +1,4 @@
-"""Meter a piece of work in a Spark session: time, CPU of the driver's processes, bytes of its stages."""
+"""Meter a piece of work in a Spark session: time, CPU of the driver's processes, its stages and calls to the JVM."""
 
 from __future__ import annotations
 
@@ -15,17 +15,39 @@ class Used:
     """Seconds and bytes.
 
     :param cpu_seconds: of the JVM and of this process; in local mode that is all of the work.
+    :param stages: that ran.
     :param read: bytes that stages read from files; ``shuffled``: wrote for other stages.
+    :param calls: commands that went through PySpark's gateway.
     """
 
     seconds: float
     cpu_seconds: float
+    stages: int
     read: int
     shuffled: int
+    calls: int
 
     def __str__(self) -> str:
         megabytes = f"{self.read / 1e6:.1f} MB read, {self.shuffled / 1e6:.1f} MB shuffled"
-        return f"{self.seconds:.2f} s, {self.cpu_seconds:.2f} s of CPU, {megabytes}"
+        made = f"{self.stages} stages, {self.calls} calls"
+        return f"{self.seconds:.2f} s, {self.cpu_seconds:.2f} s of CPU, {megabytes}, {made}"
+
+
+class _CountedCalls:
+    """Takes the place of a gateway client's ``send_command`` until :meth:`stop`."""
+
+    def __init__(self, client: Any) -> None:
+        self.count = 0
+        self._client, self._send = client, client.send_command
+        client.send_command = self
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        self.count += 1
+        return self._send(*arguments, **options)
+
+    def stop(self) -> int:
+        del self._client.send_command
+        return self.count
 
 
 class SparkMeter:
@@ -36,17 +58,21 @@ class SparkMeter:
         self._context = context._jsc.sc()
         self._driver = psutil.Process(context._gateway.proc.pid)
         self._newest = max(self._stages(), default=-1)
+        self._calls = _CountedCalls(context._gateway._gateway_client)
         self._cpu, self._started = self._cpu_seconds(), time.monotonic()
 
     def read(self) -> Used:
         """Return what was used since."""
         seconds, cpu = time.monotonic() - self._started, self._cpu_seconds() - self._cpu
+        calls = self._calls.stop()
         # The store hears of a stage a little after its job has returned.
         self._context.listenerBus().waitUntilEmpty()
         stages = [stage for number, stage in self._stages().items() if number > self._newest]
         return Used(
             seconds=seconds,
             cpu_seconds=cpu,
+            stages=len(stages),
+            calls=calls,
             read=sum(int(stage.inputBytes()) for stage in stages),
             shuffled=sum(int(stage.shuffleWriteBytes()) for stage in stages),
         )
