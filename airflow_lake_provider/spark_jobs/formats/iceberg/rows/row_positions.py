@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
@@ -75,11 +75,11 @@ def collect_positions(found: DataFrame, keys: int | None, names: Sequence[str] =
     :param keys: how many the batch has; None when nobody knows how many rows there are.
     :param names: the key columns, to tell whether a key was found twice; empty where nobody asks.
     """
-    return _listed(found, names) if keys is not None and keys <= MOST_LISTED else _from_bitmaps(found, bool(names))
+    return _listed(found, names) if keys is not None and keys <= MOST_LISTED else _from_bitmaps(found, names)
 
 
 def _listed(found: DataFrame, names: Sequence[str]) -> FoundPositions:
-    key = sf.xxhash64(*map(quoted, names)) if names else sf.monotonically_increasing_id()
+    key = _hash(names) if names else sf.monotonically_increasing_id()
     deletes = (sf.col(WINS) & sf.col(DELETED)).alias("deletes")
     upserts = (~sf.col(DELETED)).alias("upserts")
     rows = to_arrow(found.select("_file", "_pos", WINS, deletes, upserts, key.alias("key")))
@@ -96,7 +96,11 @@ def _listed(found: DataFrame, names: Sequence[str]) -> FoundPositions:
     )
 
 
-def _from_bitmaps(found: DataFrame, may_repeat: bool) -> FoundPositions:
+def _hash(names: Sequence[str]) -> Column:
+    return sf.xxhash64(*map(quoted, names))
+
+
+def _from_bitmaps(found: DataFrame, names: Sequence[str]) -> FoundPositions:
     # Counted from 1: position 0 would be in a bucket of its own.
     number = sf.when(sf.col(WINS), sf.col("_pos") + 1)
     buckets = found.groupBy("_file", sf.bitmap_bucket_number(number).alias("bucket")).agg(
@@ -107,6 +111,10 @@ def _from_bitmaps(found: DataFrame, may_repeat: bool) -> FoundPositions:
     )
     rows = to_arrow(buckets)
     counts = rows.group_by("_file").aggregate([("found", "sum"), ("deletes", "sum"), ("upserts", "sum")])
+    # A shuffle of 8 bytes for each key, for which later steps drop no repeats: they would shuffle whole rows. Two keys
+    # with one hash are taken for a repeat.
+    distinct = found.agg(sf.count_distinct(_hash(names))).collect()[0][0] if names else None
+    may_repeat = distinct is not None and distinct < (pc.sum(rows.column("found")).as_py() or 0)
     return FoundPositions(
         positions=_unpacked(rows),
         found=_by_path(counts, "found_sum"),

@@ -101,6 +101,21 @@ def test_many_positions_come_as_bitmaps_and_are_the_same(flow: Flow, monkeypatch
     assert flow.rows() == expected | dict.fromkeys(edges, ("b", 0)) | {70_000: ("new", 0)}
 
 
+@pytest.mark.parametrize("repeats", [0, 1])
+def test_of_many_keys_one_that_the_table_holds_twice_gets_one_row(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, repeats: int
+) -> None:
+    monkeypatch.setattr(row_positions, "MOST_LISTED", 2)
+    flow.arrive("1.jsonl", *(row(number, "a") for number in range(9)))
+    flow.apply("run 1")
+    for _ in range(repeats):
+        flow.spark.sql(f"INSERT INTO {flow.table} VALUES (5, 'again', 0)")
+    flow.arrive("2.jsonl", *(row(number, "b") for number in range(4, 12)))
+    report = flow.apply("run 2")
+    assert (report.rows_inserted, report.rows_updated) == (3, 5 + repeats)
+    assert flow.rows() == {n: ("a" if n < 4 else "b", 0) for n in range(12)}
+
+
 def test_an_updated_row_keeps_its_row_id_and_a_new_one_gets_another(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
     flow.apply("run 1")
