@@ -27,18 +27,22 @@ def parse_options(description: str | None, arguments: Sequence[str] | None = Non
     parser.add_argument("--cold", action="store_true", help="whole applications in place of a warm session")
     parser.add_argument("--cold-sizes", type=_sizes, default="small,30m", help="of small, 30m, 100m, ROWSxBATCH")
     parser.add_argument("--sweep", action="store_true", help="table sizes by shares in place of a few comparisons")
-    parser.add_argument("--sweep-rows", type=_numbers, default=ROWS, help="millions, as in 1,3")
-    parser.add_argument("--sweep-shares", type=_numbers, default=SHARES, help="percent of the table, as in 0.1,5")
+    parser.add_argument("--sweep-rows", type=numbers, default=ROWS, help="millions, as in 1,3")
+    parser.add_argument("--sweep-shares", type=numbers, default=SHARES, help="percent of the table, as in 0.1,5")
     parser.add_argument("--budget-minutes", type=float, default=75, help="of the sweep; 0 for no limit")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="JSON of a sweep that was stopped")
     return parser.parse_args(arguments)
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    numbers = tuple(float(number) for number in text.split(","))
-    if min(numbers) <= 0:
+def numbers(text: str) -> tuple[float, ...]:
+    """Parse numbers above 0, as in ``0.1,5``.
+
+    :raises ArgumentTypeError: one is not.
+    """
+    found = tuple(float(number) for number in text.split(","))
+    if min(found) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} has a number that is not above 0")
-    return numbers
+    return found
 
 
 def _sizes(text: str) -> list[ColdSize]:

@@ -33,6 +33,11 @@ MERGE = """
 """
 
 
+def file_count(rows: int) -> int:
+    """Return how many data files a table of so many rows begins with."""
+    return max(4, rows // 2_500_000)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """Kind of tables that a comparison uses.
@@ -158,7 +163,7 @@ class Bench:
         return table
 
     def _fill(self, table: str) -> None:
-        rows = self.spark.range(0, self.rows, 1, max(4, self.rows // 2_500_000)).withColumnRenamed("id", "k")
+        rows = self.spark.range(0, self.rows, 1, file_count(self.rows)).withColumnRenamed("id", "k")
         name = "concat('name ', pmod(xxhash64(k), 1000000)) AS name"
         rows.selectExpr(*self.kind.selected_keys, "k % 97 AS n", name).createOrReplaceTempView("rows")
         self.spark.sql(f"INSERT INTO {table} SELECT * FROM rows")

@@ -79,6 +79,7 @@ class KeyedCommit(DataCommit):
     :param rows: columns of the table and the markers of :class:`ChangeBatch`; one row per key, no NULL in a key.
     :param order_by: columns that tell which of two rows of a key is older, for ``merge_engine`` that ask.
     :param key_ranges: of ``rows``, where they are known already.
+    :param candidates: data files that may hold one of the keys, as the format has planned them; None where it has not.
     :param upserts: rows that do not delete, where their number is known already.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
@@ -88,6 +89,7 @@ class KeyedCommit(DataCommit):
     rows: DataFrame
     keys: tuple[str, ...]
     key_ranges: KeyRanges | None = None
+    candidates: Any = field(default=None, compare=False)
     upserts: int | None = None
     missing_columns: MissingColumns = MissingColumns.NULL
     order_by: tuple[str, ...] = ()

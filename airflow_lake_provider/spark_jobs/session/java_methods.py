@@ -59,6 +59,11 @@ def texts_of(spark: SparkSession, items: Any, function: Any) -> list[str]:
     return joined.split(_SEPARATOR)
 
 
+def as_number_list(spark: SparkSession, items: Any, function: Any) -> list[int]:
+    """Return the whole number that a function gives for each item of a ``java.util.List``."""
+    return [int(text) for text in texts_of(spark, items, function)]
+
+
 def java_list(spark: SparkSession, texts: list[str]) -> Any:
     """Return texts as a ``java.util.List``; PySpark would add each to a list by a command of its own.
 

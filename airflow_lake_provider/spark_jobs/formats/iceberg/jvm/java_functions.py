@@ -28,6 +28,10 @@ class JavaFunctions:
         """Map a ``FileScanTask`` to the location of its data file."""
         return self._of_task("location", load_class(self._spark, "java.lang.String"))
 
+    def rows_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to the number of rows of its data file, deleted or not."""
+        return self._of_task("recordCount", self._jvm.java.lang.Long.TYPE)
+
     def location(self) -> Any:
         """Map a ``DataFile`` to its location."""
         text = load_class(self._spark, "java.lang.String")

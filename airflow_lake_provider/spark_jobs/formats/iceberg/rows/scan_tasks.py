@@ -21,13 +21,36 @@ def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> di
 
     :raises CommitConflictError: a file is not live in the snapshot.
     """
-    location = JavaFunctions(table.spark).location_of_task()
     tasks = table.java.newScan().useSnapshot(snapshot).planFiles()
     try:
-        # A file that was added twice is planned twice.
-        by_location = guava(table.spark).collect.Multimaps.index(tasks, location)
+        return tasks_of_files(table, snapshot, tasks, paths)
     finally:
         tasks.close()
+
+
+def planned_tasks(table: IcebergTable, snapshot: int, where: str) -> Any:
+    """Return the tasks of the data files of a snapshot that may hold rows that satisfy ``where``, each file once whole.
+
+    :param where: SQL over the table's columns; taken for true where Iceberg has no expression for it.
+    :return: a Java list of ``org.apache.iceberg.FileScanTask``.
+    """
+    # As Spark compares names.
+    scan = table.java.newScan().caseSensitive(False).useSnapshot(snapshot)
+    tasks = scan.filter(_expression(table, where)).ignoreResiduals().planFiles()
+    try:
+        return guava(table.spark).collect.Lists.newArrayList(tasks)
+    finally:
+        tasks.close()
+
+
+def tasks_of_files(table: IcebergTable, snapshot: int, tasks: Any, paths: Collection[str]) -> dict[str, Any]:
+    """Return the task of each path.
+
+    :param tasks: a Java iterable of ``org.apache.iceberg.FileScanTask``, of the snapshot.
+    :raises CommitConflictError: a path has none.
+    """
+    # A file that was added twice is planned twice.
+    by_location = guava(table.spark).collect.Multimaps.index(tasks, JavaFunctions(table.spark).location_of_task())
     found = {path: by_location.get(path) for path in paths}
     gone = sorted(path for path, planned in found.items() if planned.isEmpty())
     if gone:

@@ -1,8 +1,8 @@
-"""Choose the strategy that applies a batch, by rules on metadata, and say why."""
+"""Choose the strategy that applies a batch, by rules and costs that metadata tells, and say why."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.table_obstacles import SCHEMA_CHANGED
@@ -15,7 +15,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirement
     unfit_for,
     without_delete_files,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import CandidateFiles, plan_candidates
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_costs import COSTS, UpsertSize, described
 
 # Keys are broadcast, and 8 bytes per row found reach the driver.
 MAX_KEYS = 2_000_000
@@ -23,6 +25,9 @@ MAX_KEYS = 2_000_000
 # the batch, once; delete files would make each later read go through the replaced rows, and a compaction write it all
 # as well.
 COPIED_SHARE = 1 / 3
+# What another strategy has to spare, as a share and in seconds: one that starts over on a conflict, or writes files
+# anew, is not taken for what may be an error of the estimate.
+LEAST_SPARED_SHARE, LEAST_SPARED_SECONDS = 0.2, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,42 +35,69 @@ class ChosenStrategy:
     """A strategy and why.
 
     :param warning: what the table's owner could mend; None when nothing.
+    :param candidates: data files that may hold a key, where they were planned.
     """
 
     strategy: UpsertStrategy
     reason: str
     warning: str | None = None
+    candidates: CandidateFiles | None = None
 
 
 def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
-    """Choose by rule, or do as asked.
+    """Choose by rules and by cost, or do as asked.
 
     :raises UnsupportedError: the strategy that was asked for is not possible.
     """
     if commit.strategy in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
         return ChosenStrategy(strategy=commit.strategy, reason="as asked")
     is_asked = commit.strategy is not UpsertStrategy.AUTO
-    wanted = ChosenStrategy(strategy=commit.strategy, reason="as asked") if is_asked else _preferred(table, commit)
-    lacking = lacking_internals(table.spark, wanted.strategy)
-    unfit = lacking or unfit_for(TableShape.of(table), wanted.strategy, commit.keys)
-    obstacle = unfit or _obstacle(table, commit)
+    strategy, reason = (commit.strategy, "as asked") if is_asked else _by_rule(table, commit)
+    lacking = lacking_internals(table.spark, strategy)
+    obstacle = lacking or unfit_for(TableShape.of(table), strategy, commit.keys) or _obstacle(table, commit)
     if obstacle is None:
-        return wanted
+        candidates = plan_candidates(table, commit)
+        chosen = ChosenStrategy(strategy=strategy, reason=reason, candidates=candidates)
+        return chosen if reason or candidates is None else _by_cost(table, commit, chosen, candidates)
     if is_asked:
-        strategy = commit.strategy.value
-        raise UnsupportedError(f"{table.name}: strategy={strategy!r} is not possible, {obstacle}; use 'auto'")
+        raise UnsupportedError(f"{table.name}: strategy={strategy.value!r} is not possible, {obstacle}; use 'auto'")
     warning = f"the slower strategy merge was used: {lacking}" if lacking else None
     return ChosenStrategy(strategy=UpsertStrategy.MERGE, reason=obstacle, warning=warning)
 
 
-def _preferred(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
+def _by_rule(table: IcebergTable, commit: KeyedCommit) -> tuple[UpsertStrategy, str]:
+    """Return the strategy that is wanted and why; without a reason it is what costs are compared with."""
     reason = without_delete_files(TableShape.of(table))
     if reason is None:
         keys, rows = known_ranges(commit).keys, _rows_at_base(table, commit)
         if rows == 0 or keys < rows * COPIED_SHARE:
-            return ChosenStrategy(strategy=UpsertStrategy.POSITIONS, reason="the table can be changed by position")
+            return UpsertStrategy.POSITIONS, "" if rows else "the table has no rows"
         reason = f"{keys} keys are {keys / rows:.0%} of the table's {rows} rows"
-    return ChosenStrategy(strategy=UpsertStrategy.COPY_ON_WRITE, reason=reason)
+    return UpsertStrategy.COPY_ON_WRITE, reason
+
+
+def _by_cost(
+    table: IcebergTable, commit: KeyedCommit, wanted: ChosenStrategy, candidates: CandidateFiles
+) -> ChosenStrategy:
+    size = UpsertSize(
+        keys=known_ranges(commit).keys,
+        files=int(table.summary(commit.base).get("total-data-files", 0)),
+        candidate_rows=candidates.rows_by_file,
+        cores=table.spark.sparkContext.defaultParallelism,
+    )
+    others = [UpsertStrategy.COPY_ON_WRITE, *_merging(table)]
+    best = min(others, key=lambda other: COSTS[other].seconds(size))
+    seconds = COSTS[wanted.strategy].seconds(size)
+    spared = seconds - COSTS[best].seconds(size)
+    chosen = best if spared >= max(LEAST_SPARED_SECONDS, LEAST_SPARED_SHARE * seconds) else wanted.strategy
+    rejected = [each for each in (wanted.strategy, *others) if each is not chosen]
+    return replace(wanted, strategy=chosen, reason=described(size, chosen, rejected))
+
+
+def _merging(table: IcebergTable) -> list[UpsertStrategy]:
+    """Return ``merge`` where it leaves delete files, too: only of that the cost is known."""
+    asks = table.properties().get("write.merge.mode") == "merge-on-read"
+    return [UpsertStrategy.MERGE] if asks else []
 
 
 def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:

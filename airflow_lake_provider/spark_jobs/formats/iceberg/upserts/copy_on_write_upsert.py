@@ -20,9 +20,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_fi
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import candidates_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     reading_base,
@@ -73,7 +74,9 @@ def _changed_tasks(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedR
     """Return the ``org.apache.iceberg.FileScanTask`` of each data file with a row that the batch changes."""
     if commit.base is None or not resolved.positions:
         return []
-    return list(scan_tasks(table, int(commit.base), list(resolved.positions)).values())
+    candidates = candidates_of(table, commit)
+    planned = None if candidates is None else candidates.tasks
+    return list(tasks_of_files(table, int(commit.base), planned, list(resolved.positions)).values())
 
 
 def _inserted(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> int:

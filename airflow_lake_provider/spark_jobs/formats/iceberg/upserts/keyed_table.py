@@ -28,6 +28,10 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_key
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import choose_strategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
+    reading_base,
+    refuse_expired_base,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategies import STRATEGIES
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -120,7 +124,11 @@ class IcebergKeyedTable:
         """Commit once."""
         refuse_other_spellings(self.table, commit.rows, commit.keys)
         commit = replace(commit, key_ranges=known_ranges(commit))
-        chosen = choose_strategy(self.table, commit)
+        refuse_expired_base(self.table, commit)
+        with reading_base(self.table, commit), progress.phase("choose") as facts:
+            chosen = choose_strategy(self.table, commit)
+            facts["strategy"] = chosen.strategy.value
+        commit = replace(commit, candidates=chosen.candidates)
         strategy = STRATEGIES[chosen.strategy]
         if commit.audits is not None:
             applied = upsert_audited(self.table, commit, commit.audits, strategy, progress)

@@ -112,8 +112,14 @@ class _PositionCommit:
         with reading_base(self.table, self.commit):
             # A Spark job where many rows are replaced: after the commit it would fail a task that has applied them.
             self.inserted = _inserted(self.table, self.commit, self.staged, self.resolved)
+            candidates = self.commit.candidates
             self._delta = write_deletes(
-                self.table, self.commit.base, self.resolved.positions, self.staged.files, self.staged.outdated
+                self.table,
+                self.commit.base,
+                self.resolved.positions,
+                self.staged.files,
+                self.staged.outdated,
+                candidates.tasks if candidates is not None and candidates.snapshot == self.commit.base else None,
             )
         return self._delta
 

@@ -21,6 +21,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import live_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import candidates_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -29,9 +30,10 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:
     """Find the rows with a key of the batch at ``commit.base``."""
-    if commit.base is None:
+    candidates = candidates_of(table, commit)
+    if candidates is None:
         return ResolvedRows()
-    return _resolve(table, commit, table.rows_at(int(commit.base)))
+    return _found(table, commit, candidates.of(table.rows_at(int(candidates.snapshot))), candidates.pruning)
 
 
 def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, end: int) -> ResolvedRows:
@@ -40,7 +42,11 @@ def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, 
     :param start: exclusive; every snapshot from there to ``end`` is an append.
     """
     reader = table.spark.read.option("start-snapshot-id", str(start)).option("end-snapshot-id", str(end))
-    return _resolve(table, commit, reader.table(table.sql_name), by_bucket=False)
+    predicates, pruning = key_pruning(table, commit, "t", by_bucket=False)
+    held = reader.table(table.sql_name).alias("t")
+    for predicate in predicates:
+        held = held.filter(sf.expr(predicate))
+    return _found(table, commit, held, pruning)
 
 
 def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[str]) -> ResolvedRows | None:
@@ -57,14 +63,6 @@ def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[s
         return ResolvedRows(pruning=pruning)
     with rows_of_files(table, tasks) as held:
         return None if held is None else _found(table, commit, held, pruning)
-
-
-def _resolve(table: IcebergTable, commit: KeyedCommit, held: DataFrame, *, by_bucket: bool = True) -> ResolvedRows:
-    predicates, pruning = key_pruning(table, commit, "t", by_bucket=by_bucket)
-    held = held.alias("t")
-    for predicate in predicates:
-        held = held.filter(sf.expr(predicate))
-    return _found(table, commit, held, pruning)
 
 
 def _found(table: IcebergTable, commit: KeyedCommit, held: DataFrame, pruning: str) -> ResolvedRows:

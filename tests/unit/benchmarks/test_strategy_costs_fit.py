@@ -1,0 +1,37 @@
+"""The fit of the constants by which strategies are compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_costs import StrategyCost, UpsertSize
+from tests.benchmarks.strategy_costs import fit, fit_rewritten_row
+
+SIZES = [
+    UpsertSize(keys=round(rows * share), files=4, candidate_rows=[rows // 4] * 4, cores=2)
+    for rows in (1_000_000, 10_000_000, 30_000_000)
+    for share in (0.0001, 0.01, 0.2)
+]
+
+
+def test_seconds_made_of_constants_give_these_constants_back() -> None:
+    made = StrategyCost(fixed=0.9, key=4e-6, candidate_row=8e-8)
+    found = fit(SIZES, [made.seconds(size) for size in SIZES])
+    assert (found.fixed, found.key, found.candidate_row) == pytest.approx((0.9, 4e-6, 8e-8))
+
+
+def test_copies_cost_what_positions_cost_and_what_their_rows_do() -> None:
+    positions = StrategyCost(fixed=0.9, key=4e-6, candidate_row=8e-8)
+    made = replace(positions, rewritten_row=2e-6)
+    found = fit_rewritten_row(SIZES, [made.seconds(size) for size in SIZES], positions)
+    assert replace(found, rewritten_row=0.0) == positions
+    assert found.rewritten_row == pytest.approx(2e-6)
+
+
+def test_no_constant_is_below_0_whatever_was_measured() -> None:
+    seconds = [3.0 - size.keys * 2e-7 for size in SIZES]
+    found = fit(SIZES, seconds)
+    assert min(found.fixed, found.key, found.candidate_row) >= 0
+    assert fit_rewritten_row(SIZES, [0.1] * len(SIZES), found).rewritten_row == 0
