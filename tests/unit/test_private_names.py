@@ -45,7 +45,7 @@ WORKER = {
     "_session",
 }
 # The driver's side: names of PySpark.
-DRIVER = {"_jvm", "_jsparkSession", "_jdf", "_jsc", "_gateway", "_origin"}
+DRIVER = {"_jvm", "_jsparkSession", "_jdf", "_jsc", "_gateway", "_origin", "_gateway_client", "_create_new_connection"}
 # The driver's side on Spark 3.5; ``scripts/matrix spark-3.5`` runs what uses them.
 OLDER_DRIVER = {"_jc", "_parse_datatype_string", "_collect_as_arrow"}
 # A named tuple's own, which its documentation describes.

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.session.jvm_lookups import remember_lookups
 from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
+from airflow_lake_provider.spark_jobs.session.prompt_replies import reply_promptly
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # For each column that is made, PySpark tells the JVM the line of code that made it: some eight calls, and half of the
@@ -35,6 +36,7 @@ def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:
     :param submitted: what was asked for, which is left as it is unless it has to be pinned.
     :return: see :func:`open_session`.
     """
+    reply_promptly(spark)
     remember_lookups(spark)
     overruled = pin_settings(spark)
     if not submitted.contains(_COMPRESSED_CACHE):
