@@ -12,6 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges, ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 # What the reduction adds to each last row, for the one job that checks and counts.
@@ -113,7 +114,7 @@ def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
     for name in keys:
         null_key = null_key | quoted(name).isNull()
     types = {field.name: field.dataType for field in latest.schema}
-    found = latest.agg(
+    counted = latest.agg(
         sf.coalesce(sf.sum(_ROWS), sf.lit(0)).alias("rows"),
         sf.count(sf.lit(1)).alias("keys"),
         sf.count_if(sf.col(DELETED)).alias("deletes"),
@@ -122,7 +123,9 @@ def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
         sf.coalesce(sf.sum(_BAD_ROWS), sf.lit(0)).alias("unparsable"),
         ranges_column([(quoted(name), types[name]) for name in keys]).alias("key_ranges"),
         sf.array(*(_rows_where(quoted(name).isNull()) for name in keys)).alias("null_by_key"),
-    ).collect()[0]
+    )
+    with without_adaptive_execution(latest.sparkSession):
+        found = counted.collect()[0]
     null_by_key = {name: count for name, count in zip(keys, found["null_by_key"], strict=True) if count}
     ranges = read_ranges(keys, found["key_ranges"])
     return ChangeCounts(**{**found.asDict(), "key_ranges": ranges, "null_by_key": null_by_key})
