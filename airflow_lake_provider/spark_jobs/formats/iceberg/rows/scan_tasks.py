@@ -28,15 +28,17 @@ def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> di
         tasks.close()
 
 
-def planned_tasks(table: IcebergTable, snapshot: int, where: str) -> Any:
-    """Return the tasks of the data files of a snapshot that may hold rows that satisfy ``where``, each file once whole.
+def planned_tasks(table: IcebergTable, snapshot: int, where: str, *, whole: bool = False) -> Any:
+    """Return the tasks of the data files of a snapshot that may hold rows that satisfy ``where``, each file once.
 
     :param where: SQL over the table's columns; taken for true where Iceberg has no expression for it.
+    :param whole: read every row of the files; else row groups that hold no such row are left out.
     :return: a Java list of ``org.apache.iceberg.FileScanTask``.
     """
     # As Spark compares names.
     scan = table.java.newScan().caseSensitive(False).useSnapshot(snapshot)
-    tasks = scan.filter(_expression(table, where)).ignoreResiduals().planFiles()
+    scan = scan.filter(_expression(table, where))
+    tasks = (scan.ignoreResiduals() if whole else scan).planFiles()
     try:
         return guava(table.spark).collect.Lists.newArrayList(tasks)
     finally:

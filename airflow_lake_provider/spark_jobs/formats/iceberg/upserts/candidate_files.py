@@ -24,7 +24,8 @@ class CandidateFiles:
 
     :param predicates: SQL conditions that a row with one of the keys satisfies; columns are of :attr:`alias`.
     :param pruning: how the files were chosen, a sentence.
-    :param tasks: Java list of ``org.apache.iceberg.FileScanTask``, each with the deletes on it.
+    :param tasks: Java list of ``org.apache.iceberg.FileScanTask``, each with the deletes on it. Row groups in which no
+        row satisfies the conditions are left out.
     :param rows_by_file: number of rows of each, deleted or not.
     """
 
@@ -46,6 +47,10 @@ class CandidateFiles:
         for predicate in self.predicates:
             held = held.filter(sf.expr(predicate))
         return held
+
+    def whole_tasks(self, table: IcebergTable) -> Any:
+        """Return tasks of the same files that read every row, as a Java list."""
+        return planned_tasks(table, int(self.snapshot), " AND ".join(self.predicates), whole=True)
 
 
 def plan_candidates(table: IcebergTable, commit: KeyedCommit) -> CandidateFiles | None:

@@ -75,7 +75,7 @@ def _changed_tasks(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedR
     if commit.base is None or not resolved.positions:
         return []
     candidates = candidates_of(table, commit)
-    planned = None if candidates is None else candidates.tasks
+    planned = None if candidates is None else candidates.whole_tasks(table)
     return list(tasks_of_files(table, int(commit.base), planned, list(resolved.positions)).values())
 
 

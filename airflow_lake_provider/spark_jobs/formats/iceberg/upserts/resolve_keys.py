@@ -24,6 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import candidates_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
+from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
@@ -33,7 +34,12 @@ def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:
     candidates = candidates_of(table, commit)
     if candidates is None:
         return ResolvedRows()
-    return _found(table, commit, candidates.of(table.rows_at(int(candidates.snapshot))), candidates.pruning)
+    if not candidates.rows_by_file:
+        return ResolvedRows(pruning=candidates.pruning)
+    # Of the files as they were planned: Spark would read the manifests once more.
+    with rows_of_files(table, candidates.tasks) as held:
+        held = table.rows_at(int(candidates.snapshot)) if held is None else held
+        return _found(table, commit, candidates.of(held), candidates.pruning)
 
 
 def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, end: int) -> ResolvedRows:
@@ -73,7 +79,9 @@ def _found(table: IcebergTable, commit: KeyedCommit, held: DataFrame, pruning: s
     changes = commit.rows.select(*keys, *(quoted(name) for name in deciding_columns(commit)))
     found = held.select(*keys, "_file", "_pos", *lineage, *old).join(sf.broadcast(changes), on=list(commit.keys))
     # Lazy: the job that collects the positions also fills it.
-    found = found.withColumn(WINS, sf.expr(merge.wins or "true")).localCheckpoint(eager=False)
+    found = found.withColumn(WINS, sf.expr(merge.wins or "true"))
+    with without_adaptive_execution(table.spark):
+        found = found.localCheckpoint(eager=False)
     place = collect_positions(found, known_ranges(commit).keys, commit.keys)
     return ResolvedRows(rows=found.drop("_pos", *deciding_columns(commit)), place=place, pruning=pruning)
 

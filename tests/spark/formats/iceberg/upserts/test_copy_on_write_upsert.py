@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError, UnsupportedError
@@ -63,6 +64,21 @@ def test_rows_are_replaced_deleted_and_added_and_no_delete_file_is_left(flow: Fl
     expected |= {1: ("b", 0), 2: ("back", 0), 3: ("c", 0), 60: ("new", 0)}
     assert flow.rows() == as_spark_reads(flow) == expected
     assert paths(flow, "delete") == set()
+
+
+def test_rows_in_row_groups_without_a_key_of_the_batch_are_kept(flow: Flow) -> None:
+    small = {"row-group-size-bytes": "1000", "row-group-check-min-record-count": "50"}
+    small |= {"row-group-check-max-record-count": "50"}
+    layout = TableLayout(properties={f"write.parquet.{name}": value for name, value in small.items()})
+    flow.arrive("1.jsonl", *(row(number, f"a {number}", number) for number in range(3_000)))
+    flow.apply("run 1", create=layout)
+    groups = [pq.read_metadata(flow.folder() / name).num_row_groups for name in flow.data_files()]
+    assert max(groups) > 4
+    flow.arrive("2.jsonl", row(1_500, "b"))
+    report = flow.apply("run 2")
+    assert (report.strategy, report.rows_updated) == ("copy-on-write", 1)
+    expected = {number: (f"a {number}", number) for number in range(3_000)}
+    assert flow.rows() == as_spark_reads(flow) == {**expected, 1_500: ("b", 0)}
 
 
 ENGINES = [
