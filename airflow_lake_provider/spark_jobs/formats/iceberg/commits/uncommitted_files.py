@@ -38,3 +38,13 @@ def discarded_on_conflict(table: IcebergTable, files: list[Any], discard: Discar
     except CommitConflictError:
         discard(table, files)
         raise
+
+
+@contextmanager
+def discarded_on_failure(table: IcebergTable, files: list[Any], discard: Discard = discard_files) -> Iterator[None]:
+    """Delete the files when what comes before their commit fails."""
+    try:
+        yield
+    except BaseException:
+        discard(table, files)
+        raise

@@ -6,7 +6,9 @@ rows are kept, but for those that were made of rows that have changed; the batch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as sf
 
@@ -17,7 +19,10 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCo
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import (
+    discarded_on_conflict,
+    discarded_on_failure,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
@@ -51,17 +56,19 @@ def upsert_by_position(
         resolved = resolve_rows(table, commit)
         facts.update(rows=resolved.updated + resolved.deleted, files=len(resolved.positions))
     with reading_base(table, commit), progress.phase("stage") as facts:
-        staged = StagedBatch(stage_rows(table, commit, resolved))
+        staged, delta = _stage_beside_deletes(table, commit, resolved, route)
         facts.update(rows=staged.records, files=len(staged.files))
     with discarded_on_conflict(table, staged.files, route.discard), progress.phase("commit") as facts:
-        pending = _PositionCommit(table=table, commit=commit, resolved=resolved, staged=staged, route=route)
+        pending = _PositionCommit(
+            table=table, commit=commit, resolved=resolved, staged=staged, route=route, delta=delta
+        )
         snapshot = str(pending.apply(progress))
         facts["snapshot"] = snapshot
     return AppliedCommit(
         snapshot=snapshot,
         strategy="positions",
         strategy_reason=pending.resolved.pruning,
-        rows_inserted=pending.inserted,
+        rows_inserted=pending.inserted or 0,
         rows_updated=pending.resolved.updated,
         rows_deleted=pending.resolved.deleted,
     )
@@ -74,7 +81,8 @@ class _PositionCommit:
     :param commit: on the head that it is tried on.
     :param resolved: rows that it replaces or deletes there.
     :param staged: data files of the batch.
-    :param inserted: rows of the batch that replace none.
+    :param delta: with the deletes of those rows; None until they are written.
+    :param inserted: rows of the batch that replace none; None until they are counted.
     """
 
     table: IcebergTable
@@ -82,8 +90,8 @@ class _PositionCommit:
     resolved: ResolvedRows
     staged: StagedBatch
     route: CommitRoute
-    inserted: int = 0
-    _delta: RowDelta | None = None
+    inserted: int | None = None
+    delta: RowDelta | None = None
 
     def apply(self, progress: Progress) -> int:
         """Commit once, and return the snapshot.
@@ -106,27 +114,18 @@ class _PositionCommit:
 
     def _attempt(self, position: dict[str, str]) -> int:
         refuse_expired_base(self.table, self.commit)
-        return self.route.commit_delta(self.table, self.commit, self._delta or self._write_deletes(), position)
-
-    def _write_deletes(self) -> RowDelta:
         with reading_base(self.table, self.commit):
-            # A Spark job where many rows are replaced: after the commit it would fail a task that has applied them.
-            self.inserted = _inserted(self.table, self.commit, self.staged, self.resolved)
-            candidates = self.commit.candidates
-            self._delta = write_deletes(
-                self.table,
-                self.commit.base,
-                self.resolved.positions,
-                self.staged.files,
-                self.staged.outdated,
-                candidates.tasks if candidates is not None and candidates.snapshot == self.commit.base else None,
-            )
-        return self._delta
+            if self.inserted is None:
+                # A Spark job where many rows are replaced: after the commit it would fail a task that has applied them.
+                self.inserted = _inserted(self.table, self.commit, self.staged, self.resolved)
+            if self.delta is None:
+                self.delta = _write_deletes(self.table, self.commit, self.resolved, self.staged)
+        return self.route.commit_delta(self.table, self.commit, self.delta, position)
 
     def _discard_deletes(self) -> None:
-        if self._delta is not None:
-            self.route.discard(self.table, self._delta.deletes)
-            self._delta = None
+        if self.delta is not None:
+            self.route.discard(self.table, self.delta.deletes)
+            self.delta = self.inserted = None
 
     def _rebase(self) -> _PositionCommit:
         with reading_base(self.table, self.commit):
@@ -138,6 +137,31 @@ class _PositionCommit:
             with reading_base(self.table, self.commit):
                 self.staged.stage_again(self.table, self.commit, self.resolved, rebased.affected, self.route.discard)
         return self
+
+
+def _stage_beside_deletes(
+    table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, route: CommitRoute
+) -> tuple[StagedBatch, RowDelta]:
+    """Stage the rows while the deletes are written, which depend on positions alone.
+
+    No commit names the files yet: when one of both fails, what the other has written is deleted.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        writing = beside.submit(_write_deletes, table, commit, resolved, StagedBatch([]))
+        try:
+            staged = StagedBatch(stage_rows(table, commit, resolved))
+        except BaseException:
+            with suppress(Exception):
+                route.discard(table, writing.result().deletes)
+            raise
+        with discarded_on_failure(table, staged.files, route.discard):
+            return staged, replace(writing.result(), rows=staged.files)
+
+
+def _write_deletes(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: StagedBatch) -> RowDelta:
+    candidates = commit.candidates
+    planned = candidates.tasks if candidates is not None and candidates.snapshot == commit.base else None
+    return write_deletes(table, commit.base, resolved.positions, staged.files, staged.outdated, planned)
 
 
 def _inserted(table: IcebergTable, commit: KeyedCommit, staged: StagedBatch, resolved: ResolvedRows) -> int:

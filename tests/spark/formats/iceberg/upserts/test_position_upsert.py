@@ -301,6 +301,37 @@ def test_a_batch_whose_base_is_expired_while_it_is_read_starts_over(
 
 
 @pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])
+@pytest.mark.parametrize("failing", ["stage_rows", "write_deletes"])
+def test_no_file_is_left_when_rows_or_deletes_cannot_be_written(
+    flow: Flow, layout: TableLayout, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
+    flow.apply("run 1", create=layout)
+    before = flow.data_files()
+    flow.arrive("2.jsonl", row(1, "b"), row(3, "b"))
+    done: list[object] = []
+
+    def fail(*arguments: Any) -> Any:
+        raise OSError("the disk is full")
+
+    def noted(*arguments: Any) -> Any:
+        done.append(original(*arguments))
+        return done[0]
+
+    other = {"stage_rows": "write_deletes", "write_deletes": "stage_rows"}[failing]
+    original = getattr(position_upsert, other)
+    monkeypatch.setattr(position_upsert, other, noted)
+    monkeypatch.setattr(position_upsert, failing, fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        flow.apply("run 2")
+    assert len(done) == 1
+    assert flow.data_files() == before
+    monkeypatch.undo()
+    flow.apply("run 2")
+    assert flow.rows() == {1: ("b", 0), 2: ("a", 0), 3: ("b", 0)}
+
+
+@pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])
 def test_equality_deletes_of_other_writers_stay_in_force(flow: Flow, layout: TableLayout) -> None:
     flow.arrive("1.jsonl", *(row(number, "a") for number in range(1, 6)))
     flow.apply("run 1", create=layout)
