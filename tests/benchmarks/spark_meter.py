@@ -18,6 +18,7 @@ class Used:
     :param stages: that ran.
     :param read: bytes that stages read from files; ``shuffled``: wrote for other stages.
     :param calls: commands that went through PySpark's gateway.
+    :param classes: that Spark generated and compiled; code it has seen before is not counted.
     """
 
     seconds: float
@@ -26,10 +27,11 @@ class Used:
     read: int
     shuffled: int
     calls: int
+    classes: int
 
     def __str__(self) -> str:
         megabytes = f"{self.read / 1e6:.1f} MB read, {self.shuffled / 1e6:.1f} MB shuffled"
-        made = f"{self.stages} stages, {self.calls} calls"
+        made = f"{self.stages} stages, {self.calls} calls, {self.classes} classes"
         return f"{self.seconds:.2f} s, {self.cpu_seconds:.2f} s of CPU, {megabytes}, {made}"
 
 
@@ -58,6 +60,9 @@ class SparkMeter:
         self._context = context._jsc.sc()
         self._driver = psutil.Process(context._gateway.proc.pid)
         self._newest = max(self._stages(), default=-1)
+        jvm: Any = spark._jvm
+        self._compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+        self._classes = int(self._compiled.getCount())
         self._calls = _CountedCalls(context._gateway._gateway_client)
         self._cpu, self._started = self._cpu_seconds(), time.monotonic()
 
@@ -65,6 +70,7 @@ class SparkMeter:
         """Return what was used since."""
         seconds, cpu = time.monotonic() - self._started, self._cpu_seconds() - self._cpu
         calls = self._calls.stop()
+        classes = int(self._compiled.getCount()) - self._classes
         # The store hears of a stage a little after its job has returned.
         self._context.listenerBus().waitUntilEmpty()
         stages = [stage for number, stage in self._stages().items() if number > self._newest]
@@ -73,6 +79,7 @@ class SparkMeter:
             cpu_seconds=cpu,
             stages=len(stages),
             calls=calls,
+            classes=classes,
             read=sum(int(stage.inputBytes()) for stage in stages),
             shuffled=sum(int(stage.shuffleWriteBytes()) for stage in stages),
         )

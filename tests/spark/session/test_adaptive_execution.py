@@ -13,14 +13,19 @@ def is_adaptive(spark: SparkSession) -> bool:
     return "AdaptiveSparkPlan" in counted._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
 
 
+def fail_inside(spark: SparkSession) -> None:
+    with without_adaptive_execution(spark):
+        assert not is_adaptive(spark)
+        raise ZeroDivisionError
+
+
 @pytest.mark.parametrize("setting", ["true", "false"])
 def test_a_block_that_fails_leaves_the_setting_as_it_was(spark: SparkSession, setting: str) -> None:
     before = spark.conf.get("spark.sql.adaptive.enabled")
     spark.conf.set("spark.sql.adaptive.enabled", setting)
     try:
-        with pytest.raises(ZeroDivisionError), without_adaptive_execution(spark):
-            assert not is_adaptive(spark)
-            raise ZeroDivisionError
+        with pytest.raises(ZeroDivisionError):
+            fail_inside(spark)
         assert is_adaptive(spark) is (setting == "true")
     finally:
         spark.conf.set("spark.sql.adaptive.enabled", str(before))

@@ -29,6 +29,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.soak.tiny_batches import planned_by_default
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
@@ -70,6 +71,20 @@ def test_rows_are_replaced_deleted_and_added_over_many_batches(flow: Flow, layou
     before = flow.rows()
     compact(flow)
     assert flow.rows() == before
+
+
+def test_spark_compiles_no_code_for_a_batch_of_other_keys(flow: Flow) -> None:
+    jvm: Any = flow.spark._jvm
+    compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    flow.arrive("1.jsonl", *(row(number, "a") for number in range(5_000)))
+    flow.apply("run 1", create=TableLayout())
+    counts = []
+    with planned_by_default(flow.spark):
+        for run in range(2, 5):
+            flow.arrive(f"{run}.jsonl", *(row(number, "b") for number in range(run * 1_000, run * 1_000 + 500)))
+            assert flow.apply(f"run {run}").rows_updated == 500
+            counts.append(int(compiled.getCount()))
+    assert counts[1:] == counts[1:2] * 2
 
 
 def test_one_vector_per_data_file_is_left_however_often_it_changes(flow: Flow) -> None:
