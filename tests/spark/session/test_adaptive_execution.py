@@ -10,7 +10,7 @@ from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_
 
 def is_adaptive(spark: SparkSession) -> bool:
     counted = spark.range(10).groupBy("id").count()
-    return "AdaptiveSparkPlan" in counted._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+    return "AdaptiveSparkPlan" in counted._jdf.queryExecution().executedPlan().toString()
 
 
 def fail_inside(spark: SparkSession) -> None:
