@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.open_session import CALL_SITES, fit_session
+from airflow_lake_provider.spark_jobs.session.open_session import fit_session, settings_at_start
 
 
 def open_session(home: Path) -> SparkSession:
@@ -18,7 +19,7 @@ def open_session(home: Path) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        CALL_SITES: "false",
+        **settings_at_start(SparkConf(loadDefaults=False)),
         "spark.driver.memory": os.environ.get("LAKE_BENCH_MEMORY", "6g"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

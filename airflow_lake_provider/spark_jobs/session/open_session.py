@@ -13,6 +13,11 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # For each column that is made, PySpark tells the JVM the line of code that made it: some eight calls, and half of the
 # calls of a small batch. The lines are ours, not an author's. Read once, when the first column is made.
 CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
+# Classes that Spark has generated are kept for the next batch. An upsert makes some 36, and Spark keeps 100 by default:
+# after two other tables they are made and compiled again.
+_CODE_CACHE = "spark.sql.codegen.cache.maxEntries"
+# Can be set only before a session starts.
+_AT_START = {CALL_SITES: "false", _CODE_CACHE: "1000"}
 # A batch is cached to be read two or three times: to compress 200,000 rows took longer than to read them so often.
 _COMPRESSED_CACHE = "spark.sql.inMemoryColumnarStorage.compressed"
 
@@ -24,10 +29,15 @@ def open_session() -> tuple[SparkSession, list[str]]:
     """
     submitted = SparkConf()
     builder = SparkSession.builder
-    if not submitted.contains(CALL_SITES):
-        builder = builder.config(CALL_SITES, "false")
+    for name, value in settings_at_start(submitted).items():
+        builder = builder.config(name, value)
     spark = builder.getOrCreate()
     return spark, fit_session(spark, submitted)
+
+
+def settings_at_start(submitted: SparkConf) -> dict[str, str]:
+    """Return the settings that a session of ours starts with, without those that were asked for."""
+    return {name: value for name, value in _AT_START.items() if not submitted.contains(name)}
 
 
 def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:

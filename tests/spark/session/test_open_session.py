@@ -6,8 +6,9 @@ import pytest
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.open_session import fit_session, open_session
+from airflow_lake_provider.spark_jobs.session.open_session import fit_session, open_session, settings_at_start
 
+CODE_CACHE = "spark.sql.codegen.cache.maxEntries"
 COMPRESSED = "spark.sql.inMemoryColumnarStorage.compressed"
 
 
@@ -30,3 +31,10 @@ def test_a_cached_batch_is_not_compressed_unless_somebody_asks_for_it(
     session.conf.set(COMPRESSED, "true")
     fit_session(session, submitted)
     assert session.conf.get(COMPRESSED) == found
+
+
+def test_a_session_keeps_the_code_of_many_tables_unless_somebody_asks_otherwise(spark: SparkSession) -> None:
+    submitted = SparkConf(loadDefaults=False)
+    assert settings_at_start(submitted)[CODE_CACHE] == "1000"
+    submitted.set(CODE_CACHE, "50")
+    assert CODE_CACHE not in settings_at_start(submitted)
