@@ -23,6 +23,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose_format import rows_for_queries
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.parquet_schema import schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -135,6 +136,9 @@ def _read_files(
             for found in _schemas(reader, source, [file for file in files if file.size]):
                 refuse_lossy_types(found, declared, f"orc files of {source.path!r}")
         reader = reader.schema(declared)
+    elif source.format == "parquet" and not source.options:
+        shared = schema_of_footers(spark, files)
+        reader = reader.schema(shared) if shared is not None else reader
     rows = _loaded(reader, source, files)
     refuse_unfit_columns(rows.columns, f"{source.format} files of {source.path!r}")
     return RawBatch(rows=with_arrival(spark, rows, files), files=files, has_arrival=True)

@@ -1,0 +1,57 @@
+"""The schema of a few Parquet files, read on the driver: Spark starts a job for it, half of a small batch's reading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.input_file import InputFile
+
+# Spark reads so many footers at a time on one machine.
+_MOST_FILES = 8
+
+
+def schema_of_footers(spark: SparkSession, files: Sequence[InputFile]) -> StructType | None:
+    """Return the schema that all files have, as Spark finds it.
+
+    :return: None where that is left to Spark: many files, different schemas, a file that cannot be read.
+    """
+    if len(files) > _MOST_FILES:
+        return None
+    try:
+        found = set(_schemas(spark, files))
+    except (Py4JError, PySparkException):
+        # What Spark says of such a file is told with its name.
+        return None
+    return StructType.fromJson(json.loads(found.pop())) if len(found) == 1 else None
+
+
+def _schemas(spark: SparkSession, files: Sequence[InputFile]) -> Iterator[str]:
+    """Yield the schema of each file, as JSON."""
+    jvm: Any = spark._jvm
+    state = spark._jsparkSession.sessionState()
+    # With what the session sets for Hadoop, keys of encrypted files for example.
+    settings = state.newHadoopConf()
+    package = jvm.org.apache.spark.sql.execution.datasources.parquet
+    converter = package.ParquetToSparkSchemaConverter(state.conf())
+
+    def schema_of(file: InputFile) -> str:
+        hadoop = jvm.org.apache.parquet.hadoop
+        path = jvm.org.apache.hadoop.fs.Path(file.path)
+        reader = hadoop.ParquetFileReader.open(hadoop.util.HadoopInputFile.fromPath(path, settings))
+        try:
+            footer = hadoop.Footer(path, reader.getFooter())
+        finally:
+            reader.close()
+        return str(package.ParquetFileFormat.readSchemaFromFooter(footer, converter).json())
+
+    # Of an object store each footer is two requests.
+    with ThreadPoolExecutor(_MOST_FILES) as readers:
+        yield from readers.map(schema_of, files)
