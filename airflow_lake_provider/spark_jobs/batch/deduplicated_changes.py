@@ -68,8 +68,8 @@ def is_unparsable(rows: DataFrame) -> Column:
 
 
 def latest_change_per_key(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], arrival: bool) -> DataFrame:
-    """Keep the last row of each key; see :func:`numbered_changes`."""
-    return numbered_changes(rows, keys, order_by, arrival).filter(sf.col(NUMBER) == 1).drop(NUMBER)
+    """Keep the last row of each key, with its number; see :func:`numbered_changes`."""
+    return numbered_changes(rows, keys, order_by, arrival).filter(sf.col(NUMBER) == 1)
 
 
 def numbered_changes(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str], arrival: bool) -> DataFrame:
@@ -83,8 +83,9 @@ def numbered_changes(rows: DataFrame, keys: Sequence[str], order_by: Sequence[st
     """
     key = Window.partitionBy(*(quoted(name) for name in keys))
     order = [quoted(name).desc_nulls_last() for name in order_by]
+    added = {}
     if arrival:
-        counted = rows.withColumn(AMBIGUOUS, sf.lit(False))
+        counted, added = rows, {AMBIGUOUS: sf.lit(False)}
         newest = key.orderBy(*order, sf.col(ARRIVAL).desc())
     else:
         rank = sf.rank().over(key.orderBy(*order)) if order else sf.lit(1)
@@ -97,12 +98,13 @@ def numbered_changes(rows: DataFrame, keys: Sequence[str], order_by: Sequence[st
     whole = newest.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     numbered = counted.withColumns(
         {
+            **added,
             _ROWS: sf.count(sf.lit(1)).over(whole),
             _BAD_ROWS: sf.count_if(is_unparsable(rows)).over(whole),
             NUMBER: sf.row_number().over(newest),
         }
     )
-    return numbered.drop(_RANK, _CONTENT)
+    return numbered if arrival else numbered.drop(_RANK, _CONTENT)
 
 
 def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:

@@ -42,18 +42,25 @@ def with_arrival(
     """
     # The rows may have a column of that name.
     metadata = metadata_column(rows, "_metadata")
-    placed = rows.select(
-        *columns,
-        metadata["file_path"].alias(_FILE),
-        metadata["file_block_start"].alias(_BLOCK),
-        sf.monotonically_increasing_id().alias(_ROW),
-    )
-    numbered = _with_file_number(spark, placed, _uris(spark, files))
-    # Never NULL, which would order as the oldest file.
-    unknown = sf.raise_error(sf.concat(sf.lit("Spark read a file that was not listed: "), sf.col(_FILE)))
-    file = sf.coalesce(_NUMBER, unknown.cast("int"))
-    arrival = sf.struct(file.alias("file"), sf.col(_BLOCK).alias("block"), sf.col(_ROW).alias("row"))
+    path, block, row = metadata["file_path"], metadata["file_block_start"], sf.monotonically_increasing_id()
+    uris = _uris(spark, files)
+    if len(uris) <= _MAX_COMPARED:
+        # A join is a job of its own, which takes longer than a small batch.
+        known = [sf.when(path == uri, sf.lit(number)) for number, uri in enumerate(uris)]
+        return rows.select(*columns, _arrival(sf.coalesce(*known), path, block, row))
+    placed = rows.select(*columns, path.alias(_FILE), block.alias(_BLOCK), row.alias(_ROW))
+    # As an Arrow table: rows of Python objects would start a Python worker.
+    order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: pa.array(range(len(uris)), pa.int32())})
+    numbered = placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
+    arrival = _arrival(*(sf.col(name) for name in (_NUMBER, _FILE, _BLOCK, _ROW)))
     return numbered.withColumn(ARRIVAL, arrival).drop(_FILE, _BLOCK, _ROW, _NUMBER)
+
+
+def _arrival(number: Column, path: Column, block: Column, row: Column) -> Column:
+    # Never NULL, which would order as the oldest file.
+    unknown = sf.raise_error(sf.concat(sf.lit("Spark read a file that was not listed: "), path))
+    file = sf.coalesce(number, unknown.cast("int"))
+    return sf.struct(file.alias("file"), block.alias("block"), row.alias("row")).alias(ARRIVAL)
 
 
 def _uris(spark: SparkSession, files: tuple[InputFile, ...]) -> list[str]:
@@ -65,17 +72,6 @@ def _uris(spark: SparkSession, files: tuple[InputFile, ...]) -> list[str]:
     made = invoke.MethodHandles.publicLookup().findConstructor(path, new)
     to_uri = invoke.MethodHandles.filterReturnValue(made, method(spark, _PATH, "toUri", uri))
     return texts_of(spark, java_list(spark, [file.path for file in files]), as_function(spark, to_uri))
-
-
-def _with_file_number(spark: SparkSession, placed: DataFrame, uris: list[str]) -> DataFrame:
-    if len(uris) <= _MAX_COMPARED:
-        # A join is a job of its own, which takes longer than a small batch.
-        known = [sf.when(sf.col(_FILE) == uri, sf.lit(number)) for number, uri in enumerate(uris)]
-        return placed.withColumn(_NUMBER, sf.coalesce(*known))
-    # As an Arrow table: rows of Python objects would start a Python worker.
-    numbers = pa.array(range(len(uris)), pa.int32())
-    order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: numbers})
-    return placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
 
 
 def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...]) -> str:

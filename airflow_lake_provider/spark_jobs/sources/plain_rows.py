@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -38,6 +39,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     resolve_columns,
 )
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
+from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -72,10 +74,14 @@ def read_row_changes(
             cached.append(batch.rows)
         keys = resolve_columns(batch.rows, spec.keys, "keys")
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
-        rows = batch.rows.coalesce(1) if 0 < sum(file.size for file in files) <= _ONE_TASK else batch.rows
+        is_small = 0 < sum(file.size for file in files) <= _ONE_TASK
+        rows = batch.rows.coalesce(1) if is_small else batch.rows
         kept = table_schema.names if table_schema and spec.missing_columns is MissingColumns.KEEP else []
         # A struct is dear to cache, and has decided by then.
-        latest = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE).persist()
+        reduced = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE, NUMBER)
+        # One task shuffles nothing. A query may.
+        with without_adaptive_execution(spark) if is_small and not spec.source.query else nullcontext():
+            latest = reduced.persist()
         cached.append(latest)
         counts = _count(latest, keys, spec)
         batch.refuse_unparsable(counts.unparsable)
@@ -136,7 +142,7 @@ def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Seque
         # Fields named as those that ``merged_rows`` compares it with.
         order = sf.struct(*(quoted(name).alias(f"o{place}") for place, name in enumerate(compared)))
         flagged = flagged.withColumn(RESET_ORDER, sf.max(sf.when(sf.col(DELETED), order)).over(key))
-    return flagged.filter(sf.col(NUMBER) == 1).drop(NUMBER)
+    return flagged.filter(sf.col(NUMBER) == 1)
 
 
 def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:

@@ -26,6 +26,7 @@ from airflow_lake_provider.spark_jobs.sources.input_files import list_input_file
 from airflow_lake_provider.spark_jobs.sources.plain_rows import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from tests.benchmarks.spark_meter import SparkMeter
 
 
 def changes(
@@ -49,6 +50,14 @@ def files_in(folder: Path, **texts: str) -> str:
     for name, text in texts.items():
         (folder / name.replace("_", ".")).write_text(text)
     return str(folder)
+
+
+def test_a_small_batch_is_reduced_checked_and_counted_in_one_stage(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 1, 2], "n": [1, 2, 1]}), tmp_path / "1.parquet")
+    meter = SparkMeter(spark)
+    batch = changes(spark, Files(path=str(tmp_path), format="parquet"), order_by=("n",))
+    assert (batch.rows, batch.keys, meter.read().stages) == (3, 2, 1)
+    assert [(row["id"], row["n"]) for row in rows_of(batch)] == [(1, 2), (2, 1)]
 
 
 def test_files_are_listed_by_path_with_what_tells_a_new_version(spark: SparkSession, tmp_path: Path) -> None:
