@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -16,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
+from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
 
 # Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.
 _MOST_BROADCAST = 1_000_000
@@ -26,7 +28,12 @@ def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows)
 
     :return: ``org.apache.iceberg.DataFile`` objects; none when the batch only deletes.
     """
-    return write_staged(table, rows_of_batch(table, commit, resolved))
+    rows = rows_of_batch(table, commit, resolved)
+    is_written_as_it_is = not table.partition_fields() and not table.java.sortOrder().isSorted()
+    # Nothing is shuffled then: neither for the join nor for the writer.
+    is_planned_once = is_written_as_it_is and resolved.found <= _MOST_BROADCAST
+    with without_adaptive_execution(table.spark) if is_planned_once else nullcontext():
+        return write_staged(table, rows)
 
 
 def rows_of_batch(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> DataFrame:
@@ -40,10 +47,7 @@ def rows_of_batch(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRo
         is_held = sf.col(WINS).isNotNull()
         replaces = sf.col(WINS) & ~sf.expr(merge.removes or "false")
         stays = sf.when(is_held, replaces).otherwise(stays)
-    columns = [
-        _value(merge, field, rows.columns, is_held if found is not None else None)
-        for field in table.spark.table(table.sql_name).schema
-    ]
+    columns = [_value(merge, field, rows.columns, is_held if found is not None else None) for field in table.schema()]
     if table.format_version >= 3:
         row_id = sf.col(ROW_ID) if ROW_ID in rows.columns else sf.lit(None).cast("bigint").alias(ROW_ID)
         # The writer fills the other with the commit's own sequence number.
