@@ -6,6 +6,7 @@ a server of the driver's own.
 
 from __future__ import annotations
 
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +23,7 @@ def guava(spark: SparkSession) -> Any:
     return attrgetter(_GUAVA)(_jvm(spark))
 
 
+@cache
 def load_class(spark: SparkSession, name: str) -> Any:
     """Return the ``java.lang.Class`` of a full name, one of the jars given to the session included."""
     jvm: Any = spark._jvm
@@ -57,6 +59,15 @@ def texts_of(spark: SparkSession, items: Any, function: Any) -> list[str]:
     library = guava(spark)
     joined: str = library.base.Joiner.on(_SEPARATOR).join(library.collect.Lists.transform(items, function))
     return joined.split(_SEPARATOR)
+
+
+def items_of(spark: SparkSession, collection: Any) -> list[Any]:
+    """Return the items of a ``java.util.Collection``, by place.
+
+    An iterator ends with an exception, which PySpark looks through by some twenty commands.
+    """
+    items = _jvm(spark).java.util.ArrayList(collection)
+    return [items.get(place) for place in range(items.size())]
 
 
 def as_number_list(spark: SparkSession, items: Any, function: Any) -> list[int]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.roaring_bitmap import deletion_vector
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import guava
+from airflow_lake_provider.spark_jobs.session.java_methods import guava, items_of
 
 _READERS = 8
 
@@ -35,7 +35,7 @@ def write_vectors(table: IcebergTable, files: Mapping[str, Any], positions: Posi
         writer.delete(path, deserialize(blob, stub.build()), task.spec(), task.partition())
     writer.close()
     result = writer.result()
-    return list(result.deleteFiles()), list(result.rewrittenDeleteFiles())
+    return items_of(table.spark, result.deleteFiles()), items_of(table.spark, result.rewrittenDeleteFiles())
 
 
 def _stub(jvm: Any) -> Any:
@@ -59,8 +59,8 @@ def _output_files(table: IcebergTable) -> Any:
 def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     """Return a Java function from a path to the positions deleted there before; made without a Python callback."""
     jvm: Any = table.spark._jvm
-    java = JavaFunctions(table.spark)
-    is_position_delete = java.is_position_delete()
+    java = java_functions(table.spark)
+    is_position_delete = java.is_position_delete
     collections = guava(table.spark).collect.Collections2
     # Equality deletes on the file stay what they are.
     deletes = {path: collections.filter(task.deletes(), is_position_delete) for path, task in files.items()}

@@ -89,6 +89,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
     return True
 
 
+@cache
 def spark_table_cache(spark: SparkSession) -> Any:
     """Return Iceberg's ``SparkTableCache``.
 

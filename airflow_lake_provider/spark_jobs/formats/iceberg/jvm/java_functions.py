@@ -6,11 +6,18 @@ would need a server of the driver's own.
 
 from __future__ import annotations
 
+from functools import cache, cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.session.java_methods import as_function, guava, load_class, method
+
+
+@cache
+def java_functions(spark: SparkSession) -> JavaFunctions:
+    """Return those of a session, each made once."""
+    return JavaFunctions(spark)
 
 
 class JavaFunctions:
@@ -24,19 +31,23 @@ class JavaFunctions:
         self._spark, self._jvm = spark, jvm
         self._lookup = jvm.java.lang.invoke.MethodHandles.publicLookup()
 
+    @cached_property
     def location_of_task(self) -> Any:
         """Map a ``FileScanTask`` to the location of its data file."""
         return self._of_task("location", load_class(self._spark, "java.lang.String"))
 
+    @cached_property
     def rows_of_task(self) -> Any:
         """Map a ``FileScanTask`` to the number of rows of its data file, deleted or not."""
         return self._of_task("recordCount", self._jvm.java.lang.Long.TYPE)
 
+    @cached_property
     def location(self) -> Any:
         """Map a ``DataFile`` to its location."""
         text = load_class(self._spark, "java.lang.String")
         return self._function(self._method("org.apache.iceberg.ContentFile", "location", text))
 
+    @cached_property
     def referenced_data_file(self) -> Any:
         """Map a ``DeleteFile`` to the location of the one data file it is on; null where it may be on others."""
         text, delete_file = (
@@ -46,16 +57,15 @@ class JavaFunctions:
         kind = self._jvm.java.lang.invoke.MethodType.methodType(text, delete_file)
         return self._function(self._lookup.findStatic(owner, "referencedDataFileLocation", kind))
 
-    def is_task_of(self, file_format: str) -> Any:
-        """Tell whether a ``FileScanTask`` reads a data file of a format; a Guava predicate.
-
-        :param file_format: name of an ``org.apache.iceberg.FileFormat``.
-        """
+    @cached_property
+    def is_task_of_orc(self) -> Any:
+        """Tell whether a ``FileScanTask`` reads an ORC file; a Guava predicate."""
         predicates = guava(self._spark).base.Predicates
-        wanted = self._jvm.org.apache.iceberg.FileFormat.fromString(file_format)
+        wanted = self._jvm.org.apache.iceberg.FileFormat.ORC
         kind = load_class(self._spark, "org.apache.iceberg.FileFormat")
         return predicates.compose(predicates.equalTo(wanted), self._of_task("format", kind))
 
+    @cached_property
     def is_position_delete(self) -> Any:
         """Tell whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
         kind = load_class(self._spark, "org.apache.iceberg.FileContent")

@@ -14,7 +14,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
     FileScan,
     table_with_positions,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.session.java_methods import guava
 
@@ -25,7 +25,7 @@ def rows_of_files(table: IcebergTable, tasks: Any) -> Iterator[DataFrame | None]
 
     :param tasks: Java list of ``org.apache.iceberg.FileScanTask``, not empty.
     """
-    if guava(table.spark).collect.Iterables.any(tasks, JavaFunctions(table.spark).is_task_of("orc")):
+    if guava(table.spark).collect.Iterables.any(tasks, java_functions(table.spark).is_task_of_orc):
         yield None
         return
     scan = FileScan(table.spark, table_with_positions(table.spark, table.java), tasks)

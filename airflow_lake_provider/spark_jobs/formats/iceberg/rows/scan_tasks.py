@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, converted
 from airflow_lake_provider.spark_jobs.session.java_methods import guava
@@ -52,7 +52,7 @@ def tasks_of_files(table: IcebergTable, snapshot: int, tasks: Any, paths: Collec
     :raises CommitConflictError: a path has none.
     """
     # A file that was added twice is planned twice.
-    by_location = guava(table.spark).collect.Multimaps.index(tasks, JavaFunctions(table.spark).location_of_task())
+    by_location = guava(table.spark).collect.Multimaps.index(tasks, java_functions(table.spark).location_of_task)
     found = {path: by_location.get(path) for path in paths}
     gone = sorted(path for path, planned in found.items() if planned.isEmpty())
     if gone:
@@ -72,7 +72,7 @@ def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where
     package = guava(table.spark)
     chosen = jvm.java.util.HashSet(package.base.Splitter.on("\n").splitToList("\n".join(paths)))
     is_chosen = getattr(package.base.Predicates, "in")(chosen)
-    on_tasks = package.base.Predicates.compose(is_chosen, JavaFunctions(table.spark).location_of_task())
+    on_tasks = package.base.Predicates.compose(is_chosen, java_functions(table.spark).location_of_task)
     # As Spark compares names.
     scan = table.java.newScan().caseSensitive(False).useSnapshot(snapshot)
     tasks = scan.filter(_expression(table, where)).planFiles()

@@ -29,7 +29,7 @@ def fit_schema(
     :raises BadInputError: a column does not fit, or the batch lacks one and ``missing`` does not say what it becomes.
     :raises CommitConflictError: another job altered the table meanwhile.
     """
-    present = {field.name.lower(): field for field in table.spark.table(table.sql_name).schema}
+    present = {field.name.lower(): field for field in table.schema()}
     _refuse_missing(table, columns, present, missing)
     added = [column for column in columns if column.name.lower() not in present]
     known = [column for column in columns if column.name.lower() in present]

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import wrapped_columns
 from airflow_lake_provider.spark_jobs.session.java_methods import guava
@@ -113,6 +113,6 @@ def _holds_orc(table: IcebergTable, snapshot: int) -> bool:
     """Tell whether a data file of a snapshot is ORC; its manifests are read, in the JVM."""
     tasks = table.java.newScan().useSnapshot(snapshot).planFiles()
     try:
-        return bool(guava(table.spark).collect.Iterables.any(tasks, JavaFunctions(table.spark).is_task_of("orc")))
+        return bool(guava(table.spark).collect.Iterables.any(tasks, java_functions(table.spark).is_task_of_orc))
     finally:
         tasks.close()

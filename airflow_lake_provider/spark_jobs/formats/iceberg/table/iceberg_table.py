@@ -10,6 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import TableState
@@ -31,6 +32,18 @@ class SnapshotEntry:
     summary: dict[str, str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartitionField:
+    """A field of a partition spec.
+
+    :param source_id: of the column that it is made of.
+    :param transform: as the spec of Iceberg writes it: ``bucket[16]``.
+    """
+
+    source_id: int
+    transform: str
+
+
 @dataclass
 class IcebergTable:
     """A table of the session's catalog; the Java handle is loaded once and refreshed on demand.
@@ -43,6 +56,7 @@ class IcebergTable:
     name: TableName
     _java: Any = field(default=None, init=False, repr=False)
     _parsed: tuple[str | None, dict[str, Any]] = field(default=(None, {}), init=False, repr=False)
+    _spark_schema: tuple[str | None, StructType] = field(default=(None, StructType()), init=False, repr=False)
 
     @property
     def sql_name(self) -> str:
@@ -98,6 +112,21 @@ class IcebergTable:
             jvm: Any = self.spark._jvm
             self._parsed = location, json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(current))
         return self._parsed[1]
+
+    def schema(self) -> StructType:
+        """Return columns and types as Spark has them, asked for once for each version of the metadata."""
+        location = self.java.operations().current().metadataFileLocation()
+        if location is None or location != self._spark_schema[0]:
+            self._spark_schema = location, self.spark.table(self.sql_name).schema
+        return self._spark_schema[1]
+
+    def partition_fields(self, *, of_all_specs: bool = False) -> list[PartitionField]:
+        """Return the fields that rows are partitioned by now, or those of all specs: files keep theirs."""
+        metadata = self._metadata()
+        current = metadata["default-spec-id"]
+        specs = (spec for spec in metadata["partition-specs"] if of_all_specs or spec["spec-id"] == current)
+        fields = (field for spec in specs for field in spec["fields"])
+        return [PartitionField(source_id=field["source-id"], transform=field["transform"]) for field in fields]
 
     @property
     def format_version(self) -> int:

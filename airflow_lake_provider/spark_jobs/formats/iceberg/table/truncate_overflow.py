@@ -44,14 +44,13 @@ def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, Wrappe
     """
     schema = table.java.schema() if schema is None else schema
     found: dict[str, WrappedColumn] = {}
-    for spec in table.java.specs().values():
-        for field in spec.fields():
-            width = _TRUNCATE.fullmatch(str(field.transform()))
-            source = schema.findField(field.sourceId())
-            least = _LEAST.get(str(source.type())) if width and source is not None else None
-            if width is None or least is None or least % int(width[1]) == 0:
-                continue
-            name = str(schema.findColumnName(field.sourceId())).lower()
-            first = max(least + int(width[1]), found[name].first_sure if name in found else least)
-            found[name] = WrappedColumn(first_sure=first)
+    for field in table.partition_fields(of_all_specs=True):
+        width = _TRUNCATE.fullmatch(field.transform)
+        source = schema.findField(field.source_id) if width else None
+        least = None if source is None else _LEAST.get(str(source.type()))
+        if width is None or least is None or least % int(width[1]) == 0:
+            continue
+        name = str(schema.findColumnName(field.source_id)).lower()
+        first = max(least + int(width[1]), found[name].first_sure if name in found else least)
+        found[name] = WrappedColumn(first_sure=first)
     return found

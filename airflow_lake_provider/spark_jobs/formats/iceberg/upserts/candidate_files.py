@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
@@ -60,7 +60,7 @@ def plan_candidates(table: IcebergTable, commit: KeyedCommit) -> CandidateFiles 
     alias = table.name.table
     predicates, pruning = key_pruning(table, commit, quoted_name(alias))
     tasks = planned_tasks(table, int(commit.base), " AND ".join(predicates))
-    rows = as_number_list(table.spark, tasks, JavaFunctions(table.spark).rows_of_task())
+    rows = as_number_list(table.spark, tasks, java_functions(table.spark).rows_of_task)
     return CandidateFiles(
         snapshot=commit.base,
         alias=alias,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import JavaFunctions
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.session.java_methods import guava
 
@@ -19,14 +19,14 @@ def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:
         many files, and those that other engines wrote to format version 2 and a later commit removed.
     """
     io = table.java.io()
-    java = JavaFunctions(table.spark)
+    java = java_functions(table.spark)
     paths: set[str] = set()
     snapshot = table.java.snapshot(int(head))
     while str(snapshot.snapshotId()) != base:
         for files in (snapshot.addedDataFiles(io), snapshot.removedDataFiles(io)):
-            paths |= _texts(table, files, java.location())
+            paths |= _texts(table, files, java.location)
         for deletes in (snapshot.addedDeleteFiles(io), snapshot.removedDeleteFiles(io)):
-            paths |= _texts(table, deletes, java.referenced_data_file())
+            paths |= _texts(table, deletes, java.referenced_data_file)
         snapshot = table.java.snapshot(snapshot.parentId())
     return None if "" in paths else paths
 

@@ -95,11 +95,12 @@ def _part(column: str, low: str | None, high: str | None) -> str | None:
 def _partitioning(table: IcebergTable) -> set[str]:
     """Return the columns that the table is partitioned by, however transformed."""
     schema = table.java.schema()
-    return {str(schema.findColumnName(field.sourceId())).lower() for field in table.java.spec().fields()}
+    return {str(schema.findColumnName(field.source_id)).lower() for field in table.partition_fields()}
 
 
 def _key_types(commit: KeyedCommit) -> dict[str, DataType]:
-    return {key: commit.rows.select(quoted(key)).schema[0].dataType for key in commit.keys}
+    types = {field.name.lower(): field.dataType for field in commit.rows.schema}
+    return {key: types[key.lower()] for key in commit.keys}
 
 
 def _listed(commit: KeyedCommit, column: str, kind: DataType) -> list[str]:

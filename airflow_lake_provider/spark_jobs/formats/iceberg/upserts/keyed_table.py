@@ -85,7 +85,7 @@ class IcebergKeyedTable:
 
     def schema(self) -> StructType | None:
         """Columns and types; None for a missing table."""
-        return self.table.spark.table(self.table.sql_name).schema if self.exists() else None
+        return self.table.schema() if self.exists() else None
 
     def rows(self, base: str | None) -> DataFrame | None:
         """Live rows at a snapshot; None where there are none."""
