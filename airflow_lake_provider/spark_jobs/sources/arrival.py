@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -65,13 +66,19 @@ def _arrival(number: Column, path: Column, block: Column, row: Column) -> Column
 
 def _uris(spark: SparkSession, files: tuple[InputFile, ...]) -> list[str]:
     """Return the paths as Spark's ``_metadata.file_path`` spells them."""
+    return texts_of(spark, java_list(spark, [file.path for file in files]), _to_uri(spark))
+
+
+@cache
+def _to_uri(spark: SparkSession) -> Any:
+    """Return a function of Java from the text of a path to its URI."""
     path, text, uri = (load_class(spark, name) for name in (_PATH, "java.lang.String", "java.net.URI"))
     jvm: Any = spark._jvm
     invoke = jvm.java.lang.invoke
     new = invoke.MethodType.methodType(jvm.java.lang.Void.TYPE, text)
     made = invoke.MethodHandles.publicLookup().findConstructor(path, new)
     to_uri = invoke.MethodHandles.filterReturnValue(made, method(spark, _PATH, "toUri", uri))
-    return texts_of(spark, java_list(spark, [file.path for file in files]), as_function(spark, to_uri))
+    return as_function(spark, to_uri)
 
 
 def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...]) -> str:

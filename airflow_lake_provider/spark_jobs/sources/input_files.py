@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
         _refuse_unreadable(pattern, str(filesystem.makeQualified(path).toString()), matches)
     if not matches:
         return ()
-    statuses = _FileStatuses(spark)
+    statuses = _file_statuses(spark)
     found = set(_visible_files(statuses, filesystem, matches))
     return tuple(sorted(found))
 
@@ -111,6 +112,12 @@ def _files_below(statuses: _FileStatuses, filesystem: Any, root: Any) -> Iterato
     for file in statuses.files(statuses.all(filesystem.listFiles(root, True))):
         if not any(is_hidden(level) for level in file.path.removeprefix(folder).split("/")):
             yield file
+
+
+@cache
+def _file_statuses(spark: SparkSession) -> _FileStatuses:
+    """Return the one of a session: its functions of Java are made once."""
+    return _FileStatuses(spark)
 
 
 class _FileStatuses:
