@@ -46,7 +46,7 @@ def key_pruning(
     """
     ranges = known_ranges(commit)
     # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
-    types = {name.lower(): kind for name, kind in _key_types(commit).items() if not is_uuid(table, name)}
+    types = {name.lower(): kind for name, kind in key_types(commit).items() if not is_uuid(table, name)}
     if types and _are_listed(commit, ranges):
         listed = _listed(commit, commit.keys[0], *types.values())
         if listed:
@@ -98,7 +98,8 @@ def _partitioning(table: IcebergTable) -> set[str]:
     return {str(schema.findColumnName(field.source_id)).lower() for field in table.partition_fields()}
 
 
-def _key_types(commit: KeyedCommit) -> dict[str, DataType]:
+def key_types(commit: KeyedCommit) -> dict[str, DataType]:
+    """Return the type of each key column, which the batch may spell in another case."""
     types = {field.name.lower(): field.dataType for field in commit.rows.schema}
     return {key: types[key.lower()] for key in commit.keys}
 
@@ -119,7 +120,7 @@ def known_ranges(commit: KeyedCommit) -> KeyRanges:
     """Return the ranges of the batch's keys, without large gaps; asks for them in a job where nobody has."""
     ranges = commit.key_ranges
     if ranges is None:
-        keys = [(quoted(key), kind) for key, kind in _key_types(commit).items()]
+        keys = [(quoted(key), kind) for key, kind in key_types(commit).items()]
         ranges = read_ranges(commit.keys, commit.rows.agg(ranges_column(keys)).collect()[0][0])
     return ranges if _are_listed(commit, ranges) else without_gaps(ranges, commit.rows)
 

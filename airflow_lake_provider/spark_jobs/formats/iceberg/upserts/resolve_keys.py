@@ -24,7 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import liv
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import candidates_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, key_types, known_ranges
 from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
@@ -41,18 +41,18 @@ def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:
     with rows_of_files(table, candidates.tasks) as held:
         if held is None:
             held = candidates.of(table.rows_at(int(candidates.snapshot)))
-        elif not _is_joined_by_number(commit):
+        elif not is_joined_by_number(commit):
             held = candidates.of(held)
         return _found(table, commit, held, candidates.pruning)
 
 
-def _is_joined_by_number(commit: KeyedCommit) -> bool:
+def is_joined_by_number(commit: KeyedCommit) -> bool:
     """Tell whether Spark's join compares one whole number, which takes about as long as a filter by its ranges.
 
     Without the filter, whose numbers stand in the code that Spark generates, every batch runs the same code: nothing
     is compiled for the second one. Text keys take several times as long to join as to filter.
     """
-    return len(commit.keys) == 1 and isinstance(commit.rows.schema[commit.keys[0]].dataType, IntegralType)
+    return len(commit.keys) == 1 and isinstance(key_types(commit)[commit.keys[0]], IntegralType)
 
 
 def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, end: int) -> ResolvedRows:
