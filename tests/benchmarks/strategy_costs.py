@@ -2,6 +2,9 @@
 
 ``scripts/bench strategy-costs`` prints the constants for ``strategy_costs.COSTS`` and the residual of each cell:
 estimated over measured seconds. ``--sweep FILE`` takes the cells of ``scripts/bench upsert --sweep`` and measures none.
+
+``--kinds`` measures tables of other kinds beside plain ones, of the same cells in the same run, and prints by what each
+strategy's seconds are to be multiplied: for keys other than one whole number, and for format version 2.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -28,19 +32,26 @@ from tests.benchmarks.sweep_plan import Cell, cells
 from tests.benchmarks.sweep_results import CellResult
 from tests.benchmarks.sweep_tables import OWN_STRATEGIES
 from tests.benchmarks.upsert_options import numbers
-from tests.benchmarks.upsert_tables import Bench, file_count
+from tests.benchmarks.upsert_tables import KINDS, PLAIN, Bench, Kind, file_count
 
 # Of the session that is measured in.
 CORES = 2
 ROWS, SHARES = (1.0, 3.0, 10.0, 30.0), (0.1, 5.0, 20.0)
+KIND_ROWS, KIND_SHARES = (10.0,), (0.1, 5.0)
+# Constant of a strategy to the kinds of tables that it is for.
+FACTORS = {"other_key": ("string_keys", "composite_keys"), "older_version": ("version_2",)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Seconds of one cell, by strategy."""
+    """Seconds of one cell, by strategy.
+
+    :param kind: of the table.
+    """
 
     cell: Cell
     seconds: dict[UpsertStrategy, float]
+    kind: str = PLAIN.name
 
 
 def size_of(cell: Cell) -> UpsertSize:
@@ -70,7 +81,7 @@ def fit_rewritten_row(sizes: Sequence[UpsertSize], seconds: Sequence[float], pos
 
 
 def measure(
-    spark: SparkSession, home: Path, wanted: Sequence[Cell], rounds: int, warm_up: int = 0
+    spark: SparkSession, home: Path, wanted: Sequence[Cell], rounds: int, warm_up: int = 0, kind: Kind = PLAIN
 ) -> Iterator[Measured]:
     """Upsert batches of each cell by each strategy, and yield the medians; one round more is not counted.
 
@@ -79,7 +90,7 @@ def measure(
     :param warm_up: further rounds of the first cell, until the JVM has compiled most.
     """
     for rows in sorted({cell.rows for cell in wanted}):
-        bench = Bench(spark, home, rows, 0)
+        bench = Bench(spark, home, rows, 0, kind=kind)
         first = bench.iceberg_table("first", "merge-on-read")
         tables = {strategy: bench.iceberg_copy(first, strategy.name, "merge-on-read") for strategy in _STRATEGIES}
         for cell in (cell for cell in wanted if cell.rows == rows):
@@ -102,8 +113,9 @@ def _measured(bench: Bench, tables: dict[UpsertStrategy, str], cell: Cell, round
             if number > 0:
                 seconds.setdefault(strategy, []).append(time.monotonic() - started)
     medians = {strategy: statistics.median(taken) for strategy, taken in seconds.items()}
-    print(f"{cell}: {', '.join(f'{each.value} {taken:.2f} s' for each, taken in medians.items())}", flush=True)
-    return Measured(cell=cell, seconds=medians)
+    told = ", ".join(f"{each.value} {taken:.2f} s" for each, taken in medians.items())
+    print(f"{bench.kind.name}, {cell}: {told}", flush=True)
+    return Measured(cell=cell, seconds=medians, kind=bench.kind.name)
 
 
 def cells_of_sweep(file: Path) -> list[Measured]:
@@ -147,6 +159,23 @@ def residuals(costs: dict[UpsertStrategy, StrategyCost], measured: Sequence[Meas
     return ratios
 
 
+def fit_factors(measured: Sequence[Measured]) -> dict[UpsertStrategy, dict[str, float]]:
+    """Return by what the seconds of each strategy are multiplied for a kind: geometric means over the cells.
+
+    :param measured: with plain tables of the same cells.
+    """
+    plain = {each.cell: each.seconds for each in measured if each.kind == PLAIN.name}
+    return {
+        strategy: {
+            name: statistics.geometric_mean(
+                each.seconds[strategy] / plain[each.cell][strategy] for each in measured if each.kind in kinds
+            )
+            for name, kinds in FACTORS.items()
+        }
+        for strategy in _STRATEGIES
+    }
+
+
 _STRATEGIES = tuple(OWN_STRATEGIES.values())
 
 
@@ -158,7 +187,11 @@ def main() -> None:
     parser.add_argument("--shares", type=numbers, default=SHARES, help="percent of the table, as in 0.1,5")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--warm-up", type=int, default=4, help="further rounds of the first cell")
+    parser.add_argument("--kinds", action="store_true", help="measure tables of other kinds beside plain ones")
     options = parser.parse_args()
+    if options.kinds:
+        print(json.dumps(_kinds(options.rounds, options.warm_up)))
+        return
     begun = frame("strategy-costs", f"scripts/bench strategy-costs --rounds {options.rounds}")
     if options.sweep:
         measured = cells_of_sweep(options.sweep)
@@ -169,11 +202,36 @@ def main() -> None:
             measured = list(measure(spark, Path(home), wanted, options.rounds, options.warm_up))
             spark.stop()
     ratios = residuals(fit_all(measured), measured)
-    plain = [
-        {"cell": str(each.cell), **{own.value: round(taken, 2) for own, taken in each.seconds.items()}}
+    print(json.dumps({**begun, "ratios": ratios, "cells": _plain(measured)}))
+
+
+def _kinds(rounds: int, warm_up: int) -> dict[str, Any]:
+    begun = frame("strategy-costs", f"scripts/bench strategy-costs --kinds --rounds {rounds} --warm-up {warm_up}")
+    wanted = cells(KIND_ROWS, KIND_SHARES)
+    asked = {name for kinds in FACTORS.values() for name in kinds}
+    measured: list[Measured] = []
+    with tempfile.TemporaryDirectory() as home:
+        spark = open_session(Path(home))
+        for kind in (PLAIN, *(kind for kind in KINDS if kind.name in asked)):
+            measured += measure(spark, Path(home), wanted, rounds, warm_up, kind)
+        spark.stop()
+    ratios = {
+        f"{strategy.value}_{name}": round(factor, 2)
+        for strategy, factors in fit_factors(measured).items()
+        for name, factor in factors.items()
+    }
+    return {**begun, "ratios": ratios, "cells": _plain(measured)}
+
+
+def _plain(measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    return [
+        {
+            "cell": str(each.cell),
+            "kind": each.kind,
+            **{own.value: round(taken, 2) for own, taken in each.seconds.items()},
+        }
         for each in measured
     ]
-    print(json.dumps({**begun, "ratios": ratios, "cells": plain}))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_costs import StrategyCost, UpsertSize
-from tests.benchmarks.strategy_costs import fit, fit_rewritten_row
+from tests.benchmarks.strategy_costs import FACTORS, Measured, fit, fit_factors, fit_rewritten_row
+from tests.benchmarks.sweep_plan import Cell
 
 SIZES = [
     UpsertSize(keys=round(rows * share), files=4, candidate_rows=[rows // 4] * 4, cores=2)
@@ -35,3 +37,19 @@ def test_no_constant_is_below_0_whatever_was_measured() -> None:
     found = fit(SIZES, seconds)
     assert min(found.fixed, found.key, found.candidate_row) >= 0
     assert fit_rewritten_row(SIZES, [0.1] * len(SIZES), found).rewritten_row == 0
+
+
+def test_a_kind_of_tables_costs_as_many_times_as_it_took_of_plain_ones() -> None:
+    cells = [Cell(1_000_000, 0.1), Cell(1_000_000, 5.0)]
+    own = (UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE)
+    plain = [Measured(cell=cell, seconds=dict.fromkeys(own, 2.0 + number)) for number, cell in enumerate(cells)]
+    times = {"string_keys": 1.2, "composite_keys": 1.2 * 1.5**2, "version_2": 1.1}
+    others = [
+        replace(each, kind=kind, seconds={strategy: seconds * factor for strategy, seconds in each.seconds.items()})
+        for kind, factor in times.items()
+        for each in plain
+    ]
+    found = fit_factors([*plain, *others])
+    assert set(FACTORS) == {"other_key", "older_version"}
+    for strategy in own:
+        assert found[strategy] == pytest.approx({"other_key": 1.8, "older_version": 1.1})

@@ -17,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirement
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import CandidateFiles, plan_candidates
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import is_joined_by_number
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_costs import COSTS, UpsertSize, described
 
 # Keys are broadcast, and 8 bytes per row found reach the driver.
@@ -84,6 +85,8 @@ def _by_cost(
         files=int(table.summary(commit.base).get("total-data-files", 0)),
         candidate_rows=candidates.rows_by_file,
         cores=table.spark.sparkContext.defaultParallelism,
+        is_number_key=is_joined_by_number(commit),
+        format_version=table.format_version,
     )
     others = [UpsertStrategy.COPY_ON_WRITE, *_merging(table)]
     best = min(others, key=lambda other: COSTS[other].seconds(size))

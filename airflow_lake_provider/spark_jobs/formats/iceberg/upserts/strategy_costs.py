@@ -20,12 +20,16 @@ class UpsertSize:
     :param files: data files of the table.
     :param candidate_rows: of each data file that may hold a key, its rows, deleted or not.
     :param cores: that work at a time.
+    :param is_number_key: whether the key is one column of whole numbers.
+    :param format_version: of the table.
     """
 
     keys: int
     files: int
     candidate_rows: Sequence[int]
     cores: int
+    is_number_key: bool = True
+    format_version: int = 3
 
     @property
     def rows(self) -> int:
@@ -52,25 +56,34 @@ class StrategyCost:
     :param key: seconds for each key of the batch.
     :param candidate_row: core seconds for each row of a file that may hold a key.
     :param rewritten_row: core seconds for each row of a file that holds one.
+    :param other_key: times as long where the key is text, or several columns.
+    :param older_version: times as long where the table is of format version 2 or older.
     """
 
     fixed: float
     key: float
     candidate_row: float
     rewritten_row: float = 0.0
+    other_key: float = 1.0
+    older_version: float = 1.0
 
     def seconds(self, size: UpsertSize) -> float:
         """Return the estimate."""
         by_rows = self.candidate_row * size.rows + self.rewritten_row * size.rewritten_rows
-        return self.fixed + self.key * size.keys + by_rows / size.at_a_time
+        seconds = self.fixed + self.key * size.keys + by_rows / size.at_a_time
+        seconds *= 1.0 if size.is_number_key else self.other_key
+        return seconds * (1.0 if size.format_version >= 3 else self.older_version)
 
 
-# Fitted on 2026-11-24 to tables of 1 M to 30 M rows (docs/benchmarks/strategy-costs-2026-11-24.json).
-_POSITIONS = StrategyCost(fixed=1.04, key=5.1e-6, candidate_row=1.2e-7)
+# Fitted on 2026-11-24 to tables of 1 M to 30 M rows (docs/benchmarks/strategy-costs-2026-11-24.json), the prices of
+# other keys and older versions on 2026-11-25 (strategy-costs-kinds-2026-11-25.json).
+_POSITIONS = StrategyCost(fixed=1.04, key=5.1e-6, candidate_row=1.2e-7, other_key=1.46, older_version=0.82)
 COSTS: Mapping[UpsertStrategy, StrategyCost] = {
     UpsertStrategy.POSITIONS: _POSITIONS,
-    UpsertStrategy.COPY_ON_WRITE: replace(_POSITIONS, rewritten_row=1.24e-6),
-    UpsertStrategy.MERGE: StrategyCost(fixed=0.99, key=2.9e-6, candidate_row=1.01e-6),
+    UpsertStrategy.COPY_ON_WRITE: replace(_POSITIONS, rewritten_row=1.24e-6, other_key=1.4, older_version=0.83),
+    UpsertStrategy.MERGE: StrategyCost(
+        fixed=0.99, key=2.9e-6, candidate_row=1.01e-6, other_key=1.39, older_version=1.08
+    ),
 }
 
 

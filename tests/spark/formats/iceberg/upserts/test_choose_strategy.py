@@ -15,7 +15,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.deletes import write_delet
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import choose_strategy
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_costs import COSTS
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_costs import COSTS, StrategyCost
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
 MERGE_ON_READ = TableLayout(properties={"write.merge.mode": "merge-on-read"})
@@ -73,6 +73,30 @@ def test_a_gain_that_may_be_an_error_of_the_estimate_changes_nothing(
     monkeypatch.setattr(choose_strategy, "COSTS", costs)
     flow.arrive("2.jsonl", row(1, "b"))
     assert flow.apply("run 2").strategy == "positions"
+
+
+@pytest.mark.parametrize(
+    ("dear", "version", "key", "taken"),
+    [
+        ("older_version", "2", "id", "merge"),
+        ("older_version", "3", "id", "positions"),
+        ("other_key", "3", "name", "merge"),
+        ("other_key", "3", "id", "positions"),
+    ],
+)
+def test_the_key_and_the_format_version_have_their_price(
+    new_flow: NewFlow, monkeypatch: pytest.MonkeyPatch, dear: str, version: str, key: str, taken: str
+) -> None:
+    flow = new_flow(strategy=UpsertStrategy.AUTO, keys=(key,))
+    layout = TableLayout(properties={"write.merge.mode": "merge-on-read", "format-version": version})
+    flow.arrive("1.jsonl", *(row(number, f"name {number}") for number in range(30)))
+    flow.apply("run 1", create=layout)
+    plain = StrategyCost(fixed=9.0, key=0.0, candidate_row=0.0)
+    costs = dict.fromkeys(COSTS, plain) | {UpsertStrategy.COPY_ON_WRITE: replace(plain, fixed=12.0)}
+    costs[UpsertStrategy.POSITIONS] = replace(plain, fixed=2.0, **{dear: 9.0})
+    monkeypatch.setattr(choose_strategy, "COSTS", costs)
+    flow.arrive("2.jsonl", row(1, "name 1", 7))
+    assert flow.apply("run 2").strategy == taken
 
 
 def test_merge_is_not_compared_where_it_would_write_files_anew(flow: Flow) -> None:

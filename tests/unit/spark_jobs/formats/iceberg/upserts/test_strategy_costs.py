@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,15 @@ def test_a_file_keeps_one_core_busy_and_no_more() -> None:
     one = UpsertSize(keys=1, files=9, candidate_rows=[1_000_000], cores=8)
     four = UpsertSize(keys=1, files=9, candidate_rows=[1_000_000] * 4, cores=2)
     assert (cost.seconds(one), cost.seconds(four)) == (2.0, 3.0)
+
+
+def test_other_keys_and_older_tables_cost_what_their_factors_say() -> None:
+    cost = StrategyCost(fixed=1.0, key=0.0, candidate_row=1e-6, other_key=1.5, older_version=1.25)
+    size = UpsertSize(keys=1, files=1, candidate_rows=[1_000_000], cores=1)
+    assert cost.seconds(size) == 2.0
+    assert cost.seconds(replace(size, is_number_key=False)) == 3.0
+    assert cost.seconds(replace(size, format_version=2)) == 2.5
+    assert cost.seconds(replace(size, is_number_key=False, format_version=1)) == 3.75
 
 
 def test_merge_is_the_dearest_where_many_rows_are_looked_at_for_few_keys() -> None:
