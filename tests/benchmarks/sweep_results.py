@@ -58,6 +58,17 @@ class CellResult:
         return None if best is None else self.median(best) / self.median(OURS)
 
     @property
+    def choice_ratio(self) -> float | None:
+        """Return the seconds of our quickest strategy over those of the one that ``auto`` chose, both as asked for.
+
+        1 where it chose the quickest: unlike ours over that strategy, it does not tell what two runs of the same work
+        differ by.
+        """
+        chosen = f"ours_{self.strategy.partition(':')[0].replace('-', '_')}"
+        best = self.best(OWN)
+        return self.median(best) / self.median(chosen) if best is not None and chosen in self.seconds else None
+
+    @property
     def floor_ratio(self) -> float:
         """Ours over the floor."""
         return self.median(OURS) / sum(self.floor.values())
@@ -72,7 +83,10 @@ def sweep_ratios(measured: Sequence[CellResult]) -> dict[str, float]:
     found = {"floor_ratio": statistics.geometric_mean(each.floor_ratio for each in measured)}
     if of_peers:
         found |= {"auto_vs_best_peer": statistics.geometric_mean(of_peers), "auto_worst_vs_best_peer": min(of_peers)}
-    return found | ({"auto_worst_vs_own_strategies": min(of_own)} if of_own else {})
+    if of_own:
+        found["auto_worst_vs_own_strategies"] = min(of_own)
+    choices = [ratio for each in measured if (ratio := each.choice_ratio) is not None]
+    return found | ({"auto_worst_choice": min(choices)} if choices else {})
 
 
 @dataclass

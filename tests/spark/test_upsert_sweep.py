@@ -24,8 +24,8 @@ def test_a_sweep_measures_the_cells_that_lack_and_keeps_them(bench_lake: SparkSe
     assert {len(rounds) for rounds in cell["seconds"].values()} == {1}
     assert cell["strategy"].startswith("positions: ")
     assert all(seconds > 0 for seconds in cell["floor"].values())
-    named = ("auto_vs_best_peer", "auto_worst_vs_best_peer", "auto_worst_vs_own_strategies", "floor_ratio")
-    assert kept["ratios"].keys() == set(named)
+    worst = ("auto_worst_vs_best_peer", "auto_worst_vs_own_strategies", "auto_worst_choice")
+    assert kept["ratios"].keys() == {"auto_vs_best_peer", *worst, "floor_ratio"}
     assert kept["lacking"] == []
     assert bench_lake.sql("SHOW TABLES IN lake.bench").count() == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,16 @@ def test_the_ratios_are_of_medians_to_the_best_peer_and_the_best_own_strategy() 
         "auto_vs_best_peer": pytest.approx((4.0 * 0.9) ** 0.5),
         "auto_worst_vs_best_peer": pytest.approx(0.9),
         "auto_worst_vs_own_strategies": pytest.approx(0.5),
+        "auto_worst_choice": pytest.approx(1.0),
         "floor_ratio": pytest.approx((2 * 4) ** 0.5),
     }
+
+
+def test_a_choice_is_as_good_as_the_chosen_strategy_was_when_asked_for() -> None:
+    wrong = measured(1000, ours=[1.0], ours_positions=[2.0], ours_copy_on_write=[1.5], ours_merge=[3.0])
+    assert sweep_ratios([QUICK, wrong])["auto_worst_choice"] == pytest.approx(0.75)
+    copied = replace(wrong, strategy="copy-on-write: so")
+    assert sweep_ratios([copied])["auto_worst_choice"] == pytest.approx(1.0)
 
 
 def test_what_has_not_played_has_no_ratio() -> None:
