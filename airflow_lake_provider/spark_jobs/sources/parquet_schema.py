@@ -16,12 +16,14 @@ from airflow_lake_provider.contracts.input_file import InputFile
 
 # Spark reads so many footers at a time on one machine.
 _MOST_FILES = 8
+# Types that Spark takes of a file, where it reads them as text, and refuses of a schema that it is given.
+_PADDED = ('"char(', '"varchar(')
 
 
 def schema_of_footers(spark: SparkSession, files: Sequence[InputFile]) -> StructType | None:
     """Return the schema that all files have, as Spark finds it.
 
-    :return: None where that is left to Spark: many files, different schemas, a file that cannot be read.
+    :return: None where that is left to Spark: many files, different schemas, CHAR, a file that cannot be read.
     """
     if len(files) > _MOST_FILES:
         return None
@@ -30,7 +32,9 @@ def schema_of_footers(spark: SparkSession, files: Sequence[InputFile]) -> Struct
     except (Py4JError, PySparkException):
         # What Spark says of such a file is told with its name.
         return None
-    return StructType.fromJson(json.loads(found.pop())) if len(found) == 1 else None
+    if len(found) != 1 or any(kind in next(iter(found)) for kind in _PADDED):
+        return None
+    return StructType.fromJson(json.loads(found.pop()))
 
 
 def _schemas(spark: SparkSession, files: Sequence[InputFile]) -> Iterator[str]:

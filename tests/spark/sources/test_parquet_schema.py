@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -105,3 +106,16 @@ def test_many_files_are_left_to_sparks_tasks(spark: SparkSession, tmp_path: Path
     for number in range(9):
         pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
     assert schema_of_footers(spark, list_input_files(spark, str(tmp_path))) is None
+
+
+def test_padded_text_which_spark_refuses_of_a_given_schema_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "code", "type": "char(5)"}]
+    schema = {"type": "struct", "fields": [{**field, "nullable": True, "metadata": {}} for field in fields]}
+    rows = pa.table({"id": [1], "code": ["ab   "]})
+    written_by_spark = {"org.apache.spark.sql.parquet.row.metadata": json.dumps(schema)}
+    pq.write_table(rows.replace_schema_metadata(written_by_spark), tmp_path / "1.parquet")
+    files = list_input_files(spark, str(tmp_path))
+    batch = read_batch(spark, Files(path=str(tmp_path), format="parquet", name="b"), files, None)
+    assert [row["code"] for row in batch.rows.collect()] == ["ab   "]
