@@ -125,7 +125,7 @@ class _PositionCommit:
     def _discard_deletes(self) -> None:
         if self.delta is not None:
             self.route.discard(self.table, self.delta.deletes)
-            self.delta = self.inserted = None
+        self.delta = self.inserted = None
 
     def _rebase(self) -> _PositionCommit:
         with reading_base(self.table, self.commit):

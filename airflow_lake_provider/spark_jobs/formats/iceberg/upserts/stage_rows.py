@@ -29,11 +29,18 @@ def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows)
     :return: ``org.apache.iceberg.DataFile`` objects; none when the batch only deletes.
     """
     rows = rows_of_batch(table, commit, resolved)
-    is_written_as_it_is = not table.partition_fields() and not table.java.sortOrder().isSorted()
-    # Nothing is shuffled then: neither for the join nor for the writer.
-    is_planned_once = is_written_as_it_is and resolved.found <= _MOST_BROADCAST
-    with without_adaptive_execution(table.spark) if is_planned_once else nullcontext():
+    with without_adaptive_execution(table.spark) if _shuffles_nothing(table, commit, resolved) else nullcontext():
         return write_staged(table, rows)
+
+
+def _shuffles_nothing(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> bool:
+    """Tell whether neither the join with the rows found nor the writer shuffles: then one plan is enough.
+
+    Of a plan that does, adaptive execution merges the partitions, each of which would become a data file.
+    """
+    is_written_as_it_is = not table.partition_fields() and not table.java.sortOrder().isSorted()
+    is_broadcast = resolved.found <= _MOST_BROADCAST and not row_merge(table, commit).reads
+    return is_written_as_it_is and is_broadcast and not resolved.place.may_repeat
 
 
 def rows_of_batch(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> DataFrame:

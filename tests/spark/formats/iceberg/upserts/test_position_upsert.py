@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
@@ -85,6 +86,24 @@ def test_spark_compiles_no_code_for_a_batch_of_other_keys(flow: Flow) -> None:
             assert flow.apply(f"run {run}").rows_updated == 500
             counts.append(int(compiled.getCount()))
     assert counts[1:] == counts[1:2] * 2
+
+
+def test_rows_that_keep_values_of_the_table_are_staged_as_one_file_though_the_join_shuffles(flow: Flow) -> None:
+    flow.arrive("1.jsonl", *(row(number, "a") for number in range(200)))
+    flow.apply("run 1", create=TableLayout())
+    flow.arrive("2.jsonl", *({"id": number, "name": "b", "op": "u"} for number in range(200)))
+    partial = Files(path=f"{flow.inbox}/2.jsonl", format="json", schema="id BIGINT, name STRING, op STRING")
+    threshold = "spark.sql.autoBroadcastJoinThreshold"
+    before = str(flow.spark.conf.get(threshold))
+    with planned_by_default(flow.spark):
+        flow.spark.conf.set(threshold, "-1")
+        try:
+            report = flow.apply("run 2", source=partial, missing_columns=MissingColumns.KEEP)
+        finally:
+            flow.spark.conf.set(threshold, before)
+    assert (report.strategy, report.rows_updated) == ("positions", 200)
+    added = flow.spark.sql(f"SELECT summary['added-data-files'] FROM {flow.table}.snapshots ORDER BY committed_at")
+    assert added.collect()[-1][0] == "1"
 
 
 def test_one_vector_per_data_file_is_left_however_often_it_changes(flow: Flow) -> None:
