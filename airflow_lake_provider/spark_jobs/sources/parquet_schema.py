@@ -32,9 +32,10 @@ def schema_of_footers(spark: SparkSession, files: Sequence[InputFile]) -> Struct
     except (Py4JError, PySparkException):
         # What Spark says of such a file is told with its name.
         return None
-    if len(found) != 1 or any(kind in next(iter(found)) for kind in _PADDED):
+    if len(found) != 1:
         return None
-    return StructType.fromJson(json.loads(found.pop()))
+    schema = found.pop()
+    return None if any(kind in schema for kind in _PADDED) else StructType.fromJson(json.loads(schema))
 
 
 def _schemas(spark: SparkSession, files: Sequence[InputFile]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -45,12 +44,11 @@ from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
 
 # Bytes of files. One task reads and sorts these quicker than several with a shuffle between them; in memory they may be
 # ten times as many.
 _ONE_TASK = 8 * 1024 * 1024
-# A query in an expression begins with one of these. Each is a name as well.
-_QUERY = re.compile(r"\b(select|from|table|values|with)\b", re.IGNORECASE)
 
 
 def read_row_changes(
@@ -78,13 +76,13 @@ def read_row_changes(
         keys = resolve_columns(batch.rows, spec.keys, "keys")
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
         is_small = 0 < sum(file.size for file in files) <= _ONE_TASK
-        is_planned_once = is_small and not spec.source.query and not may_have_subquery(spec.delete_when or "")
+        may_shuffle = bool(spec.source.query) or _has_subquery(spark, spec.delete_when)
         rows = batch.rows.coalesce(1) if is_small else batch.rows
         kept = table_schema.names if table_schema and spec.missing_columns is MissingColumns.KEEP else []
         # A struct is dear to cache, and has decided by then.
         reduced = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE, NUMBER)
         # One task shuffles nothing. A query may, and so may one in delete_when.
-        with without_adaptive_execution(spark) if is_planned_once else nullcontext():
+        with without_adaptive_execution(spark) if is_small and not may_shuffle else nullcontext():
             latest = reduced.persist()
         cached.append(latest)
         counts = _count(latest, keys, spec)
@@ -103,9 +101,8 @@ def read_row_changes(
     )
 
 
-def may_have_subquery(expression: str) -> bool:
-    """Tell whether an expression may read other tables; where it surely does not, it is evaluated row by row."""
-    return bool(_QUERY.search(expression))
+def _has_subquery(spark: SparkSession, expression: str | None) -> bool:
+    return expression is not None and has_subquery(spark, parse_expression(spark, expression))
 
 
 def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> StructType | None:

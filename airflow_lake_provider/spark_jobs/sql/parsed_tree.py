@@ -75,6 +75,12 @@ def parse_expression(spark: SparkSession, text: str) -> Any:
             raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None
 
 
+def has_subquery(spark: SparkSession, expression: Any) -> bool:
+    """Tell whether an ``Expression``, parsed or analysed, reads other rows than those it is evaluated on."""
+    jvm: Any = spark._jvm
+    return bool(jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression.hasSubquery(expression))
+
+
 def read_tree(spark: SparkSession, text: str, known: Collection[str]) -> ParsedTree:
     """Parse a text and read its tree.
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.parquet_schema import schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from tests.spark.said_settings import said
 from tests.spark.sql.spark_traces import SparkTraces
 
 SQL = (
@@ -25,15 +24,6 @@ SQL = (
     "TIMESTAMP_NTZ'2026-01-01 00:00:00' AS at_ntz, array(1, NULL) AS `größe`, map('k', struct(1 AS x)) AS m, "
     "struct(array(1.5BD) AS inner) AS st, CAST(NULL AS STRING) AS n"
 )
-
-
-@contextmanager
-def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(name)
 
 
 def of_spark(spark: SparkSession, folder: Path) -> object:
@@ -74,7 +64,7 @@ def test_files_of_another_writer_are_read_by_the_settings_of_the_session(
     if name.endswith("nanosAsLong"):
         rows["exact"] = pa.array([1, 2], pa.timestamp("ns"))
     pq.write_table(pa.table(rows), tmp_path / "1.parquet")
-    with setting(spark, name, value):
+    with said(spark, {name: value}):
         assert ours(spark, tmp_path) == of_spark(spark, tmp_path) is not None
 
 

@@ -23,9 +23,10 @@ from airflow_lake_provider.contracts.sources import Files, LakeTable, Query, Sou
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.plain_rows import may_have_subquery, read_row_changes
+from airflow_lake_provider.spark_jobs.sources.plain_rows import read_row_changes
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
 from tests.benchmarks.spark_meter import SparkMeter
 
 
@@ -65,14 +66,15 @@ def test_a_small_batch_is_reduced_checked_and_counted_in_one_stage(spark: SparkS
     [
         ("op = 'd'", False),
         ("op IN ('d', 'x') AND n > 1", False),
+        ("`from` = 'the select table'", False),
         ("id IN (SELECT id FROM lake.closed)", True),
         ("exists(/* closed */ from lake.closed)", True),
         ("id IN (\nTABLE lake.closed)", True),
         ("id IN (VALUES 1, 2)", True),
     ],
 )
-def test_an_expression_that_may_read_other_tables_is_told(delete_when: str, may: bool) -> None:
-    assert may_have_subquery(delete_when) is may
+def test_an_expression_that_may_read_other_tables_is_told(spark: SparkSession, delete_when: str, may: bool) -> None:
+    assert has_subquery(spark, parse_expression(spark, delete_when)) is may
 
 
 def test_files_are_listed_by_path_with_what_tells_a_new_version(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import wrapped_columns
 from airflow_lake_provider.spark_jobs.session.java_methods import guava
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import column_of
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery
 
 # Types that readers of every format compare as Spark does. Floating point is none: its bounds ignore NaN and know two
 # zeros. A UUID is none: Iceberg compares its halves as signed numbers (apache/iceberg#14216).
@@ -88,9 +89,8 @@ def _conjuncts(filtered: DataFrame) -> Iterator[Any]:
 
 
 def _reads_only(table: IcebergTable, part: Any, names: frozenset[str]) -> bool:
-    jvm: Any = table.spark._jvm
     # A subquery would run twice: in the scan's filter, and behind the barrier.
-    if jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression.hasSubquery(part):
+    if has_subquery(table.spark, part):
         return False
     found = part.references().iterator()
     while found.hasNext():

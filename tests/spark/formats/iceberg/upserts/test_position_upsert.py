@@ -32,6 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_up
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.soak.tiny_batches import planned_by_default
 from tests.spark.equality_delete import delete_by_equality
+from tests.spark.said_settings import said
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
 V2 = TableLayout(properties={"format-version": "2"})
@@ -93,14 +94,8 @@ def test_rows_that_keep_values_of_the_table_are_staged_as_one_file_though_the_jo
     flow.apply("run 1", create=TableLayout())
     flow.arrive("2.jsonl", *({"id": number, "name": "b", "op": "u"} for number in range(200)))
     partial = Files(path=f"{flow.inbox}/2.jsonl", format="json", schema="id BIGINT, name STRING, op STRING")
-    threshold = "spark.sql.autoBroadcastJoinThreshold"
-    before = str(flow.spark.conf.get(threshold))
-    with planned_by_default(flow.spark):
-        flow.spark.conf.set(threshold, "-1")
-        try:
-            report = flow.apply("run 2", source=partial, missing_columns=MissingColumns.KEEP)
-        finally:
-            flow.spark.conf.set(threshold, before)
+    with planned_by_default(flow.spark), said(flow.spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        report = flow.apply("run 2", source=partial, missing_columns=MissingColumns.KEEP)
     assert (report.strategy, report.rows_updated) == ("positions", 200)
     added = flow.spark.sql(f"SELECT summary['added-data-files'] FROM {flow.table}.snapshots ORDER BY committed_at")
     assert added.collect()[-1][0] == "1"
