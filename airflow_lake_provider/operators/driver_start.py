@@ -1,4 +1,4 @@
-"""Jars of a driver, and what lets it start quicker: jars on its class path, and an archive of its classes."""
+"""Jars of a driver, its garbage collector, and an archive of its classes, from which it starts quicker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from airflow_lake_provider.submission.class_archive import (
     driver_java,
     has_own_archive,
 )
+from airflow_lake_provider.submission.garbage_collector import collector_option
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
     launch_environment,
@@ -43,7 +44,7 @@ _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptio
 
 @dataclass(frozen=True, kw_only=True)
 class DriverStart:
-    """Arguments of ``spark-submit`` that bring the table format's runtime to the driver, and make it start quicker.
+    """Arguments of ``spark-submit`` that bring the table format's runtime to the driver, and make it quicker.
 
     :param jars: for ``--jars``.
     :param packages: for ``--packages``.
@@ -79,8 +80,12 @@ class DriverStart:
         if target.cluster_mode:
             return start
         try:
+            java = _DriverJava.of(operator, target, settings)
+            # Beside executors a driver only plans. Another Spark may name a collector in its own settings.
+            if _runs_tasks(target) and not _names_a_binary(operator):
+                start = replace(start, options=java.collector())
             folder = archive_folder(conf.get("lake", "class_archive", fallback="off"))
-            return start if folder is None else start._archived(folder, operator, target, settings)
+            return start if folder is None else start._archived(folder, operator, target, java)
         except (OSError, ValueError) as error:
             _log.info("The driver starts without an archive of its classes: %s", error)
             return start
@@ -109,30 +114,56 @@ class DriverStart:
             except OSError as error:
                 _log.info("What is left of an archive of classes is not removed: %s", error)
 
-    def _archived(self, folder: Path, operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> DriverStart:
-        environment = {**os.environ, **launch_environment(target.master), **(operator.env_vars or {})}
-        given = _given_settings(operator, settings, environment)
-        theirs = [environment.get("SPARK_SUBMIT_OPTS", ""), *(given.get(name, "") for name in _JAVA_OPTIONS)]
-        java, home = driver_java(environment), environment.get("SPARK_HOME")
-        if _CLASS_PATH in given or operator.driver_class_path or has_own_archive(theirs):
+    def _archived(
+        self, folder: Path, operator: SparkSubmitOperator, target: SparkTarget, java: _DriverJava
+    ) -> DriverStart:
+        binary, home = driver_java(java.environment), java.environment.get("SPARK_HOME")
+        if _CLASS_PATH in java.given or operator.driver_class_path or has_own_archive(java.options()):
             raise ValueError(f"{_CLASS_PATH}, or an archive, is set by the author or the deployment")
-        if java is None or home is None or _names_a_binary(operator):
+        if binary is None or home is None or _names_a_binary(operator):
             raise ValueError("which Java and which Spark spark-submit takes is not known")
         # One loader for all jars where an author adds some: a driver of JDBC is only found from its own.
-        adds_jars = bool(operator.jars or operator.packages or any(name in given for name in _JARS))
+        adds_jars = bool(operator.jars or operator.packages or any(name in java.given for name in _JARS))
         on_path = () if adds_jars else tuple(map(Path, self.jars))
-        archive = ClassArchive.of(folder, java, Path(home), on_path, environment)
-        # Executors of local-cluster[...] are processes of their own.
-        is_local = target.master == "local" or target.master.startswith("local[")
-        return DriverStart(
+        archive = ClassArchive.of(folder, binary, Path(home), on_path, java.environment)
+        return replace(
+            self,
             # Executors elsewhere have no class path of ours. Here Spark would copy the jars for each driver.
-            jars=() if on_path and is_local else self.jars,
-            packages=self.packages,
+            jars=() if on_path and _runs_tasks(target) else self.jars,
             class_path=":".join(archive.class_path) or None,
-            options=archive.options(self.attempt),
+            options=" ".join(filter(None, (self.options, archive.options(self.attempt)))),
             archive=archive,
-            attempt=self.attempt,
         )
+
+
+@dataclass(frozen=True)
+class _DriverJava:
+    """What the author, the site and the deployment say of the driver's JVM.
+
+    :param given: settings of Spark.
+    :param environment: of ``spark-submit``.
+    """
+
+    given: Mapping[str, str]
+    environment: Mapping[str, str]
+
+    @classmethod
+    def of(cls, operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> _DriverJava:
+        environment = {**os.environ, **launch_environment(target.master), **(operator.env_vars or {})}
+        return cls(_given_settings(operator, settings, environment), environment)
+
+    def options(self) -> list[str]:
+        return [self.environment.get("SPARK_SUBMIT_OPTS", ""), *(self.given.get(name, "") for name in _JAVA_OPTIONS)]
+
+    def collector(self) -> str:
+        if "SPARK_HOME" not in self.environment:
+            return ""
+        return collector_option(self.options(), self.environment, _conf_folder(self.environment))
+
+
+def _runs_tasks(target: SparkTarget) -> bool:
+    """Tell whether tasks run in the driver: executors of local-cluster[...] are processes of their own."""
+    return target.master == "local" or target.master.startswith("local[")
 
 
 def runtime(connection: CatalogConnection, operator: SparkSubmitOperator) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -161,13 +192,16 @@ def binary_of_connection(spark_conn_id: str) -> str | None:
 
 def _given_settings(operator: SparkSubmitOperator, settings: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return what the author and the site say of the driver's class path, jars and options."""
-    home = Path(environment.get("SPARK_CONF_DIR") or Path(environment.get("SPARK_HOME", "")) / "conf")
-    defaults = home / "spark-defaults.conf"
+    defaults = _conf_folder(environment) / "spark-defaults.conf"
     texts = [defaults.read_text(encoding="utf-8") if defaults.is_file() else "", settings]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
     found = {pair[0]: pair[-1] for pair in pairs}
     return {**found, **{name: str(value) for name, value in (operator.conf or {}).items()}}
+
+
+def _conf_folder(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("SPARK_CONF_DIR") or Path(environment.get("SPARK_HOME", "")) / "conf")
 
 
 def _names_a_binary(operator: SparkSubmitOperator) -> bool:

@@ -9,6 +9,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.session.open_session import fit_session, settings_at_start
+from airflow_lake_provider.submission.garbage_collector import collector_option
 
 
 def open_session(home: Path) -> SparkSession:
@@ -21,6 +22,8 @@ def open_session(home: Path) -> SparkSession:
         "spark.log.level": "ERROR",
         **settings_at_start(SparkConf(loadDefaults=False)),
         "spark.driver.memory": os.environ.get("LAKE_BENCH_MEMORY", "6g"),
+        # As the operator gives it. With the JVM's default a side paid for the heap of the side before it.
+        "spark.driver.extraJavaOptions": collector_option([os.environ.get("SPARK_SUBMIT_OPTS", "")], os.environ, home),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(home / "scratch"),

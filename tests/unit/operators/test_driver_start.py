@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.driver_start import DriverStart
+from airflow_lake_provider.submission.garbage_collector import PARALLEL
 
 LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
 STANDALONE = SparkTarget(master="spark://host:7077", cluster_mode=False)
@@ -33,7 +35,8 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", str(tmp_path / "ours"))
     monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", str(tmp_path / "archives"))
-    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_CONF_DIR", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
@@ -61,7 +64,8 @@ def test_a_driver_in_the_cluster_or_with_the_setting_off_starts_as_before(
     plain = DriverStart(jars=(f"{installation}/ours/iceberg.jar",), attempt="a")
     assert planned(CLUSTER) == plain
     monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", "off")
-    assert planned() == plain
+    assert planned(STANDALONE) == plain
+    assert planned() == replace(plain, options=PARALLEL)
 
 
 def test_packages_and_an_authors_jars_keep_ours_off_the_class_path(
@@ -108,7 +112,9 @@ def test_what_an_archive_cannot_go_with_leaves_the_driver_as_it_was(
     else:
         monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", "/proc/archives")
     start = planned(**arguments)
-    assert start == DriverStart(jars=(f"{installation}/ours/iceberg.jar",), attempt="a")
+    # The settings of another Spark are not read, and may name a collector.
+    options = "" if broken == "binary" else PARALLEL
+    assert start == DriverStart(jars=(f"{installation}/ours/iceberg.jar",), attempt="a", options=options)
 
 
 def test_an_archive_is_kept_after_a_job_that_ended_well(installation: Path) -> None:
@@ -132,3 +138,42 @@ def test_the_options_of_others_come_after_ours_and_win(monkeypatch: pytest.Monke
         hook._build_spark_submit_command("job.py")
     assert hook._env is not None
     assert hook._env["SPARK_SUBMIT_OPTS"] == "-Xshare:auto -XX:+UseZGC"
+
+
+def test_only_a_driver_that_runs_tasks_gets_the_parallel_collector() -> None:
+    for target, gets in ((LOCAL, True), (STANDALONE, False), (PROCESSES, False), (CLUSTER, False)):
+        start = planned(target)
+        assert (PARALLEL in start.options.split()) is gets, target
+        start.release()
+
+
+@pytest.mark.parametrize("option", ["-XX:+UseG1GC", "-Xmx4g -XX:+UseZGC", "-XX:-UseParallelGC", "-XX:Flags=/opt/flags"])
+@pytest.mark.parametrize("where", ["SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "author", "settings", "site"])
+def test_a_collector_that_another_chose_is_left_alone(
+    installation: Path, monkeypatch: pytest.MonkeyPatch, where: str, option: str
+) -> None:
+    arguments: dict[str, Any] = {}
+    if where == "author":
+        arguments = {"conf": {"spark.driver.extraJavaOptions": option}}
+    elif where == "settings":
+        arguments = {"settings": f"spark.driver.defaultJavaOptions {option}\n"}
+    elif where == "site":
+        (installation / "spark" / "conf").mkdir()
+        defaults = installation / "spark" / "conf" / "spark-defaults.conf"
+        defaults.write_text(f"spark.driver.extraJavaOptions {option}\n")
+    else:
+        monkeypatch.setenv(where, option)
+    assert PARALLEL not in planned(**arguments).options
+
+
+@pytest.mark.parametrize("name", ["spark-env.sh", "@options"])
+def test_options_in_a_file_that_is_not_read_count_as_a_collector(
+    installation: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    conf = installation / "spark" / "conf"
+    conf.mkdir()
+    if name == "spark-env.sh":
+        (conf / name).write_text("SPARK_SUBMIT_OPTS='-XX:+UseG1GC'\n")
+    else:
+        monkeypatch.setenv("JDK_JAVA_OPTIONS", name)
+    assert PARALLEL not in planned().options
