@@ -138,7 +138,7 @@ class DriverStart:
 
 @dataclass(frozen=True)
 class _DriverJava:
-    """What the author, the site and the deployment say of the driver's JVM.
+    """Settings and options that the author, the site and the deployment have for the driver's JVM.
 
     :param given: settings of Spark.
     :param environment: of ``spark-submit``.
