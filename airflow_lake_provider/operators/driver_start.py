@@ -25,6 +25,7 @@ from airflow_lake_provider.submission.garbage_collector import collector_option
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
     launch_environment,
+    settings_folder,
     spark_home,
     spark_submit_binary,
 )
@@ -81,9 +82,8 @@ class DriverStart:
             return start
         try:
             java = _DriverJava.of(operator, target, settings)
-            # Beside executors a driver only plans. Another Spark may name a collector in its own settings.
-            if _runs_tasks(target) and not _names_a_binary(operator):
-                start = replace(start, options=java.collector())
+            # Beside executors a driver only plans.
+            start = replace(start, options=java.collector() if _runs_tasks(target) else "")
             folder = archive_folder(conf.get("lake", "class_archive", fallback="off"))
             return start if folder is None else start._archived(folder, operator, target, java)
         except (OSError, ValueError) as error:
@@ -117,15 +117,15 @@ class DriverStart:
     def _archived(
         self, folder: Path, operator: SparkSubmitOperator, target: SparkTarget, java: _DriverJava
     ) -> DriverStart:
-        binary, home = driver_java(java.environment), java.environment.get("SPARK_HOME")
+        binary, home = driver_java(java.environment), java.spark_home
         if _CLASS_PATH in java.given or operator.driver_class_path or has_own_archive(java.options()):
             raise ValueError(f"{_CLASS_PATH}, or an archive, is set by the author or the deployment")
-        if binary is None or home is None or _names_a_binary(operator):
+        if binary is None or home is None:
             raise ValueError("which Java and which Spark spark-submit takes is not known")
         # One loader for all jars where an author adds some: a driver of JDBC is only found from its own.
         adds_jars = bool(operator.jars or operator.packages or any(name in java.given for name in _JARS))
         on_path = () if adds_jars else tuple(map(Path, self.jars))
-        archive = ClassArchive.of(folder, binary, Path(home), on_path, java.environment)
+        archive = ClassArchive.of(folder, binary, home, on_path, java.environment)
         return replace(
             self,
             # Executors elsewhere have no class path of ours. Here Spark would copy the jars for each driver.
@@ -142,23 +142,29 @@ class _DriverJava:
 
     :param given: settings of Spark.
     :param environment: of ``spark-submit``.
+    :param spark_home: None where a ``spark-binary`` may be of any Spark.
     """
 
     given: Mapping[str, str]
     environment: Mapping[str, str]
+    spark_home: Path | None
 
     @classmethod
     def of(cls, operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> _DriverJava:
         environment = {**os.environ, **launch_environment(target.master), **(operator.env_vars or {})}
-        return cls(_given_settings(operator, settings, environment), environment)
+        home = environment.get("SPARK_HOME")
+        known = Path(home) if home and not _names_a_binary(operator) else None
+        return cls(_given_settings(operator, settings, environment), environment, known)
 
     def options(self) -> list[str]:
         return [self.environment.get("SPARK_SUBMIT_OPTS", ""), *(self.given.get(name, "") for name in _JAVA_OPTIONS)]
 
     def collector(self) -> str:
-        if "SPARK_HOME" not in self.environment:
+        # Another Spark may name a collector in settings that are not read here.
+        if self.spark_home is None:
             return ""
-        return collector_option(self.options(), self.environment, _conf_folder(self.environment))
+        conf = settings_folder(self.spark_home, self.environment)
+        return collector_option(self.options(), self.environment, conf)
 
 
 def _runs_tasks(target: SparkTarget) -> bool:
@@ -192,16 +198,12 @@ def binary_of_connection(spark_conn_id: str) -> str | None:
 
 def _given_settings(operator: SparkSubmitOperator, settings: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return what the author and the site say of the driver's class path, jars and options."""
-    defaults = _conf_folder(environment) / "spark-defaults.conf"
+    defaults = settings_folder(Path(environment.get("SPARK_HOME", "")), environment) / "spark-defaults.conf"
     texts = [defaults.read_text(encoding="utf-8") if defaults.is_file() else "", settings]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
     found = {pair[0]: pair[-1] for pair in pairs}
     return {**found, **{name: str(value) for name, value in (operator.conf or {}).items()}}
-
-
-def _conf_folder(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get("SPARK_CONF_DIR") or Path(environment.get("SPARK_HOME", "")) / "conf")
 
 
 def _names_a_binary(operator: SparkSubmitOperator) -> bool:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_lake_provider.submission.spark_installation import settings_folder
+
 _PREFIX = "spark-classes-"
 # A driver that ends later, or never, leaves the archive to the next one.
 _MAKING_SECONDS = 3600
@@ -48,7 +50,7 @@ class ClassArchive:
         :param environment: of ``spark-submit``.
         """
         of_spark = spark_home / "jars"
-        conf = Path(environment.get("SPARK_CONF_DIR") or spark_home / "conf")
+        conf = settings_folder(spark_home, environment)
         # An archive has no class from behind a folder on the class path, and ``spark-submit`` begins it with this one.
         moved = bool(jars) or (conf.is_dir() and any(conf.iterdir()))
         class_path = (f"{of_spark}/*", *map(str, jars)) if moved else ()

@@ -90,6 +90,14 @@ def spark_home(binary: str | None, environment: Mapping[str, str] = os.environ) 
     return home if home is not None and (home / "jars").is_dir() else None
 
 
+def settings_folder(home: Path, environment: Mapping[str, str]) -> Path:
+    """Return the folder of ``spark-defaults.conf`` and ``spark-env.sh``.
+
+    :param home: of the Spark that a submission uses.
+    """
+    return Path(environment.get("SPARK_CONF_DIR") or home / "conf")
+
+
 def bundled_spark_home() -> Path | None:
     """Return the folder of an installed pyspark; None when there is only the client, which cannot submit."""
     spec = importlib.util.find_spec("pyspark")

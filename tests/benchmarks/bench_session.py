@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyspark
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.session.open_session import fit_session, settings_at_start
 from airflow_lake_provider.submission.garbage_collector import collector_option
+from airflow_lake_provider.submission.spark_installation import settings_folder
 
 
 def open_session(home: Path) -> SparkSession:
     """Start the one session of all sides, set up as a driver of ours is."""
     jars = [str(jar) for jar in sorted(Path(os.environ["AIRFLOW__LAKE__SPARK_JARS"]).glob("*.jar"))]
+    conf = settings_folder(Path(pyspark.__file__).parent, os.environ)
     extensions = ["org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"]
     settings = {
         "spark.ui.enabled": "false",
@@ -23,7 +26,7 @@ def open_session(home: Path) -> SparkSession:
         **settings_at_start(SparkConf(loadDefaults=False)),
         "spark.driver.memory": os.environ.get("LAKE_BENCH_MEMORY", "6g"),
         # As the operator gives it. With the JVM's default a side paid for the heap of the side before it.
-        "spark.driver.extraJavaOptions": collector_option([os.environ.get("SPARK_SUBMIT_OPTS", "")], os.environ, home),
+        "spark.driver.extraJavaOptions": collector_option([os.environ.get("SPARK_SUBMIT_OPTS", "")], os.environ, conf),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(home / "scratch"),
