@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ class _CountedCalls:
         return self._send(*arguments, **options)
 
     def stop(self) -> int:
-        del self._client.send_command
+        self._client.send_command = self._send
         return self.count
 
 
@@ -59,10 +60,12 @@ class SparkMeter:
         context: Any = spark.sparkContext
         self._context = context._jsc.sc()
         self._driver = psutil.Process(context._gateway.proc.pid)
-        self._newest = max(self._stages(), default=-1)
+        self._first = self._next_stage()
         jvm: Any = spark._jvm
         self._compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
         self._classes = int(self._compiled.getCount())
+        # Each Java object that Python no longer holds is a call. The work before pays for its own.
+        gc.collect()
         self._calls = _CountedCalls(context._gateway._gateway_client)
         self._cpu, self._started = self._cpu_seconds(), time.monotonic()
 
@@ -73,7 +76,7 @@ class SparkMeter:
         classes = int(self._compiled.getCount()) - self._classes
         # The store hears of a stage a little after its job has returned.
         self._context.listenerBus().waitUntilEmpty()
-        stages = [stage for number, stage in self._stages().items() if number > self._newest]
+        stages = self._stages_that_ran()
         return Used(
             seconds=seconds,
             cpu_seconds=cpu,
@@ -84,11 +87,13 @@ class SparkMeter:
             shuffled=sum(int(stage.shuffleWriteBytes()) for stage in stages),
         )
 
-    def _stages(self) -> dict[int, Any]:
+    def _next_stage(self) -> int:
+        return int(self._context.dagScheduler().nextStageId())
+
+    def _stages_that_ran(self) -> list[Any]:
         store = self._context.statusStore()
-        nothing = [getattr(store, f"stageList$default${number}")() for number in range(2, 6)]
-        listed = store.stageList(None, *nothing)
-        return {int(listed.apply(index).stageId()): listed.apply(index) for index in range(listed.size())}
+        made = [store.lastStageAttempt(number) for number in range(self._first, self._next_stage())]
+        return [stage for stage in made if stage.status().toString() != "SKIPPED"]
 
     def _cpu_seconds(self) -> float:
         times = self._driver.cpu_times()

@@ -1,0 +1,51 @@
+"""The meter of the benchmarks tells what a piece of work used, and costs the work little itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.benchmarks.spark_meter import SparkMeter
+
+
+def _shuffle(spark: SparkSession) -> None:
+    spark.range(100).repartition(2).count()
+
+
+def test_only_stages_of_the_work_are_counted_that_ran(spark: SparkSession) -> None:
+    shuffled = spark.sparkContext.parallelize(range(10), 2).map(lambda number: (number % 2, number)).groupByKey()
+    first = SparkMeter(spark)
+    shuffled.count()
+    used = first.read()
+    assert used.stages == 2
+    assert used.shuffled > 0
+    # The rows are shuffled already, so Spark skips that stage.
+    second = SparkMeter(spark)
+    shuffled.count()
+    assert second.read().stages == 1
+
+
+def test_a_meter_asks_no_more_of_a_session_that_has_run_much(spark: SparkSession) -> None:
+    def calls_of_a_meter() -> int:
+        around = SparkMeter(spark)
+        SparkMeter(spark).read()
+        return around.read().calls
+
+    calls_of_a_meter()
+    few = calls_of_a_meter()
+    for _ in range(20):
+        _shuffle(spark)
+    assert calls_of_a_meter() <= few + 10
+
+
+def test_java_objects_that_were_dropped_before_are_not_calls_of_the_work(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    dropped = [jvm.java.util.ArrayList() for _ in range(300)]
+    for each in dropped:
+        each.size()
+    del each, dropped
+    meter = SparkMeter(spark)
+    for _ in range(3):
+        spark.range(1).collect()
+    assert meter.read().calls < 100
