@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psutil
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 
@@ -91,9 +92,17 @@ class SparkMeter:
         return int(self._context.dagScheduler().nextStageId())
 
     def _stages_that_ran(self) -> list[Any]:
-        store = self._context.statusStore()
-        made = [store.lastStageAttempt(number) for number in range(self._first, self._next_stage())]
-        return [stage for stage in made if stage.status().toString() != "SKIPPED"]
+        made = map(self._stage, range(self._first, self._next_stage()))
+        return [stage for stage in made if stage is not None and stage.status().toString() != "SKIPPED"]
+
+    def _stage(self, number: int) -> Any:
+        """Return a stage; None where the session has forgotten it: of many stages the skipped ones first."""
+        try:
+            return self._context.statusStore().lastStageAttempt(number)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "NoSuchElementException":
+                raise
+            return None
 
     def _cpu_seconds(self) -> float:
         times = self._driver.cpu_times()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.benchmarks.spark_meter import SparkMeter
@@ -24,6 +25,16 @@ def test_only_stages_of_the_work_are_counted_that_ran(spark: SparkSession) -> No
     second = SparkMeter(spark)
     shuffled.count()
     assert second.read().stages == 1
+
+
+def test_a_stage_that_the_session_has_forgotten_is_not_counted(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = SparkMeter(spark)
+    _shuffle(spark)
+    monkeypatch.setattr(meter, "_next_stage", lambda: 1_000_000_000)
+    monkeypatch.setattr(meter, "_first", 999_999_998)
+    assert meter.read().stages == 0
 
 
 def test_a_meter_asks_no_more_of_a_session_that_has_run_much(spark: SparkSession) -> None:
