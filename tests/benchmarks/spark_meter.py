@@ -54,6 +54,13 @@ class _CountedCalls:
         return self.count
 
 
+def _collect_garbage(client: Any) -> None:
+    """Let the work before pay for its own garbage: a call, by a thread, for each Java object that Python dropped."""
+    gc.collect()
+    while client.finalizer_deque:
+        time.sleep(0.01)
+
+
 class SparkMeter:
     """Measures from its making to :meth:`read`."""
 
@@ -65,9 +72,9 @@ class SparkMeter:
         jvm: Any = spark._jvm
         self._compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
         self._classes = int(self._compiled.getCount())
-        # Each Java object that Python no longer holds is a call. The work before pays for its own.
-        gc.collect()
-        self._calls = _CountedCalls(context._gateway._gateway_client)
+        client = context._gateway._gateway_client
+        _collect_garbage(client)
+        self._calls = _CountedCalls(client)
         self._cpu, self._started = self._cpu_seconds(), time.monotonic()
 
     def read(self) -> Used:
