@@ -6,6 +6,7 @@ a server of the driver's own.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -13,14 +14,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 # Guava as Iceberg's runtime brings it: Spark 3.5 has release 14, and another cluster may have any.
-_GUAVA = "org.apache.iceberg.relocated.com.google.common"
+GUAVA = "org.apache.iceberg.relocated.com.google.common"
 # No path of a file has it.
 _SEPARATOR = "\0"
 
 
 def guava(spark: SparkSession) -> Any:
     """Return the package of Guava, as py4j has it."""
-    return attrgetter(_GUAVA)(_jvm(spark))
+    return attrgetter(GUAVA)(_jvm(spark))
 
 
 @cache
@@ -37,15 +38,46 @@ def method(spark: SparkSession, owner: str, name: str, result: Any, *parameters:
     :param owner: full name of its class or interface.
     :param result: its type; a primitive one is a constant, such as ``java.lang.Long.TYPE``.
     """
-    invoke = _invoke(spark)
-    kind = invoke.MethodType.methodType(result, *parameters)
-    return invoke.MethodHandles.publicLookup().findVirtual(load_class(spark, owner), name, kind)
+    lookup = _invoke(spark).MethodHandles.publicLookup()
+    return lookup.findVirtual(load_class(spark, owner), name, method_type(spark, result, *parameters))
+
+
+def static_method(spark: SparkSession, owner: str, name: str, result: Any, *parameters: Any) -> Any:
+    """Return the ``MethodHandle`` of a public static method; see :func:`method`."""
+    lookup = _invoke(spark).MethodHandles.publicLookup()
+    return lookup.findStatic(load_class(spark, owner), name, method_type(spark, result, *parameters))
+
+
+def method_type(spark: SparkSession, result: Any, *parameters: Any) -> Any:
+    """Return a ``MethodType`` of classes."""
+    listed = java_array(spark, _jvm(spark).java.lang.Class, parameters)
+    return _invoke(spark).MethodType.methodType(result, listed)
 
 
 def as_function(spark: SparkSession, handle: Any) -> Any:
     """Return a ``MethodHandle`` as Guava's ``Function``, which is also a ``java.util.function.Function``."""
-    interface = load_class(spark, f"{_GUAVA}.base.Function")
-    return _invoke(spark).MethodHandleProxies.asInterfaceInstance(interface, handle)
+    return _instance(spark, f"{GUAVA}.base.Function", handle)
+
+
+class JavaItems(Sequence[Any]):
+    """The items of a Java collection; each comes over when it is asked for, and is then an object on both sides."""
+
+    def __init__(self, spark: SparkSession, collection: Any) -> None:
+        self._spark = spark
+        self._listed = _jvm(spark).java.util.ArrayList(collection)
+        self._size = int(self._listed.size())
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(self._size))]
+        return self._listed.get(range(self._size)[place])
+
+    def give_each(self, handle: Any) -> None:
+        """Call a ``MethodHandle`` with each item, in one command."""
+        self._listed.forEach(_instance(self._spark, "java.util.function.Consumer", handle))
 
 
 def texts_of(spark: SparkSession, items: Any, function: Any) -> list[str]:
@@ -75,13 +107,25 @@ def as_number_list(spark: SparkSession, items: Any, function: Any) -> list[int]:
     return [int(text) for text in texts_of(spark, items, function)]
 
 
-def java_list(spark: SparkSession, texts: list[str]) -> Any:
+def java_list(spark: SparkSession, texts: Collection[str]) -> Any:
     """Return texts as a ``java.util.List``; PySpark would add each to a list by a command of its own.
 
     :param texts: not empty, and without a NUL.
     """
     library = guava(spark)
     return library.collect.Lists.newArrayList(library.base.Splitter.on(_SEPARATOR).split(_SEPARATOR.join(texts)))
+
+
+def java_array(spark: SparkSession, kind: Any, items: Sequence[Any]) -> Any:
+    """Return items as an array of Java, which is what a method with any number of arguments takes.
+
+    :param kind: class of the items, as py4j has it.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    made = gateway.new_array(kind, len(items))
+    for place, item in enumerate(items):
+        made[place] = item
+    return made
 
 
 def list_of_array(spark: SparkSession, items: Any) -> Any:
@@ -91,6 +135,10 @@ def list_of_array(spark: SparkSession, items: Any) -> Any:
     copy = gateway.new_array(jvm.java.lang.Object, len(items))
     jvm.java.lang.System.arraycopy(items, 0, copy, 0, len(items))
     return jvm.java.util.Arrays.asList(copy)
+
+
+def _instance(spark: SparkSession, interface: str, handle: Any) -> Any:
+    return _invoke(spark).MethodHandleProxies.asInterfaceInstance(load_class(spark, interface), handle)
 
 
 def _jvm(spark: SparkSession) -> Any:

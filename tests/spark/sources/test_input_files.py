@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +9,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.spark_jobs.sources import input_files
 from airflow_lake_provider.spark_jobs.sources.arrival import with_arrival
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-
-
-@contextmanager
-def commands(spark: SparkSession) -> Iterator[list[str]]:
-    """Collect the commands that go to the JVM; what py4j sends for garbage that was collected is none of them."""
-    gateway: Any = spark.sparkContext._gateway
-    client = gateway._gateway_client
-    sent: list[str] = []
-    plain = client.send_command
-
-    def send_command(command: str, *more: Any, **words: Any) -> Any:
-        if not command.startswith("m\nd\n"):
-            sent.append(command)
-        return plain(command, *more, **words)
-
-    client.send_command = send_command
-    try:
-        yield sent
-    finally:
-        del client.send_command
+from tests.spark.jvm_commands import commands
 
 
 def fill(folder: Path, count: int) -> None:

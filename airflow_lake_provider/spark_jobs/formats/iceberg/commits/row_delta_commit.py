@@ -9,6 +9,7 @@ from typing import Any
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, java_list, load_class, method
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +38,23 @@ def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, p
 
 
 def _add(row_delta: Any, table: IcebergTable, delta: RowDelta) -> Any:
-    jvm: Any = table.spark._jvm
-    referenced = jvm.java.util.ArrayList()
-    for path in delta.referenced:
-        referenced.add(path)
-    row_delta.validateDataFilesExist(referenced).validateDeletedFiles()
+    if delta.referenced:
+        row_delta.validateDataFilesExist(java_list(table.spark, delta.referenced))
+    row_delta.validateDeletedFiles()
     row_delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     for file in delta.rows:
         row_delta.addRows(file)
-    for file in delta.deletes:
-        row_delta.addDeletes(file)
-    for file in delta.replaced:
-        row_delta.removeDeletes(file)
+    _give(table, row_delta, "addDeletes", delta.deletes)
+    _give(table, row_delta, "removeDeletes", delta.replaced)
     return row_delta
+
+
+def _give(table: IcebergTable, row_delta: Any, name: str, files: Sequence[Any]) -> None:
+    """Call a method of the row delta with each delete file; where Java has listed them, in one command."""
+    if isinstance(files, JavaItems):
+        update, file = (load_class(table.spark, f"org.apache.iceberg.{kind}") for kind in ("RowDelta", "DeleteFile"))
+        taken = method(table.spark, "org.apache.iceberg.RowDelta", name, update, file)
+        files.give_each(taken.bindTo(row_delta))
+        return
+    for file in files:
+        getattr(row_delta, name)(file)

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.session.java_methods import java_list
 
 Discard = Callable[[IcebergTable, Collection[Any]], None]
 
@@ -24,10 +25,9 @@ def discard_files(table: IcebergTable, files: Collection[Any]) -> None:
 def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
     """Delete files by location; see :func:`discard_files`."""
     jvm: Any = table.spark._jvm
-    listed = jvm.java.util.ArrayList()
-    for location in locations:
-        listed.add(location)
-    jvm.org.apache.iceberg.CatalogUtil.deleteFiles(table.java.io(), listed, "uncommitted")
+    if locations:
+        listed = java_list(table.spark, locations)
+        jvm.org.apache.iceberg.CatalogUtil.deleteFiles(table.java.io(), listed, "uncommitted")
 
 
 @contextmanager

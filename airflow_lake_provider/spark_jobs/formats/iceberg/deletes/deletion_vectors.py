@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,12 +11,14 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import guava, items_of
+from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, as_number_list
 
 _READERS = 8
 
 
-def write_vectors(table: IcebergTable, files: Mapping[str, Any], positions: Positions) -> tuple[list[Any], list[Any]]:
+def write_vectors(
+    table: IcebergTable, files: Mapping[str, Any], positions: Positions
+) -> tuple[Sequence[Any], Sequence[Any]]:
     """Write one Puffin file with a vector for each data file.
 
     :param files: the ``org.apache.iceberg.FileScanTask`` of each data file.
@@ -35,7 +37,7 @@ def write_vectors(table: IcebergTable, files: Mapping[str, Any], positions: Posi
         writer.delete(path, deserialize(blob, stub.build()), task.spec(), task.partition())
     writer.close()
     result = writer.result()
-    return items_of(table.spark, result.deleteFiles()), items_of(table.spark, result.rewrittenDeleteFiles())
+    return JavaItems(table.spark, result.deleteFiles()), JavaItems(table.spark, result.rewrittenDeleteFiles())
 
 
 def _stub(jvm: Any) -> Any:
@@ -60,16 +62,17 @@ def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     """Return a Java function from a path to the positions deleted there before; made without a Python callback."""
     jvm: Any = table.spark._jvm
     java = java_functions(table.spark)
-    is_position_delete = java.is_position_delete
-    collections = guava(table.spark).collect.Collections2
-    # Equality deletes on the file stay what they are.
-    deletes = {path: collections.filter(task.deletes(), is_position_delete) for path, task in files.items()}
-    with_deletes = [path for path, of_file in deletes.items() if not of_file.isEmpty()]
+    tasks = jvm.java.util.ArrayList()
+    for task in files.values():
+        tasks.add(task)
+    counts = as_number_list(table.spark, tasks, java.position_deletes_of_task)
+    with_deletes = [place for place, count in zip(files.items(), counts, strict=True) if count]
     loader = internal(table.spark, Internal.DELETE_LOADER)(java.input_file(table.java.io()))
+    load = java.positions_deleted_in_task(loader)
     indexes = jvm.java.util.HashMap()
     # One read each, of an object store perhaps.
     with ThreadPoolExecutor(_READERS) as readers:
-        loaded = readers.map(lambda path: loader.loadPositionDeletes(deletes[path], path), with_deletes)
-        for path, index in zip(with_deletes, loaded, strict=True):
+        loaded = readers.map(lambda place: load.apply(place[1]), with_deletes)
+        for (path, _), index in zip(with_deletes, loaded, strict=True):
             indexes.put(path, index)
     return java.value_in(indexes)

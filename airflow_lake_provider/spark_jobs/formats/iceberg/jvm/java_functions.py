@@ -11,7 +11,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.java_methods import as_function, guava, load_class, method
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal
+from airflow_lake_provider.spark_jobs.session.java_methods import (
+    GUAVA,
+    as_function,
+    guava,
+    java_array,
+    load_class,
+    method,
+    method_type,
+    static_method,
+)
+
+_TASK, _LOADER = "org.apache.iceberg.FileScanTask", "org.apache.iceberg.data.DeleteLoader"
 
 
 @cache
@@ -29,7 +41,8 @@ class JavaFunctions:
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
         self._spark, self._jvm = spark, jvm
-        self._lookup = jvm.java.lang.invoke.MethodHandles.publicLookup()
+        self._handles = jvm.java.lang.invoke.MethodHandles
+        self._handle_class = jvm.java.lang.invoke.MethodHandle
 
     @cached_property
     def location_of_task(self) -> Any:
@@ -42,6 +55,20 @@ class JavaFunctions:
         return self._of_task("recordCount", self._jvm.java.lang.Long.TYPE)
 
     @cached_property
+    def metadata_location(self) -> Any:
+        """Map a ``Table`` to the location of the metadata it has; null where that is not written yet."""
+        text, operations, metadata = self._classes(
+            "java.lang.String", "org.apache.iceberg.TableOperations", "org.apache.iceberg.TableMetadata"
+        )
+        current = self._then(
+            self._method("org.apache.iceberg.HasTableOperations", "operations", operations),
+            self._method("org.apache.iceberg.TableOperations", "current", metadata),
+        )
+        return self._function(
+            self._then(current, self._method("org.apache.iceberg.TableMetadata", "metadataFileLocation", text))
+        )
+
+    @cached_property
     def location(self) -> Any:
         """Map a ``DataFile`` to its location."""
         text = load_class(self._spark, "java.lang.String")
@@ -50,12 +77,9 @@ class JavaFunctions:
     @cached_property
     def referenced_data_file(self) -> Any:
         """Map a ``DeleteFile`` to the location of the one data file it is on; null where it may be on others."""
-        text, delete_file = (
-            load_class(self._spark, name) for name in ("java.lang.String", "org.apache.iceberg.DeleteFile")
-        )
-        owner = load_class(self._spark, "org.apache.iceberg.util.ContentFileUtil")
-        kind = self._jvm.java.lang.invoke.MethodType.methodType(text, delete_file)
-        return self._function(self._lookup.findStatic(owner, "referencedDataFileLocation", kind))
+        text, delete_file = self._classes("java.lang.String", "org.apache.iceberg.DeleteFile")
+        owner = "org.apache.iceberg.util.ContentFileUtil"
+        return self._function(static_method(self._spark, owner, "referencedDataFileLocation", text, delete_file))
 
     @cached_property
     def is_task_of_orc(self) -> Any:
@@ -75,6 +99,26 @@ class JavaFunctions:
             predicates.equalTo(self._jvm.org.apache.iceberg.FileContent.POSITION_DELETES), content
         )
 
+    @cached_property
+    def first(self) -> Any:
+        """Map a ``java.util.Collection`` to its first item; it has one."""
+        anything, iterator = self._classes("java.lang.Object", "java.util.Iterator")
+        begun = self._method("java.util.Collection", "iterator", iterator)
+        return self._function(self._then(begun, self._method("java.util.Iterator", "next", anything)))
+
+    @cached_property
+    def position_deletes_of_task(self) -> Any:
+        """Map a ``FileScanTask`` to the number of its delete files with positions; equality deletes are others."""
+        size = self._method("java.util.Collection", "size", self._jvm.java.lang.Integer.TYPE)
+        return self._function(self._then(self._position_deletes, size))
+
+    def positions_deleted_in_task(self, loader: Any) -> Any:
+        """Map a ``FileScanTask`` to the positions that are deleted in its data file, a ``PositionDeleteIndex``.
+
+        :param loader: ``org.apache.iceberg.data.DeleteLoader``; it reads the delete files of each task it is given.
+        """
+        return self._function(self._loading.bindTo(loader))
+
     def input_file(self, io: Any) -> Any:
         """Map a ``DeleteFile`` to its ``InputFile``.
 
@@ -93,12 +137,46 @@ class JavaFunctions:
         anything = load_class(self._spark, "java.lang.Object")
         return self._function(self._method("java.util.Map", "get", anything, anything).bindTo(found))
 
+    @cached_property
+    def _position_deletes(self) -> Any:
+        """Handle from a ``FileScanTask`` to a collection of its delete files with positions."""
+        task, listed, collection = self._classes(_TASK, "java.util.List", "java.util.Collection")
+        predicate = load_class(self._spark, f"{GUAVA}.base.Predicate")
+        deletes = self._method(_TASK, "deletes", listed).asType(method_type(self._spark, collection, task))
+        owner = f"{GUAVA}.collect.Collections2"
+        filtered = static_method(self._spark, owner, "filter", collection, collection, predicate)
+        wanted = java_array(self._spark, self._jvm.java.lang.Object, [self.is_position_delete])
+        return self._then(deletes, self._handles.insertArguments(filtered, 1, wanted))
+
+    @cached_property
+    def _loading(self) -> Any:
+        """Handle from a ``DeleteLoader`` and a ``FileScanTask`` to a ``PositionDeleteIndex``."""
+        loader, task, index = self._classes(_LOADER, _TASK, Internal.POSITION_INDEX)
+        listed, text = self._classes("java.lang.Iterable", "java.lang.CharSequence")
+        string, content_file = self._classes("java.lang.String", "org.apache.iceberg.ContentFile")
+        file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
+        location = self._then(file, self._method("org.apache.iceberg.ContentFile", "location", string))
+        parts = [
+            self._position_deletes.asType(method_type(self._spark, listed, task)),
+            location.asType(method_type(self._spark, text, task)),
+        ]
+        load = self._method(_LOADER, "loadPositionDeletes", index, listed, text)
+        of_parts = self._handles.filterArguments(load, 1, java_array(self._spark, self._handle_class, parts))
+        order = java_array(self._spark, self._jvm.int, [0, 1, 1])
+        return self._handles.permuteArguments(of_parts, method_type(self._spark, index, loader, task), order)
+
     def _of_task(self, name: str, result: Any) -> Any:
         """Map a ``FileScanTask`` to what a method of its data file returns."""
         content_file = load_class(self._spark, "org.apache.iceberg.ContentFile")
         file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
         asked = self._method("org.apache.iceberg.ContentFile", name, result)
-        return self._function(self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file, asked))
+        return self._function(self._then(file, asked))
+
+    def _then(self, handle: Any, next_one: Any) -> Any:
+        return self._handles.filterReturnValue(handle, next_one)
+
+    def _classes(self, *names: str) -> list[Any]:
+        return [load_class(self._spark, name) for name in names]
 
     def _method(self, owner: str, name: str, result: Any, *parameters: Any) -> Any:
         return method(self._spark, owner, name, result, *parameters)

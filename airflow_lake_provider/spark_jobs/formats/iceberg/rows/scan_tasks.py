@@ -13,7 +13,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, converted
-from airflow_lake_provider.spark_jobs.session.java_methods import guava
+from airflow_lake_provider.spark_jobs.session.java_methods import guava, java_list
 
 
 def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:
@@ -51,15 +51,17 @@ def tasks_of_files(table: IcebergTable, snapshot: int, tasks: Any, paths: Collec
     :param tasks: a Java iterable of ``org.apache.iceberg.FileScanTask``, of the snapshot.
     :raises CommitConflictError: a path has none.
     """
+    collect, java = guava(table.spark).collect, java_functions(table.spark)
     # A file that was added twice is planned twice.
-    by_location = guava(table.spark).collect.Multimaps.index(tasks, java_functions(table.spark).location_of_task)
-    found = {path: by_location.get(path) for path in paths}
-    gone = sorted(path for path, planned in found.items() if planned.isEmpty())
+    by_location = collect.Multimaps.index(tasks, java.location_of_task)
+    task_of = java.value_in(collect.Maps.transformValues(by_location.asMap(), java.first))
+    found = {path: task_of.apply(path) for path in paths}
+    gone = sorted(path for path, task in found.items() if task is None)
     if gone:
         raise CommitConflictError(
             f"{table.name}: {len(gone)} data files with rows of the batch are not in snapshot {snapshot}: {gone[:3]}"
         )
-    return {path: planned.get(0) for path, planned in found.items()}
+    return found
 
 
 def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where: str) -> Any:
@@ -70,7 +72,7 @@ def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where
     """
     jvm: Any = table.spark._jvm
     package = guava(table.spark)
-    chosen = jvm.java.util.HashSet(package.base.Splitter.on("\n").splitToList("\n".join(paths)))
+    chosen = jvm.java.util.HashSet(java_list(table.spark, paths))
     is_chosen = getattr(package.base.Predicates, "in")(chosen)
     on_tasks = package.base.Predicates.compose(is_chosen, java_functions(table.spark).location_of_task)
     # As Spark compares names.

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
@@ -106,16 +107,21 @@ class IcebergTable:
 
         Asked one by one through the gateway, each property and each entry of a summary is a round trip.
         """
-        current = self.java.operations().current()
-        location = current.metadataFileLocation()
+        location = self._metadata_location()
         if location is None or location != self._parsed[0]:
             jvm: Any = self.spark._jvm
+            current = self.java.operations().current()
             self._parsed = location, json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(current))
         return self._parsed[1]
 
+    def _metadata_location(self) -> str | None:
+        """Return that of the newest version that this handle has seen; an upsert asks some forty times."""
+        location: str | None = java_functions(self.spark).metadata_location.apply(self.java)
+        return location
+
     def schema(self) -> StructType:
         """Return columns and types as Spark has them, asked for once for each version of the metadata."""
-        location = self.java.operations().current().metadataFileLocation()
+        location = self._metadata_location()
         if location is None or location != self._spark_schema[0]:
             self._spark_schema = location, self.spark.table(self.sql_name).schema
         return self._spark_schema[1]
@@ -131,7 +137,7 @@ class IcebergTable:
     @property
     def format_version(self) -> int:
         """1, 2 or 3."""
-        return int(self.java.operations().current().formatVersion())
+        return int(self._metadata()["format-version"])
 
     @property
     def uuid(self) -> str:
