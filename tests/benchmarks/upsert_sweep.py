@@ -1,8 +1,8 @@
 """Sweep table sizes and shares: where ours is quicker than the best peer, and whether ``auto`` takes our own best way.
 
 Every cell has random keys and starts from the tables' first rows. Its sides take turns: ours (``auto``), plain MERGE,
-merge-on-read and copy-on-write, Delta's MERGE, and our own strategies as asked for. One round is not counted. Contents
-are compared at the end of each cell.
+merge-on-read and copy-on-write, Delta's MERGE, and our own strategies as asked for. Each round has an order of its own,
+the same in every run. One round is not counted. Contents are compared at the end of each cell.
 
 Under a budget a side plays no more in a cell when its uncounted round took over twice that of the quickest of its
 group, and seconds more: it will not be the best of them.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -149,7 +150,8 @@ class CellPlay:
     def round(self, number: int) -> None:
         """Give every side one batch; those after 0 are counted."""
         batch = self.bench.arrive(clustered=False)
-        for side in list(self.sides) if number % 2 else self.sides[::-1]:
+        # By turns alone, forwards and backwards, ours would always play right after a MERGE, and an own strategy never.
+        for side in random.Random(f"round {number}").sample(self.sides, len(self.sides)):
             try:
                 seconds = self.bench.time(side, batch, number)
             except UnsupportedError as error:
