@@ -11,6 +11,8 @@ import psutil
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+_MOST_SECONDS_OF_GARBAGE = 10
+
 
 @dataclass(frozen=True, kw_only=True)
 class Used:
@@ -57,7 +59,9 @@ class _CountedCalls:
 def _collect_garbage(client: Any) -> None:
     """Let the work before pay for its own garbage: a call, by a thread, for each Java object that Python dropped."""
     gc.collect()
-    while client.finalizer_deque:
+    end = time.monotonic() + _MOST_SECONDS_OF_GARBAGE
+    # Only where threads are pinned, as by default, does a thread give the objects back.
+    while getattr(client, "finalizer_deque", None) and time.monotonic() < end:
         time.sleep(0.01)
 
 

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from py4j.clientserver import DEFAULT_WORKER_SLEEP_TIME
 from pyspark.sql import SparkSession
 
 from tests.benchmarks.spark_meter import SparkMeter
@@ -59,6 +60,6 @@ def test_java_objects_that_were_dropped_before_are_not_calls_of_the_work(spark: 
         each.size()
     del each, dropped
     meter = SparkMeter(spark)
-    # The thread that gives them back looks for new ones every tenth of a second.
-    time.sleep(0.3)
+    # The thread that gives them back sleeps while it has none.
+    time.sleep(DEFAULT_WORKER_SLEEP_TIME + 0.3)
     assert meter.read().calls < 10

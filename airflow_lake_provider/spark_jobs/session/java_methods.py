@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 # Guava as Iceberg's runtime brings it: Spark 3.5 has release 14, and another cluster may have any.
 GUAVA = "org.apache.iceberg.relocated.com.google.common"
 # No path of a file has it.
-_SEPARATOR = "\0"
+SEPARATOR = "\0"
 
 
 def guava(spark: SparkSession) -> Any:
@@ -50,6 +50,8 @@ def static_method(spark: SparkSession, owner: str, name: str, result: Any, *para
 
 def method_type(spark: SparkSession, result: Any, *parameters: Any) -> Any:
     """Return a ``MethodType`` of classes."""
+    if len(parameters) < 2:
+        return _invoke(spark).MethodType.methodType(result, *parameters)
     listed = java_array(spark, _jvm(spark).java.lang.Class, parameters)
     return _invoke(spark).MethodType.methodType(result, listed)
 
@@ -60,7 +62,11 @@ def as_function(spark: SparkSession, handle: Any) -> Any:
 
 
 class JavaItems(Sequence[Any]):
-    """The items of a Java collection; each comes over when it is asked for, and is then an object on both sides."""
+    """The items of a Java collection; each comes over when it is asked for, and is then an object on both sides.
+
+    They are asked for by place: an iterator ends with an exception, which PySpark looks through by some twenty
+    commands.
+    """
 
     def __init__(self, spark: SparkSession, collection: Any) -> None:
         self._spark = spark
@@ -74,6 +80,10 @@ class JavaItems(Sequence[Any]):
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(self._size))]
         return self._listed.get(range(self._size)[place])
+
+    def texts(self, function: Any) -> list[str]:
+        """Return what a function gives for each item, see :func:`texts_of`."""
+        return texts_of(self._spark, self._listed, function)
 
     def give_each(self, handle: Any) -> None:
         """Call a ``MethodHandle`` with each item, in one command."""
@@ -89,17 +99,8 @@ def texts_of(spark: SparkSession, items: Any, function: Any) -> list[str]:
     if items.isEmpty():
         return []
     library = guava(spark)
-    joined: str = library.base.Joiner.on(_SEPARATOR).join(library.collect.Lists.transform(items, function))
-    return joined.split(_SEPARATOR)
-
-
-def items_of(spark: SparkSession, collection: Any) -> list[Any]:
-    """Return the items of a ``java.util.Collection``, by place.
-
-    An iterator ends with an exception, which PySpark looks through by some twenty commands.
-    """
-    items = _jvm(spark).java.util.ArrayList(collection)
-    return [items.get(place) for place in range(items.size())]
+    joined: str = library.base.Joiner.on(SEPARATOR).join(library.collect.Lists.transform(items, function))
+    return joined.split(SEPARATOR)
 
 
 def as_number_list(spark: SparkSession, items: Any, function: Any) -> list[int]:
@@ -113,7 +114,7 @@ def java_list(spark: SparkSession, texts: Collection[str]) -> Any:
     :param texts: not empty, and without a NUL.
     """
     library = guava(spark)
-    return library.collect.Lists.newArrayList(library.base.Splitter.on(_SEPARATOR).split(_SEPARATOR.join(texts)))
+    return library.collect.Lists.newArrayList(library.base.Splitter.on(SEPARATOR).split(SEPARATOR.join(texts)))
 
 
 def java_array(spark: SparkSession, kind: Any, items: Sequence[Any]) -> Any:

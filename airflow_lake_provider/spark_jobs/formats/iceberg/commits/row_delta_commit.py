@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, java_list, load_class, method
+from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, java_list
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +45,19 @@ def _add(row_delta: Any, table: IcebergTable, delta: RowDelta) -> Any:
     row_delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     for file in delta.rows:
         row_delta.addRows(file)
-    _give(table, row_delta, "addDeletes", delta.deletes)
-    _give(table, row_delta, "removeDeletes", delta.replaced)
+    java = java_functions(table.spark)
+    _call_with_each(delta.deletes, row_delta, row_delta.addDeletes, java.add_deletes)
+    _call_with_each(delta.replaced, row_delta, row_delta.removeDeletes, java.remove_deletes)
     return row_delta
 
 
-def _give(table: IcebergTable, row_delta: Any, name: str, files: Sequence[Any]) -> None:
-    """Call a method of the row delta with each delete file; where Java has listed them, in one command."""
-    if isinstance(files, JavaItems):
-        update, file = (load_class(table.spark, f"org.apache.iceberg.{kind}") for kind in ("RowDelta", "DeleteFile"))
-        taken = method(table.spark, "org.apache.iceberg.RowDelta", name, update, file)
-        files.give_each(taken.bindTo(row_delta))
+def _call_with_each(files: Sequence[Any], row_delta: Any, call: Callable[[Any], Any], handle: Any) -> None:
+    """Call a method of the row delta with each file; with files that Java has listed, in one command.
+
+    :param handle: of the same method, not bound.
+    """
+    if isinstance(files, JavaItems) and files:
+        files.give_each(handle.bindTo(row_delta))
         return
     for file in files:
-        getattr(row_delta, name)(file)
+        call(file)

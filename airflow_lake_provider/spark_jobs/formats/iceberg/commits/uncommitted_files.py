@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import java_list
+from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, java_list
 
 Discard = Callable[[IcebergTable, Collection[Any]], None]
 
@@ -19,7 +20,14 @@ def discard_files(table: IcebergTable, files: Collection[Any]) -> None:
     A file that cannot be deleted is left: nothing reads it, and maintenance finds it.
     """
     # Vectors share a Puffin file.
-    delete_locations(table, {str(file.location()) for file in files})
+    delete_locations(table, locations_of(table, files))
+
+
+def locations_of(table: IcebergTable, files: Collection[Any]) -> set[str]:
+    """Return where data or delete files lie, of those that Java has listed in one command."""
+    if isinstance(files, JavaItems):
+        return set(files.texts(java_functions(table.spark).location))
+    return {str(file.location()) for file in files}
 
 
 def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
@@ -31,7 +39,9 @@ def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
 
 
 @contextmanager
-def discarded_on_conflict(table: IcebergTable, files: list[Any], discard: Discard = discard_files) -> Iterator[None]:
+def discarded_on_conflict(
+    table: IcebergTable, files: Collection[Any], discard: Discard = discard_files
+) -> Iterator[None]:
     """Delete the files when their commit was refused; after any other error they may be part of the table."""
     try:
         yield
@@ -41,7 +51,9 @@ def discarded_on_conflict(table: IcebergTable, files: list[Any], discard: Discar
 
 
 @contextmanager
-def discarded_on_failure(table: IcebergTable, files: list[Any], discard: Discard = discard_files) -> Iterator[None]:
+def discarded_on_failure(
+    table: IcebergTable, files: Collection[Any], discard: Discard = discard_files
+) -> Iterator[None]:
     """Delete the files when what comes before their commit fails."""
     try:
         yield

@@ -65,14 +65,14 @@ def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     tasks = jvm.java.util.ArrayList()
     for task in files.values():
         tasks.add(task)
-    counts = as_number_list(table.spark, tasks, java.position_deletes_of_task)
-    with_deletes = [place for place, count in zip(files.items(), counts, strict=True) if count]
+    counts = as_number_list(table.spark, tasks, java.position_delete_count_of_task)
+    with_deletes = {path: task for (path, task), count in zip(files.items(), counts, strict=True) if count}
     loader = internal(table.spark, Internal.DELETE_LOADER)(java.input_file(table.java.io()))
     load = java.positions_deleted_in_task(loader)
     indexes = jvm.java.util.HashMap()
     # One read each, of an object store perhaps.
     with ThreadPoolExecutor(_READERS) as readers:
-        loaded = readers.map(lambda place: load.apply(place[1]), with_deletes)
-        for (path, _), index in zip(with_deletes, loaded, strict=True):
+        loaded = readers.map(load.apply, with_deletes.values())
+        for path, index in zip(with_deletes, loaded, strict=True):
             indexes.put(path, index)
     return java.value_in(indexes)

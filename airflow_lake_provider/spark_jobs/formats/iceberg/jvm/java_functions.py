@@ -23,7 +23,7 @@ from airflow_lake_provider.spark_jobs.session.java_methods import (
     static_method,
 )
 
-_TASK, _LOADER = "org.apache.iceberg.FileScanTask", "org.apache.iceberg.data.DeleteLoader"
+_TASK, _FILE = "org.apache.iceberg.FileScanTask", "org.apache.iceberg.ContentFile"
 
 
 @cache
@@ -70,9 +70,9 @@ class JavaFunctions:
 
     @cached_property
     def location(self) -> Any:
-        """Map a ``DataFile`` to its location."""
+        """Map a data or delete file to its location."""
         text = load_class(self._spark, "java.lang.String")
-        return self._function(self._method("org.apache.iceberg.ContentFile", "location", text))
+        return self._function(self._method(_FILE, "location", text))
 
     @cached_property
     def referenced_data_file(self) -> Any:
@@ -93,21 +93,21 @@ class JavaFunctions:
     def is_position_delete(self) -> Any:
         """Tell whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
         kind = load_class(self._spark, "org.apache.iceberg.FileContent")
-        content = self._function(self._method("org.apache.iceberg.ContentFile", "content", kind))
+        content = self._function(self._method(_FILE, "content", kind))
         predicates = guava(self._spark).base.Predicates
         return predicates.compose(
             predicates.equalTo(self._jvm.org.apache.iceberg.FileContent.POSITION_DELETES), content
         )
 
     @cached_property
-    def first(self) -> Any:
+    def first_of_collection(self) -> Any:
         """Map a ``java.util.Collection`` to its first item; it has one."""
         anything, iterator = self._classes("java.lang.Object", "java.util.Iterator")
         begun = self._method("java.util.Collection", "iterator", iterator)
         return self._function(self._then(begun, self._method("java.util.Iterator", "next", anything)))
 
     @cached_property
-    def position_deletes_of_task(self) -> Any:
+    def position_delete_count_of_task(self) -> Any:
         """Map a ``FileScanTask`` to the number of its delete files with positions; equality deletes are others."""
         size = self._method("java.util.Collection", "size", self._jvm.java.lang.Integer.TYPE)
         return self._function(self._then(self._position_deletes, size))
@@ -115,7 +115,7 @@ class JavaFunctions:
     def positions_deleted_in_task(self, loader: Any) -> Any:
         """Map a ``FileScanTask`` to the positions that are deleted in its data file, a ``PositionDeleteIndex``.
 
-        :param loader: ``org.apache.iceberg.data.DeleteLoader``; it reads the delete files of each task it is given.
+        :param loader: ``org.apache.iceberg.data.BaseDeleteLoader``; it reads the delete files of a task it is given.
         """
         return self._function(self._loading.bindTo(loader))
 
@@ -124,18 +124,38 @@ class JavaFunctions:
 
         :param io: ``org.apache.iceberg.io.FileIO``.
         """
-        delete_file = load_class(self._spark, "org.apache.iceberg.DeleteFile")
-        result = load_class(self._spark, "org.apache.iceberg.io.InputFile")
-        method = self._method("org.apache.iceberg.io.FileIO", "newInputFile", result, delete_file)
-        return self._function(method.bindTo(io))
+        return self._function(self._new_input_file.bindTo(io))
 
     def value_in(self, found: Any) -> Any:
         """Map a key of a ``java.util.Map`` to its value; null where it has none.
 
         :param found: the map.
         """
+        return self._function(self._value.bindTo(found))
+
+    @cached_property
+    def add_deletes(self) -> Any:
+        """Handle of ``RowDelta.addDeletes``, to be bound to one and given delete files."""
+        return self._of_row_delta("addDeletes")
+
+    @cached_property
+    def remove_deletes(self) -> Any:
+        """Handle of ``RowDelta.removeDeletes``, to be bound to one and given delete files."""
+        return self._of_row_delta("removeDeletes")
+
+    def _of_row_delta(self, name: str) -> Any:
+        row_delta, delete_file = self._classes("org.apache.iceberg.RowDelta", "org.apache.iceberg.DeleteFile")
+        return self._method("org.apache.iceberg.RowDelta", name, row_delta, delete_file)
+
+    @cached_property
+    def _new_input_file(self) -> Any:
+        input_file, delete_file = self._classes("org.apache.iceberg.io.InputFile", "org.apache.iceberg.DeleteFile")
+        return self._method("org.apache.iceberg.io.FileIO", "newInputFile", input_file, delete_file)
+
+    @cached_property
+    def _value(self) -> Any:
         anything = load_class(self._spark, "java.lang.Object")
-        return self._function(self._method("java.util.Map", "get", anything, anything).bindTo(found))
+        return self._method("java.util.Map", "get", anything, anything)
 
     @cached_property
     def _position_deletes(self) -> Any:
@@ -150,27 +170,27 @@ class JavaFunctions:
 
     @cached_property
     def _loading(self) -> Any:
-        """Handle from a ``DeleteLoader`` and a ``FileScanTask`` to a ``PositionDeleteIndex``."""
-        loader, task, index = self._classes(_LOADER, _TASK, Internal.POSITION_INDEX)
+        """Handle from a ``BaseDeleteLoader`` and a ``FileScanTask`` to a ``PositionDeleteIndex``."""
+        loader, task, index = self._classes(Internal.DELETE_LOADER, _TASK, Internal.POSITION_INDEX)
         listed, text = self._classes("java.lang.Iterable", "java.lang.CharSequence")
-        string, content_file = self._classes("java.lang.String", "org.apache.iceberg.ContentFile")
-        file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
-        location = self._then(file, self._method("org.apache.iceberg.ContentFile", "location", string))
+        location = self._of_file("location", load_class(self._spark, "java.lang.String"))
         parts = [
             self._position_deletes.asType(method_type(self._spark, listed, task)),
             location.asType(method_type(self._spark, text, task)),
         ]
-        load = self._method(_LOADER, "loadPositionDeletes", index, listed, text)
+        load = self._method(Internal.DELETE_LOADER, "loadPositionDeletes", index, listed, text)
         of_parts = self._handles.filterArguments(load, 1, java_array(self._spark, self._handle_class, parts))
         order = java_array(self._spark, self._jvm.int, [0, 1, 1])
         return self._handles.permuteArguments(of_parts, method_type(self._spark, index, loader, task), order)
 
     def _of_task(self, name: str, result: Any) -> Any:
         """Map a ``FileScanTask`` to what a method of its data file returns."""
-        content_file = load_class(self._spark, "org.apache.iceberg.ContentFile")
-        file = self._method("org.apache.iceberg.ContentScanTask", "file", content_file)
-        asked = self._method("org.apache.iceberg.ContentFile", name, result)
-        return self._function(self._then(file, asked))
+        return self._function(self._of_file(name, result))
+
+    def _of_file(self, name: str, result: Any) -> Any:
+        """Handle from a ``ContentScanTask`` to what a method of its file returns."""
+        file = self._method("org.apache.iceberg.ContentScanTask", "file", load_class(self._spark, _FILE))
+        return self._then(file, self._method(_FILE, name, result))
 
     def _then(self, handle: Any, next_one: Any) -> Any:
         return self._handles.filterReturnValue(handle, next_one)

@@ -71,5 +71,5 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
 
 def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
     delta = write_deletes(table.refresh(), commit.base, matched.positions, staged)
-    with discarded_on_conflict(table, list(delta.deletes)):
+    with discarded_on_conflict(table, delta.deletes):
         return commit_row_delta(table, commit, delta, {})

@@ -54,7 +54,7 @@ def tasks_of_files(table: IcebergTable, snapshot: int, tasks: Any, paths: Collec
     collect, java = guava(table.spark).collect, java_functions(table.spark)
     # A file that was added twice is planned twice.
     by_location = collect.Multimaps.index(tasks, java.location_of_task)
-    task_of = java.value_in(collect.Maps.transformValues(by_location.asMap(), java.first))
+    task_of = java.value_in(collect.Maps.transformValues(by_location.asMap(), java.first_of_collection))
     found = {path: task_of.apply(path) for path in paths}
     gone = sorted(path for path, task in found.items() if task is None)
     if gone:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import items_of
+from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems
 
 LAST_UPDATED = "_last_updated_sequence_number"
 
@@ -27,7 +27,7 @@ def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
     try:
         # The writer of Iceberg's rewrites: distribution, sort order, file size and format are the table's.
         rows.write.format("iceberg").mode("append").option("rewritten-file-scan-task-set-id", name).save(name)
-        return items_of(table.spark, coordinator.fetchNewFiles(table.java, name))
+        return list(JavaItems(table.spark, coordinator.fetchNewFiles(table.java, name)))
     finally:
         coordinator.clearRewrite(table.java, name)
         cache.remove(name)

@@ -111,11 +111,12 @@ class IcebergTable:
         if location is None or location != self._parsed[0]:
             jvm: Any = self.spark._jvm
             current = self.java.operations().current()
-            self._parsed = location, json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(current))
+            parsed = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(current))
+            self._parsed = current.metadataFileLocation(), parsed
         return self._parsed[1]
 
     def _metadata_location(self) -> str | None:
-        """Return that of the newest version that this handle has seen; an upsert asks some forty times."""
+        """Return the location of the metadata file that the handle has loaded; None where that is not written yet."""
         location: str | None = java_functions(self.spark).metadata_location.apply(self.java)
         return location
 

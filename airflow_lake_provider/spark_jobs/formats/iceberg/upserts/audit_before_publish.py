@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
     stage_branch_name,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discard_files
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -60,7 +60,7 @@ class AuditedRoute(CommitRoute):
         """
         stage = stage_branch_name(commit.run_key)
         staged = commit_row_delta(table, replace(commit, branch=stage), delta, {})
-        self.named.update(str(file.location()) for file in (*delta.rows, *delta.deletes))
+        self.named |= locations_of(table, delta.rows) | locations_of(table, delta.deletes)
         before, self.stage = self.stage, (stage, staged)
         if before is not None:
             self._take_over(table, *before)
@@ -75,7 +75,7 @@ class AuditedRoute(CommitRoute):
 
     def discard(self, table: IcebergTable, files: Collection[Any]) -> None:
         """Delete files that no snapshot names."""
-        discard_files(table, [file for file in files if str(file.location()) not in self.named])
+        delete_locations(table, locations_of(table, files) - self.named)
 
     def give_up(self, table: IcebergTable) -> None:
         """Drop the branch of a batch that starts over."""

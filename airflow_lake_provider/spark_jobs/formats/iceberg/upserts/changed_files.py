@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import guava
+from airflow_lake_provider.spark_jobs.session.java_methods import SEPARATOR, guava
 
 
 def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:
@@ -37,4 +37,4 @@ def _texts(table: IcebergTable, files: Any, to_text: Any) -> set[str]:
     texts = package.collect.Iterables.transform(files, to_text)
     if package.collect.Iterables.isEmpty(texts):
         return set()
-    return set(package.base.Joiner.on("\n").useForNull("").join(texts).split("\n"))
+    return set(package.base.Joiner.on(SEPARATOR).useForNull("").join(texts).split(SEPARATOR))
