@@ -75,14 +75,14 @@ class StrategyCost:
         return seconds * (1.0 if size.format_version >= 3 else self.older_version)
 
 
-# Fitted on 2026-11-24 to tables of 1 M to 30 M rows (docs/benchmarks/strategy-costs-2026-11-24.json), the prices of
-# other keys and older versions on 2026-11-25 (strategy-costs-kinds-2026-11-25.json).
-_POSITIONS = StrategyCost(fixed=1.04, key=5.1e-6, candidate_row=1.2e-7, other_key=1.46, older_version=0.82)
+# Fitted on 2026-11-25 to tables of 1 M to 100 M rows (docs/benchmarks/strategy-costs-2026-11-25.json), the prices of
+# other keys and older versions to tables of 10 M (strategy-costs-kinds-2026-11-25.json).
+_POSITIONS = StrategyCost(fixed=0.44, key=2.6e-6, candidate_row=3.1e-8, other_key=1.46, older_version=0.82)
 COSTS: Mapping[UpsertStrategy, StrategyCost] = {
     UpsertStrategy.POSITIONS: _POSITIONS,
-    UpsertStrategy.COPY_ON_WRITE: replace(_POSITIONS, rewritten_row=1.24e-6, other_key=1.4, older_version=0.83),
+    UpsertStrategy.COPY_ON_WRITE: replace(_POSITIONS, rewritten_row=7.7e-7, other_key=1.4, older_version=0.83),
     UpsertStrategy.MERGE: StrategyCost(
-        fixed=0.99, key=2.9e-6, candidate_row=1.01e-6, other_key=1.39, older_version=1.08
+        fixed=0.44, key=1.9e-6, candidate_row=4.8e-7, other_key=1.39, older_version=1.08
     ),
 }
 
