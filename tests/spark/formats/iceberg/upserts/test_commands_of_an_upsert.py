@@ -1,4 +1,4 @@
-"""How often an upsert asks the JVM, which takes some 60 µs each time."""
+"""The commands that an upsert sends to the JVM, some 60 µs each."""
 
 from __future__ import annotations
 
