@@ -26,4 +26,4 @@ def commands(spark: SparkSession) -> Iterator[list[str]]:
     try:
         yield sent
     finally:
-        del client.send_command
+        client.send_command = plain

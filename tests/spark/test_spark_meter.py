@@ -10,6 +10,7 @@ from py4j.clientserver import DEFAULT_WORKER_SLEEP_TIME
 from pyspark.sql import SparkSession
 
 from tests.benchmarks.spark_meter import SparkMeter
+from tests.spark.jvm_commands import commands
 
 
 def _shuffle(spark: SparkSession) -> None:
@@ -50,6 +51,14 @@ def test_a_meter_asks_no_more_of_a_session_that_has_run_much(spark: SparkSession
     for _ in range(20):
         _shuffle(spark)
     assert calls_of_a_meter() <= few + 10
+
+
+def test_a_meter_goes_on_counting_after_commands_were_listed(spark: SparkSession) -> None:
+    meter = SparkMeter(spark)
+    with commands(spark):
+        pass
+    spark.range(1).collect()
+    assert meter.read().calls > 0
 
 
 def test_java_objects_that_were_dropped_before_are_not_calls_of_the_work(spark: SparkSession) -> None:

@@ -19,12 +19,11 @@ def discard_files(table: IcebergTable, files: Collection[Any]) -> None:
 
     A file that cannot be deleted is left: nothing reads it, and maintenance finds it.
     """
-    # Vectors share a Puffin file.
     delete_locations(table, locations_of(table, files))
 
 
 def locations_of(table: IcebergTable, files: Collection[Any]) -> set[str]:
-    """Return where data or delete files lie, of those that Java has listed in one command."""
+    """Return where the files lie, by one command if Java has listed them; vectors share a Puffin file."""
     if isinstance(files, JavaItems):
         return set(files.texts(java_functions(table.spark).location))
     return {str(file.location()) for file in files}

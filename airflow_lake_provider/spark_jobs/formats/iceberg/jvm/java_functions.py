@@ -90,7 +90,7 @@ class JavaFunctions:
         return predicates.compose(predicates.equalTo(wanted), self._of_task("format", kind))
 
     @cached_property
-    def is_position_delete(self) -> Any:
+    def _is_position_delete(self) -> Any:
         """Tell whether a ``DeleteFile`` has positions, in a file or as a vector; a Guava predicate."""
         kind = load_class(self._spark, "org.apache.iceberg.FileContent")
         content = self._function(self._method(_FILE, "content", kind))
@@ -165,7 +165,7 @@ class JavaFunctions:
         deletes = self._method(_TASK, "deletes", listed).asType(method_type(self._spark, collection, task))
         owner = f"{GUAVA}.collect.Collections2"
         filtered = static_method(self._spark, owner, "filter", collection, collection, predicate)
-        wanted = java_array(self._spark, self._jvm.java.lang.Object, [self.is_position_delete])
+        wanted = java_array(self._spark, self._jvm.java.lang.Object, [self._is_position_delete])
         return self._then(deletes, self._handles.insertArguments(filtered, 1, wanted))
 
     @cached_property
