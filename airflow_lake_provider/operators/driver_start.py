@@ -200,7 +200,8 @@ def _given_settings(operator: SparkSubmitOperator, settings: str, environment: M
     """Return what the author and the site say of the driver's class path, jars and options."""
     defaults = settings_folder(Path(environment.get("SPARK_HOME", "")), environment) / "spark-defaults.conf"
     texts = [defaults.read_text(encoding="utf-8") if defaults.is_file() else "", settings]
-    lines = [line.strip() for text in texts for line in text.splitlines()]
+    # Java ends a line at these two signs alone: to it a value may have the others.
+    lines = [line.strip() for text in texts for line in re.split(r"[\r\n]", text)]
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
     found = {pair[0]: pair[-1] for pair in pairs}
     return {**found, **{name: str(value) for name, value in (operator.conf or {}).items()}}

@@ -7,6 +7,7 @@ import logging
 from contextlib import suppress
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
 from airflow_lake_provider.operators.report_location import error_kind, said_by
@@ -20,6 +21,11 @@ def read_report(path: str) -> JobReport | JobFailure | None:
     :param path: local path, or fsspec path.
     """
     try:
+        files, place = fsspec.core.url_to_fs(path)
+        # Opening a pipe in a folder that others share would wait for somebody who writes to it.
+        if isinstance(files, LocalFileSystem) and files.exists(place) and not files.isfile(place):
+            _log.error("The report at %s is no file", path)
+            return None
         with fsspec.open(path, "rt", encoding="utf-8") as file:
             return report_from_plain(json.load(file))
     except FileNotFoundError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,9 @@ def _look(said: str, protocol: str, report: str) -> None:
 
 
 def _probe(report: Path) -> None:
-    probe = report.with_suffix(".probe")
-    probe.touch()
+    # Others may write to a shared folder: a name that they guess could be a link to a file of ours.
+    probe = report.with_suffix(f".{secrets.token_hex(8)}.probe")
+    probe.touch(exist_ok=False)
     probe.unlink(missing_ok=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,6 +37,8 @@ def _write_local(path: str, text: str) -> None:
     # The worker must never read half a report.
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f"{target.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
+    # Others may write to a shared folder: a name that they guess could be a link to a file of ours.
+    unfinished = target.with_name(f"{target.name}.{secrets.token_hex(8)}.unfinished")
+    with unfinished.open("x", encoding="utf-8") as file:
+        file.write(text)
     unfinished.replace(target)

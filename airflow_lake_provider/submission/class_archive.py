@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_lake_provider.submission.private_folder import is_private, private_folder, read_own_file, write_private
 from airflow_lake_provider.submission.spark_installation import settings_folder
 
 _PREFIX = "spark-classes-"
@@ -69,7 +69,8 @@ class ClassArchive:
         """Path of the archive; None where there is none that is whole and of this user alone."""
         for path in self._files():
             # A JVM dies of an archive that is cut off.
-            if path.stat().st_size and path.stem.endswith(f"-{path.stat().st_size}") and is_private(path):
+            size = path.lstat().st_size
+            if size and path.stem.endswith(f"-{size}") and is_private(path) and path.is_file():
                 return path
         return None
 
@@ -100,7 +101,7 @@ class ClassArchive:
         made = self._unfinished(attempt)
         if not is_whole or not made.exists():
             made.unlink(missing_ok=True)
-            made.touch(mode=0o600)
+            write_private(made, b"")
         made.replace(self.folder / f"{_PREFIX}{self.digest}-{made.stat().st_size}.jsa")
         self._remove_unused()
 
@@ -125,14 +126,17 @@ class ClassArchive:
         if self._turn.exists() and _age(self._turn) > _MAKING_SECONDS:
             self._turn.unlink(missing_ok=True)
         try:
-            with self._turn.open("x") as turn:
-                turn.write(attempt)
+            self._turn.touch(mode=0o600, exist_ok=False)
         except FileExistsError:
             return False
+        write_private(self._turn, attempt.encode())
         return True
 
     def _has_turn(self, attempt: str) -> bool:
-        return self._turn.exists() and self._turn.read_text() == attempt
+        try:
+            return read_own_file(self._turn, 1024) == attempt.encode()
+        except FileNotFoundError:
+            return False
 
     def _remove_unused(self) -> None:
         for path in self.folder.glob(f"{_PREFIX}*"):
@@ -148,20 +152,18 @@ def archive_folder(setting: str) -> Path | None:
     """
     if setting.strip() in ("", "off"):
         return None
-    folder = Path(setting.strip()).expanduser()
-    if not folder.is_absolute() or any(sign.isspace() or sign in "\"'\\,:" for sign in str(folder)):
-        raise ValueError(f"{folder} has to be an absolute path without spaces, quotes, commas and colons")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not is_private(folder) or not os.access(folder, os.W_OK):
-        raise ValueError(f"{folder} belongs to another user, or other users may write to it")
+    folder = _fit_for_options(Path(setting.strip()).expanduser())
+    # A link may lead to another name.
+    folder = _fit_for_options(private_folder(folder))
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{folder} cannot be written to")
     return folder
 
 
-def is_private(path: Path) -> bool:
-    """Tell whether a file or folder is of this user, and nobody else may write to it."""
-    status = path.lstat()
-    writers = stat.S_IWGRP | stat.S_IWOTH
-    return not stat.S_ISLNK(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & writers
+def _fit_for_options(folder: Path) -> Path:
+    if not folder.is_absolute() or any(sign.isspace() or sign in "\"'\\,:" for sign in str(folder)):
+        raise ValueError(f"{folder} has to be an absolute path without spaces, quotes, commas and colons")
+    return folder
 
 
 def driver_java(environment: Mapping[str, str]) -> Path | None:

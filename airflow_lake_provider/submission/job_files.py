@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -13,12 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.submission.settings_file import properties_text, write_private
+from airflow_lake_provider.submission.private_folder import private_folder, read_own_file, write_private
+from airflow_lake_provider.submission.settings_file import properties_text
+
+_log = logging.getLogger(__name__)
 
 _SETTINGS = "spark.properties"
 _OWNER = "owner.pid"
 # A finished attempt is removed by its own task; what a killed one left is kept this long for a look at it.
 _KEEP_SECONDS = 24 * 3600
+# A folder of a younger age may have no owner yet.
+_MAKING_SECONDS = 60
+_LONGEST_LABEL = 64
+# Linux counts process ids up to 2^22.
+_PROCESS = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -35,14 +45,16 @@ class JobFiles:
         """Make the folder of a new attempt, after sweeping what killed attempts left.
 
         :param base: job directory of this worker.
-        :param label: start of the folder's name, for people.
+        :param label: start of the folder's name, for people; other signs than letters of ASCII, digits, ``-``, ``_``
+            and ``.`` become ``_``, and it is cut after 64.
+        :raises InvalidSpecError: another user could fill the job directory, or it cannot be made.
         """
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _refuse_foreign(base)
+        base = _private(base)
         sweep(base)
-        folder = base / f"attempt-{label}-{secrets.token_hex(4)}"
+        plain = re.sub(r"[^A-Za-z0-9_.-]", "_", label[:_LONGEST_LABEL])
+        folder = base / f"attempt-{plain}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)
-        (folder / _OWNER).write_text(f"{os.getpid()} {socket.gethostname()}")
+        write_private(folder / _OWNER, f"{os.getpid()} {socket.gethostname()}".encode())
         return cls(folder)
 
     @property
@@ -62,7 +74,7 @@ class JobFiles:
 
     def write_spec(self, text: str) -> None:
         """Write the spec, readable by this user only."""
-        write_private(self.spec, text)
+        write_private(self.spec, text.encode())
 
     def write_settings(self, settings: Mapping[str, str], author_file: str | None = None) -> None:
         """Write Spark properties.
@@ -70,49 +82,72 @@ class JobFiles:
         :param settings: our settings; the author's file comes after them and wins.
         :param author_file: path of the author's own properties file, taken over as it is.
         """
-        write_private(self.settings, properties_text(settings, author_file))
+        write_private(self.settings, properties_text(settings, author_file).encode())
 
     def close(self) -> None:
         """Remove the folder with everything in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _refuse_foreign(base: Path) -> None:
-    """Refuse a folder that another user could fill: the code that drivers run is kept there too.
-
-    :raises InvalidSpecError: it belongs to another user, or everybody may write to it.
-    """
-    state = base.stat()
-    if state.st_uid != os.getuid() or state.st_mode & stat.S_IWOTH:
+def _private(base: Path) -> Path:
+    """Return the job directory without links; the code that drivers run is kept there too."""
+    try:
+        return private_folder(base)
+    except (ValueError, PermissionError, NotADirectoryError, FileNotFoundError) as error:
         raise InvalidSpecError(
-            f"job directory {base} belongs to another user or can be written by everybody; name a folder of the "
-            "worker's own user in [lake] job_directory"
-        )
+            f"job directory {base} cannot be used: {error}. Name a folder in [lake] job_directory that the worker's "
+            "own user alone may write to"
+        ) from error
 
 
 def sweep(base: Path) -> None:
-    """Remove the secrets of attempts whose task is gone, and their whole folder after a day."""
+    """Remove the secrets of attempts whose task is gone, and their whole folder after a day.
+
+    What is no folder of this user is left alone, and no link is followed. Nothing in one of them fails the task.
+    """
     for folder in base.glob("attempt-*"):
-        if _owner_lives(folder):
-            continue
-        # Removing a file makes the folder young again.
-        age = _age_seconds(folder)
-        # A driver that outlived its task has read its settings long ago, but may still leave its report here.
-        (folder / _SETTINGS).unlink(missing_ok=True)
-        if age > _KEEP_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            if _is_own_folder(folder) and not _owner_lives(folder):
+                _remove_secrets(folder)
+        except OSError as error:
+            _log.warning("What an earlier attempt left in %s is not removed: %s", folder, error)
+
+
+def _is_own_folder(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
+def _remove_secrets(folder: Path) -> None:
+    # Removing a file makes the folder young again.
+    age = _age_seconds(folder)
+    # A driver that outlived its task has read its settings long ago, but may still leave its report here.
+    (folder / _SETTINGS).unlink(missing_ok=True)
+    if age > _KEEP_SECONDS:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _owner_lives(folder: Path) -> bool:
     try:
-        pid, _, host = (folder / _OWNER).read_text().partition(" ")
-        if host not in ("", socket.gethostname()):
-            # Whether a process of another machine lives cannot be seen from here.
-            return _age_seconds(folder) < _KEEP_SECONDS
-        os.kill(int(pid), 0)
-    except (FileNotFoundError, ValueError):
+        written = read_own_file(folder / _OWNER, 1024)
+    except FileNotFoundError:
+        written = b""
+    if written == b"":
         # Being made right now, or broken: young ones are left to their owner.
-        return _age_seconds(folder) < 60
+        return _age_seconds(folder) < _MAKING_SECONDS
+    process, _, host = (written or b"?").decode("utf-8", "replace").partition(" ")
+    if host not in ("", socket.gethostname()) or not _PROCESS.fullmatch(process):
+        # Whether a process of another machine lives cannot be seen from here, nor what a broken text stood for.
+        return _age_seconds(folder) < _KEEP_SECONDS
+    return _is_running(int(process))
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
@@ -122,7 +157,7 @@ def _owner_lives(folder: Path) -> bool:
 
 def _age_seconds(folder: Path) -> float:
     try:
-        return time.time() - folder.stat().st_mtime
+        return time.time() - folder.lstat().st_mtime
     except FileNotFoundError:
         # Another task's sweep, or its own end, took it away just now.
         return 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,12 +13,6 @@ def properties_text(settings: Mapping[str, str], author_file: str | None = None)
     """
     text = "".join(f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in sorted(settings.items()))
     return text + (Path(author_file).read_text(encoding="utf-8") if author_file is not None else "")
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file of mode 0600."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def _escape(text: str, *, key: bool = False) -> str:

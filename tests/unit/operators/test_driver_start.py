@@ -177,3 +177,10 @@ def test_options_in_a_file_that_is_not_read_count_as_a_collector(
     else:
         monkeypatch.setenv("JDK_JAVA_OPTIONS", name)
     assert PARALLEL not in planned().options
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c", "\x1d", "\x1e", "\x0c"])
+def test_a_value_with_a_line_separator_that_java_does_not_know_names_no_setting(sign: str) -> None:
+    text = f"spark.app.name=shop{sign}spark.driver.extraClassPath=/opt/jars/*\n"
+    assert planned(settings=text).archive is not None
+    assert planned(settings=text.replace(sign, "\n")).archive is None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators import report_location
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.report_file import forget_report
+from airflow_lake_provider.operators.report_file import forget_report, read_report
 from airflow_lake_provider.operators.report_location import shared_report
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 
@@ -217,3 +219,32 @@ def test_a_report_that_cannot_be_removed_is_not_told_as_one_that_never_came(
     job = compaction("broken://reports")
     with pytest.raises(InvalidSpecError, match="right to delete"):
         job._run_in_spark(job.build_spec(context), context)
+
+
+def test_a_probe_of_a_shared_folder_follows_no_link_of_a_guessed_name(context: Context, tmp_path: Path) -> None:
+    spec = compaction(None).build_spec(context)
+    report = Path(shared_report(spec, str(tmp_path)))
+    report.with_suffix(".probe").symlink_to(tmp_path / "victim")
+    shared_report(spec, str(tmp_path))
+    assert not (tmp_path / "victim").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [report.with_suffix(".probe").name]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "folder", "link to a folder"])
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_what_is_no_file_in_a_shared_folder_is_no_report_and_is_not_waited_for(
+    tmp_path: Path, kind: str, scheme: str
+) -> None:
+    planted = tmp_path / "planted"
+    if "pipe" in kind:
+        os.mkfifo(planted)
+    else:
+        planted.mkdir()
+    if "link" in kind:
+        (tmp_path / "link").symlink_to(planted)
+        planted = tmp_path / "link"
+    found: list[object] = []
+    reading = threading.Thread(target=lambda: found.append(read_report(f"{scheme}{planted}")), daemon=True)
+    reading.start()
+    reading.join(10)
+    assert found == [None]

@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.submission.settings_file import properties_text, write_private
+from airflow_lake_provider.submission.private_folder import write_private
+from airflow_lake_provider.submission.settings_file import properties_text
 from tests.unit.submission import java_properties
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -29,7 +30,7 @@ def test_signs_that_mean_something_to_java_come_through_the_file(tmp_path: Path)
         "n": "a\nb\r\f=:#!\\",
     }
     file = tmp_path / "spark.properties"
-    write_private(file, properties_text(settings))
+    write_private(file, properties_text(settings).encode())
     assert java_properties.load(file.read_bytes().decode("utf-8")) == settings
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
