@@ -12,7 +12,10 @@ _NAME = r"(?:[A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)"
 _PATH = rf"{_NAME}(?:\s*\.\s*{_NAME})*"
 _COLUMN = re.compile(_PATH)
 _CALL = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
-_ORDER = re.compile(r"(.*?)(?:\s+(?:ASC|DESC))?(?:\s+NULLS\s+(?:FIRST|LAST))?", re.IGNORECASE | re.DOTALL)
+# A run of blanks is looked at from its start alone, so that a long one takes no longer than it is.
+_ORDER = re.compile(
+    r"(.*?)(?:(?<!\s)\s++(?:ASC|DESC))?(?:(?<!\s)\s++NULLS\s++(?:FIRST|LAST))?", re.IGNORECASE | re.DOTALL
+)
 # As Iceberg's Spark catalog reads them.
 _OF_COLUMN = frozenset(
     ("identity", "year", "years", "month", "months", "day", "days", "date", "hour", "hours", "date_hour")

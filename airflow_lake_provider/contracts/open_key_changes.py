@@ -14,7 +14,8 @@ from itertools import groupby
 
 from airflow_lake_provider.contracts.table_properties import KEY_CHANGES_PREFIX, MAX_VALUE_CHARACTERS
 
-_GROUP = re.compile(r"(\d+)=([0-9a-f,-]+)")
+# From the start of a number alone: anybody may alter the property, and a long number takes no longer than it is.
+_GROUP = re.compile(r"(?<!\d)(\d++)=([0-9a-f,-]++)")
 
 
 @dataclass(frozen=True, kw_only=True)

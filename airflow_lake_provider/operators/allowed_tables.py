@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from itertools import pairwise
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.operators.untemplated_arguments import names
@@ -12,7 +13,7 @@ from airflow_lake_provider.operators.untemplated_arguments import names
 # What `*` and `?` may stand for in a form: names need no more, and no SQL fits in.
 _NAMED = r"[\w.\-]"
 # A `*` that is a whole part of a name stands for no empty one.
-_PARTS = re.compile(r"(?P<whole>(?<![^.])\*(?![^.]))|.", re.DOTALL)
+_PARTS = re.compile(r"(?P<whole>(?<![^.])\*(?![^.]))|\*++|[^*]++")
 # Escaped beside letters that have a meaning, an ordinary one is an error in browsers.
 _MEANT = re.compile(r"[.^$*+?()\[\]{}|\\/]")
 
@@ -51,12 +52,33 @@ def form_pattern(allowed: Sequence[str]) -> str:
             raise InvalidSpecError(
                 f"allowed tables of a form may have * and ?, not [...], got {pattern!r}; list the names"
             )
+    forms: list[str] = []
+    for pattern in patterns:
+        # The whole is group 1, and each form has one group for each `*` but its last.
+        groups = 2 + "".join(forms).count("(?=(")
+        forms.append(_form(pattern, groups))
     # To Python alone the end is also before a last newline.
-    return f"^({'|'.join(_PARTS.sub(_translated, pattern) for pattern in patterns)})$(?!\\n)"
+    return f"^({'|'.join(forms)})$(?!\\n)"
+
+
+def _form(pattern: str, group: int) -> str:
+    """Return one pattern as an expression that never gives back what a ``*`` before its last one took.
+
+    Browsers have no possessive ``*+``; a look ahead and its group do the same. The shortest text up to the next sign
+    is always enough, as all between two ``*`` has one length.
+
+    :param group: number of the first group of it.
+    """
+    parts = list(_PARTS.finditer(pattern))
+    stars = [place for place, part in enumerate(parts) if part[0][0] == "*"]
+    translated = [_translated(part) for part in parts]
+    for place, following in reversed(list(pairwise(stars))):
+        taken = f"{translated[place]}?{''.join(translated[place + 1 : following])}"
+        translated[place:following] = [f"(?=({taken}))(?:\\{group + stars.index(place)})"]
+    return "".join(translated)
 
 
 def _translated(part: re.Match[str]) -> str:
-    text = part[0]
-    if text == "*":
+    if part[0][0] == "*":
         return f"{_NAMED}+" if part.lastgroup == "whole" else f"{_NAMED}*"
-    return _NAMED if text == "?" else _MEANT.sub(r"\\\g<0>", text)
+    return _MEANT.sub(lambda sign: _NAMED if sign[0] == "?" else f"\\{sign[0]}", part[0])

@@ -16,7 +16,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.types import (
 )
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
-_NUMBER = r"^\s*[+-]?\d+\s*$"
+_NUMBER = r"^\s*+[+-]?+\d++\s*+$"
 _TWO_TO_64 = "18446744073709551616"
 
 
@@ -85,7 +85,7 @@ def _converter(target: types.DataType) -> Callable[[Column], Column]:
 
 def _decimal(text: Column, target: types.DecimalType) -> Column:
     # A cast rounds what has too many digits behind the point. Numbers in exponent form come from doubles anyway.
-    fits = text.rlike(rf"^\s*[+-]?\d*(\.\d{{0,{target.scale}}}0*)?\s*$") | text.rlike("[eE]")
+    fits = text.rlike(rf"^\s*+[+-]?+\d*+(\.\d{{0,{target.scale}}}+0*+)?+\s*+$") | text.rlike("[eE]")
     return sf.when(fits, try_cast(text, target))
 
 

@@ -16,7 +16,7 @@ from airflow_lake_provider.spark_jobs.sql.columns import quoted
 # As ``java.util.UUID`` writes it, and so Iceberg's readers.
 _CANONICAL = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\z"
 # A spelling of one, with a capital in it.
-_WITH_CAPITALS = re.compile(r"\b(?=[0-9a-f-]*[A-F])[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
+_WITH_CAPITALS = re.compile(r"\b(?=[0-9a-f-]{0,35}[A-F])[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 
 
 def is_uuid(table: IcebergTable, name: str, schema: Any = None) -> bool:

@@ -1,0 +1,48 @@
+"""The regular expressions that Spark runs on data, read from the package's source: Java's machine runs these."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import airflow_lake_provider
+
+PACKAGE = Path(airflow_lake_provider.__file__).parent
+# Functions of Spark that take a regular expression, and the argument that is it, for methods of a column one less.
+_OF_SPARK = ("regexp", "regexp_like", "regexp_replace", "regexp_extract", "regexp_extract_all", "regexp_count")
+# What stands in patterns that are put together, by the names that the code has for it.
+_SAMPLES = {"target": SimpleNamespace(scale=10), "wanted": SimpleNamespace(scale=10), "name": "orders"}
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    """Yield each module of the package with its syntax tree."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path: Path) -> ModuleType:
+    """Return the module of a file of the package."""
+    return importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+
+
+@cache
+def java_patterns() -> dict[str, str]:
+    """Return each pattern by its place; a name in it that has no sample here is a NameError."""
+    found: dict[str, str] = {}
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="rlike"), args=[pattern]):
+                    found |= _found(path, pattern)
+                case ast.Call(func=ast.Attribute(attr=name), args=[_, pattern, *_]) if name in _OF_SPARK:
+                    found |= _found(path, pattern)
+    return found
+
+
+def _found(path: Path, pattern: ast.expr) -> dict[str, str]:
+    code = compile(ast.fix_missing_locations(ast.Expression(pattern)), str(path), "eval")
+    return {f"{path.relative_to(PACKAGE)}: {ast.unparse(pattern)}": eval(code, {**vars(imported(path)), **_SAMPLES})}
