@@ -7,6 +7,7 @@ LakeProviderError
 ├── AuditFailedError         an assertion of the author does not hold for the batch
 ├── MissingTableError        the table is not in the catalog
 ├── UnsupportedError         the table or the engine cannot do what was asked
+├── BrokenMetadataError      the table's metadata contradicts itself or cannot be read
 ├── RolledBackError          the table was rolled back behind a position it says it consumed
 ├── ForgottenRunError        it can no longer be told whether this run was applied
 ├── RangeUnavailableError    the start of a range of changes is gone
@@ -54,6 +55,10 @@ class MissingTableError(LakeProviderError):
 
 class UnsupportedError(LakeProviderError):
     """The table's format, version or the installed engine cannot do what was asked."""
+
+
+class BrokenMetadataError(LakeProviderError):
+    """The table's metadata contradicts itself, is larger than allowed, or cannot be read; a person has to look."""
 
 
 class RolledBackError(LakeProviderError):

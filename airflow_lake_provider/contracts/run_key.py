@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.errors import ForgottenRunError, InvalidSpecError
+from airflow_lake_provider.contracts.metadata_numbers import whole_number
 from airflow_lake_provider.contracts.table_properties import (
     MAX_VALUE_CHARACTERS,
     RECENT_RUN_KEYS,
@@ -21,7 +22,9 @@ from airflow_lake_provider.contracts.table_properties import (
 )
 
 MAX_RECENT_RUN_KEYS = 100
-_ENTRY = re.compile(r"([0-9a-f]{16})@(\d+)")
+_ENTRY = re.compile(r"([0-9a-f]{16})@([0-9]+)")
+# Of the year 9999, the last that Python's datetime knows.
+_LAST_SECOND = 253_402_300_799
 # Ways out of a refused retry; the second where each clearing of a task is a run of its own.
 NEW_RUN = "start a new DAG run"
 CLEAR_OR_NEW_RUN = f"clear the task again, or {NEW_RUN}"
@@ -79,7 +82,13 @@ class RecentRunKeys:
         """Read the two properties; a table without them remembers nothing."""
         found = _ENTRY.findall(properties.get(RECENT_RUN_KEYS, ""))
         dropped = properties.get(RUN_KEYS_DROPPED_BEFORE)
-        return cls(tuple((key, int(at)) for key, at in found), int(dropped) if dropped else None)
+        entries = ((key, whole_number(at)) for key, at in found)
+        # What is no number may be any time: then no old retry is taken for a new run.
+        until = whole_number(dropped) if dropped else None
+        return cls(
+            tuple((key, at) for key, at in entries if at is not None),
+            _LAST_SECOND if dropped and (until is None or until > _LAST_SECOND) else until,
+        )
 
     def __contains__(self, run_key: str) -> bool:
         return any(key == run_key for key, _ in self.entries)

@@ -147,7 +147,9 @@ def _kept_by(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: Retention
 
 def _line(head: int, by_id: Mapping[int, SnapshotFact]) -> Iterator[int]:
     current: int | None = head
-    while current is not None and current in by_id:
+    for _ in range(len(by_id)):
+        if current is None or current not in by_id:
+            return
         yield current
         current = by_id[current].parent
 

@@ -107,10 +107,15 @@ class LakeCatalogHook(BaseHook):
         :param table: ``namespace.table``.
         :raises MissingTableError: when the table or its namespace does not exist.
         :raises UnsupportedError: when it is a table of another format.
+        :raises BrokenMetadataError: when its metadata cannot be what a writer made.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
+        from airflow_lake_provider.snapshots.broken_metadata import refuse_broken_metadata
+
         with self._reading(table) as (catalog, levels):
-            return catalog.load_table(levels)
+            found = catalog.load_table(levels)
+        refuse_broken_metadata(str(table), found.metadata)
+        return found
 
     def load_table_if_changed(
         self, table: TableName | str, seen: MetadataVersion | None
@@ -121,12 +126,17 @@ class LakeCatalogHook(BaseHook):
         :param seen: version of an earlier call; None loads the table in any case.
         :raises MissingTableError: when the table or its namespace does not exist.
         :raises UnsupportedError: when it is a table of another format.
+        :raises BrokenMetadataError: when its metadata cannot be what a writer made.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
         from airflow_lake_provider.hooks.conditional_load import load_if_changed
+        from airflow_lake_provider.snapshots.broken_metadata import refuse_broken_metadata
 
         with self._reading(table) as (catalog, levels):
-            return load_if_changed(catalog, levels, seen)
+            found = load_if_changed(catalog, levels, seen)
+        if found is not None:
+            refuse_broken_metadata(str(table), found[0].metadata)
+        return found
 
     def commit_metadata(self, table: Table, change: MetadataChange) -> bool:
         """Make a change of a table's metadata, where PyIceberg can.

@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.argument_validation import optional, text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
+from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
@@ -93,19 +94,21 @@ def snapshot_id(value: object, name: str) -> str:
 
     :raises InvalidSpecError: for what is neither digits nor a whole number.
     """
-    found = str(value) if isinstance(value, int) and not isinstance(value, bool) else text(value, name).strip()
-    if not found.isdecimal():
-        raise InvalidSpecError(f"{name} must be a snapshot id, digits as text or a whole number, got {value!r}")
+    is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    found = str(value) if is_number else text(value, name).strip()
+    if whole_number(found) is None:
+        raise InvalidSpecError(f"{name} must be a snapshot id, digits as text or a whole number, got {shown(found)}")
     return found
 
 
 def _moment(value: object, name: str) -> datetime:
     try:
         found = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
+        found = found.astimezone(UTC) if isinstance(found, datetime) and found.tzinfo is not None else None
+    except (ValueError, OverflowError):
         found = None
-    if not isinstance(found, datetime) or found.tzinfo is None:
+    if found is None:
         raise InvalidSpecError(
             f"{name} must be a time with a zone, for example '2026-11-20T08:00:00+00:00', got {value!r}"
         )
-    return found.astimezone(UTC)
+    return found

@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.compaction_rules import (
 )
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
+from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.planning.file_groups import FileRecord, plan_groups
 from airflow_lake_provider.planning.file_records import DeleteIndex, parsed_where, read_files
 from airflow_lake_provider.planning.table_state import state_of, total
@@ -25,6 +26,7 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
     ``delete_files_removed`` counts the delete files whose every data file is rewritten.
 
     :raises InvalidSpecError: ``where`` does not parse or does not fit the table.
+    :raises BrokenMetadataError: a target size of the table is no number.
     """
     parsed_where(spec.where, spec.table)
     before = state_of(table)
@@ -93,5 +95,4 @@ def _deletes_to_merge(table: Table, spec: CompactionSpec, deletes: DeleteIndex, 
 
 
 def _target_bytes(table: Table, name: str) -> int | None:
-    value = table.properties.get(name)
-    return int(value) if value is not None else None
+    return number_property(".".join(table.name()), table.properties, name)

@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.source_position import SourcePosition
@@ -144,9 +145,10 @@ def _refuse_start(spec: IncrementalSpec, target: Table | None, source: Table) ->
         if spec.on_transform_change == "full":
             return
         raise BadInputError(spec.other_transform())
-    if not start.isdecimal():
-        raise InvalidSpecError(f"{spec.table}: from_snapshot must be a snapshot id as text, got {start!r}")
-    if spec.on_gap == "fail" and source.snapshot_by_id(int(start)) is None:
+    snapshot = whole_number(start)
+    if snapshot is None:
+        raise InvalidSpecError(f"{spec.table}: from_snapshot must be a snapshot id as text, got {shown(str(start))}")
+    if spec.on_gap == "fail" and source.snapshot_by_id(snapshot) is None:
         raise RangeUnavailableError(
             f"{spec.source}: from_snapshot {start} is not in the table's metadata: it was expired, or is of another "
             "table. Rebuild with full_refresh=True, or let on_gap='full' do so"

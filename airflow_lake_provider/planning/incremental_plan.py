@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.snapshots.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, decide
@@ -60,7 +62,13 @@ def nothing_new(source_table: Table, target_table: Table | None, consumer: str) 
     source_name = position_id(source_table, consumer)
     position = SourcePosition.read(target_table.properties if target_table is not None else {}, source_name)
     start = position.snapshot
-    decision = decide(head, Since(snapshot_id=int(start) if start is not None else None))
+    snapshot = whole_number(start)
+    if start is not None and snapshot is None:
+        raise BrokenMetadataError(
+            f"{'.'.join(target_table.name()) if target_table is not None else ''}: the position of source "
+            f"{source_name!r} names snapshot {shown(str(start))}, expected a snapshot id; run it with full_refresh=True"
+        )
+    decision = decide(head, Since(snapshot_id=snapshot))
     to_snapshot = None if head.head is None else str(head.head)
     if target_table is not None and position.is_rolled_back(
         newest_source_position(target_table, source_name), source_name

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.metadata_numbers import whole_number
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import newest_position
 from airflow_lake_provider.contracts.table_properties import (
@@ -56,7 +57,8 @@ def _is_moved_by(table: Table, source: str, lost: Sequence[int]) -> bool:
     """
     found = [snapshot for snapshot in map(table.snapshot_by_id, lost) if snapshot is not None and snapshot.summary]
     said = [newest_position([s.summary.additional_properties], source) for s in found if s.summary is not None]
-    generations = [int(text.rpartition("=")[2]) for text in said if text is not None]
+    # One that is no number counts as a later commit: nothing is left out then.
+    generations = [whole_number(text.rpartition("=")[2]) or 2 for text in said if text is not None]
     if generations and min(generations) > 1:
         raise UnsupportedError(
             f"{'.'.join(table.name())}: what source {source} had applied at that snapshot is not known any more, so a "

@@ -6,13 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN, PublishBranchSpec
+from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.planning.planned_change import PlannedChange, refs_of
+from airflow_lake_provider.snapshots.ancestors import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -91,9 +93,7 @@ def _already_published(table: Table, spec: PublishBranchSpec) -> PlannedChange:
 
 def _lineage(table: Table, branch: str) -> dict[int, Snapshot]:
     """Return the snapshots of a branch, newest first."""
-    from pyiceberg.table.snapshots import ancestors_of
-
-    return {found.snapshot_id: found for found in ancestors_of(table.snapshot_by_name(branch), table.metadata)}
+    return {found.snapshot_id: found for found in ancestors(table.metadata, table.snapshot_by_name(branch))}
 
 
 def _with_run_keys(properties: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
@@ -111,10 +111,16 @@ def _positions(properties: Mapping[str, str], said: Iterable[Mapping[str, str]])
     """
     found: dict[str, SourcePosition] = {}
     for summary in said:
-        name, _, generation = summary.get(SOURCE_POSITION, "").rpartition("=")
+        name, _, text = summary.get(SOURCE_POSITION, "").rpartition("=")
+        generation = whole_number(text)
         position = found.get(name) or SourcePosition.read(properties, name)
-        if name and int(generation) > position.generation:
-            found[name] = replace(position, generation=int(generation))
+        if name and generation is None:
+            raise BrokenMetadataError(
+                f"a snapshot of the branch has {SOURCE_POSITION!r} {shown(text)} in its summary, expected a "
+                "whole number after the '='; it cannot be told what the branch has applied. Write the branch anew"
+            )
+        if name and generation is not None and generation > position.generation:
+            found[name] = replace(position, generation=generation)
     return found
 
 

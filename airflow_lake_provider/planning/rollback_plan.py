@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, POSITION_PREFIX, applied_properties
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.properties_before import properties_before
+from airflow_lake_provider.snapshots.ancestors import ancestors
 from airflow_lake_provider.snapshots.applied_properties import applied_properties_at, is_of_main
 
 if TYPE_CHECKING:
@@ -93,9 +94,7 @@ def _planned(
 
 
 def _lineage(table: Table) -> list[int]:
-    from pyiceberg.table.snapshots import ancestors_of
-
-    return [snapshot.snapshot_id for snapshot in ancestors_of(table.current_snapshot(), table.metadata)]
+    return [snapshot.snapshot_id for snapshot in ancestors(table.metadata, table.current_snapshot())]
 
 
 def _target(table: Table, spec: RollbackSpec) -> Snapshot:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
     FOREVER,
@@ -71,4 +72,5 @@ def retention_of(table: Table, request: RetentionRequest) -> Retention:
 
 
 def _max_ref_age(table: Table) -> int:
-    return int(table.properties.get("history.expire.max-ref-age-ms", FOREVER))
+    name = "history.expire.max-ref-age-ms"
+    return number_property(".".join(table.name()), table.properties, name, FOREVER) or 0

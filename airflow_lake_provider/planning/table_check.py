@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.table_obstacles import (
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
 from airflow_lake_provider.planning.strategy_obstacles import strategy_obstacles
 from airflow_lake_provider.planning.table_state import total
+from airflow_lake_provider.snapshots.ancestors import ancestors
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -166,6 +167,4 @@ def _publication(table: Table, branch: str, main: Sequence[int]) -> Verdict:
 
 
 def _lineage(table: Table, branch: str) -> list[int]:
-    from pyiceberg.table.snapshots import ancestors_of
-
-    return [found.snapshot_id for found in ancestors_of(table.snapshot_by_name(branch), table.metadata)]
+    return [found.snapshot_id for found in ancestors(table.metadata, table.snapshot_by_name(branch))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.metadata_numbers import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def total(snapshot: Snapshot | None, name: str) -> int:
-    """Return a ``total-*`` number of a snapshot's summary; 0 where it is not said.
+    """Return a ``total-*`` number of a snapshot's summary; 0 where it is not said, or is no number.
 
     :param name: for example ``total-data-files``.
     """
     summary = snapshot.summary if snapshot is not None else None
-    return int((summary[name] if summary is not None else None) or 0)
+    return whole_number(summary[name] if summary is not None else None) or 0
 
 
 def state_of(table: Table) -> TableState:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY, applied_properties
+from airflow_lake_provider.snapshots.ancestors import ancestors
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -54,9 +55,7 @@ def is_of_main(metadata: TableMetadata, properties: Mapping[str, str]) -> bool:
 
 def summaries(metadata: TableMetadata, head: Snapshot | None) -> Iterator[dict[str, str]]:
     """Yield the summaries of a snapshot and of its unexpired ancestors, newest first."""
-    from pyiceberg.table.snapshots import ancestors_of
-
-    for snapshot in ancestors_of(head, metadata):
+    for snapshot in ancestors(metadata, head):
         yield snapshot.summary.additional_properties if snapshot.summary else {}
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.metadata_numbers import moment, shown, whole_number
 from airflow_lake_provider.snapshots.snapshot_history import Lineage, SnapshotRecord, TableHead
 
 
@@ -53,17 +54,18 @@ class Since:
         :param value: digits for a snapshot id, otherwise a time with a zone, as an object or in ISO 8601.
         :raises InvalidSpecError: for any other text, and for a time without a zone.
         """
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
             return cls(snapshot_id=value)
-        if isinstance(value, str) and value.isdigit():
-            return cls(snapshot_id=int(value))
-        time = value if isinstance(value, datetime) else _parse_time(value)
-        if time is None or time.tzinfo is None:
+        if (snapshot := whole_number(value)) is not None:
+            return cls(snapshot_id=snapshot)
+        time = _in_utc(value if isinstance(value, datetime) else _parse_time(value))
+        if time is None:
+            given = value if isinstance(value, datetime) else shown(value if isinstance(value, str) else hex(value))
             raise InvalidSpecError(
-                f"since={value!r} is neither a snapshot id (digits) nor a time with a zone, for example "
+                f"since={given} is neither a snapshot id (digits) nor a time with a zone, for example "
                 "2026-11-20T08:00:00+00:00"
             )
-        return cls(time=time.astimezone(UTC))
+        return cls(time=time)
 
     def to_text(self) -> str | None:
         """Write what :meth:`parse` reads; None for a consumer and for nothing."""
@@ -267,7 +269,7 @@ def _sum_counts(records: Iterable[SnapshotRecord]) -> dict[str, int]:
     return total
 
 
-_WATERMARK = re.compile(r"(\d+)(?:@(\d+))?")
+_WATERMARK = re.compile(r"([0-9]+)(?:@([0-9]+))?")
 
 
 @dataclass(frozen=True)
@@ -288,10 +290,11 @@ class Watermark:
         :raises InvalidSpecError: for anything else.
         """
         found = _WATERMARK.fullmatch(text)
-        if found is None:
-            raise InvalidSpecError(f"watermark {text!r} is not of the form <snapshot id>@<epoch seconds>")
-        event_at = datetime.fromtimestamp(int(found[2]), UTC) if found[2] else None
-        return cls(int(found[1]), event_at)
+        snapshot, seconds = (whole_number(found[1]), whole_number(found[2])) if found else (None, None)
+        event_at = moment(seconds) if seconds is not None else None
+        if found is None or snapshot is None or (found[2] and event_at is None):
+            raise InvalidSpecError(f"watermark {shown(text)} is not of the form <snapshot id>@<epoch seconds>")
+        return cls(snapshot, event_at)
 
     def to_text(self) -> str:
         """Write ``<snapshot id>@<epoch seconds>``: text, since the id does not fit into a JSON number."""
@@ -300,6 +303,14 @@ class Watermark:
 
 def _parse_time(text: object) -> datetime | None:
     try:
-        return datetime.fromisoformat(str(text))
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
+        return None
+
+
+def _in_utc(time: datetime | None) -> datetime | None:
+    """Return a time in UTC; None without a zone, and where UTC has no such year."""
+    try:
+        return time.astimezone(UTC) if time is not None and time.tzinfo is not None else None
+    except OverflowError:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.source_position import newest_position
+from airflow_lake_provider.snapshots.ancestors import ancestors
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -16,8 +17,5 @@ def newest_source_position(table: Table, source_name: str) -> str | None:
     :param table: loaded now.
     :param source_name: see ``contracts.source_position``.
     """
-    # Put off for DAG files, which are parsed and read no table.
-    from pyiceberg.table.snapshots import ancestors_of
-
-    ancestors = ancestors_of(table.current_snapshot(), table.metadata)
-    return newest_position((s.summary.additional_properties for s in ancestors if s.summary), source_name)
+    found = ancestors(table.metadata, table.current_snapshot())
+    return newest_position((s.summary.additional_properties for s in found if s.summary), source_name)

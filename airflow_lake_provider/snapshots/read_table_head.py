@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.metadata_numbers import whole_number
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
+from airflow_lake_provider.snapshots.broken_metadata import refuse_broken_metadata
 from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
 
 if TYPE_CHECKING:
@@ -21,8 +23,10 @@ def read_head(table: Table, branch: str = MAIN) -> TableHead:
 
     :param table: just loaded, or refreshed.
     :param branch: branch or tag; one that does not exist has no head.
+    :raises BrokenMetadataError: the snapshots are such as no writer makes.
     """
     metadata = table.metadata
+    refuse_broken_metadata(".".join(table.name()), metadata)
     ref = metadata.refs.get(branch)
     log = metadata.snapshot_log if branch == MAIN else []
     return TableHead(
@@ -36,9 +40,11 @@ def read_head(table: Table, branch: str = MAIN) -> TableHead:
 def _consumers(table: Table) -> dict[str, int]:
     """Cursors of consumers; the tag, where there is one, is newer than or as new as the property."""
     by_property = {
-        name.removeprefix(CONSUMER_PREFIX).removesuffix(_CONSUMER_SNAPSHOT): int(value)
+        name.removeprefix(CONSUMER_PREFIX).removesuffix(_CONSUMER_SNAPSHOT): snapshot
         for name, value in table.metadata.properties.items()
-        if name.startswith(CONSUMER_PREFIX) and name.endswith(_CONSUMER_SNAPSHOT) and value.isdigit()
+        if name.startswith(CONSUMER_PREFIX)
+        and name.endswith(_CONSUMER_SNAPSHOT)
+        and (snapshot := whole_number(value)) is not None
     }
     by_tag = {
         name.removeprefix(CONSUMER_PREFIX): ref.snapshot_id

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
+from airflow_lake_provider.snapshots.ancestors import ancestors
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -18,11 +19,8 @@ def applied_runs(table: Table, who: str, branch: str = "main") -> dict[str, str 
     :param who: first half of the run key, see ``contracts.run_key``.
     :return: newest first; the id is None where the snapshot was expired and only the property remembers.
     """
-    # PyIceberg takes half a second to import, and a DAG file that is parsed reads no table.
-    from pyiceberg.table.snapshots import ancestors_of
-
     found: dict[str, str | None] = {}
-    for snapshot in ancestors_of(table.snapshot_by_name(branch), table.metadata):
+    for snapshot in ancestors(table.metadata, table.snapshot_by_name(branch)):
         key = snapshot.summary.additional_properties.get(RUN_KEY) if snapshot.summary else None
         if key is not None and key.startswith(who):
             found.setdefault(key, str(snapshot.snapshot_id))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from airflow_lake_provider.contracts.history_checks import circular_history
+from airflow_lake_provider.contracts.metadata_numbers import whole_number
 from airflow_lake_provider.contracts.table_properties import ACTION
 
 # Keys of a snapshot summary, in the words of the Iceberg specification (appendix F), that say how rows came and went.
@@ -61,7 +63,7 @@ class SnapshotRecord:
         :param summary: all of it as text, ``operation`` included; None where there is none.
         """
         given = summary or {}
-        counts = {key: int(given[key]) for key in COUNT_KEYS if given.get(key, "").isdigit()}
+        counts = {key: whole_number(given.get(key)) for key in COUNT_KEYS}
         return cls(
             snapshot_id=snapshot_id,
             parent_id=parent_id,
@@ -126,10 +128,15 @@ class TableHead:
     consumers: Mapping[str, int] = field(default_factory=dict)
 
     def lineage(self, start: int | None = None, *, stop: frozenset[int] = frozenset()) -> Lineage:
-        """Walk back from ``start`` (the head when None) until a snapshot of ``stop`` or the end of what is known."""
-        records = []
+        """Walk back from ``start`` (the head when None) until a snapshot of ``stop`` or the end of what is known.
+
+        :raises BrokenMetadataError: a snapshot is its own ancestor.
+        """
+        records: list[SnapshotRecord] = []
         current = self.head if start is None else start
         while current is not None and current not in stop and current in self.snapshots:
+            if len(records) == len(self.snapshots):
+                raise circular_history("", current)
             records.append(self.snapshots[current])
             current = self.snapshots[current].parent_id
         return Lineage(tuple(records), current)

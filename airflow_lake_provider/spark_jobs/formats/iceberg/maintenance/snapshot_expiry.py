@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
     FOREVER,
@@ -128,8 +129,9 @@ def _refusal(table: IcebergTable, error: Py4JJavaError) -> str:
 
 
 def _retention(table: IcebergTable, spec: SnapshotExpirySpec) -> Retention:
-    default_age = int(table.properties().get("history.expire.max-ref-age-ms", FOREVER))
-    request = request_for(spec, default_age, datetime.now(UTC))
+    name = "history.expire.max-ref-age-ms"
+    default_age = number_property(str(table.name), table.properties(), name, FOREVER)
+    request = request_for(spec, default_age or 0, datetime.now(UTC))
     return work_out(_snapshot_facts(table), _ref_facts(table), request)
 
 

@@ -13,7 +13,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.history_checks import refuse_broken_history
 from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.metadata_numbers import whole_number
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
@@ -105,13 +107,17 @@ class IcebergTable:
     def _metadata(self) -> dict[str, Any]:
         """Return the metadata as its JSON, made once for each version of it.
 
-        Asked one by one through the gateway, each property and each entry of a summary is a round trip.
+        Asked one by one through the gateway, each property and each entry of a summary is a round trip. Whoever walks
+        along a history asks here first: Iceberg's own walks, of commits and of expiry, never end on a circle.
+
+        :raises BrokenMetadataError: the snapshots are such as no writer makes.
         """
         location = self._metadata_location()
         if location is None or location != self._parsed[0]:
             jvm: Any = self.spark._jvm
             current = self.java.operations().current()
             parsed = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(current))
+            _refuse_broken_metadata(str(self.name), parsed)
             self._parsed = current.metadataFileLocation(), parsed
         return self._parsed[1]
 
@@ -229,15 +235,28 @@ class IcebergTable:
         if newest is None:
             return TableState(snapshots=snapshots)
         total = newest.summary
-        deleted = int(total.get("total-position-deletes", 0))
+        deleted = _total(total, "total-position-deletes")
         return TableState(
             snapshot=newest.snapshot_id,
-            rows=int(total.get("total-records", 0)) - deleted,
-            data_files=int(total.get("total-data-files", 0)),
-            data_bytes=int(total.get("total-files-size", 0)),
-            delete_files=int(total.get("total-delete-files", 0)),
+            rows=_total(total, "total-records") - deleted,
+            data_files=_total(total, "total-data-files"),
+            data_bytes=_total(total, "total-files-size"),
+            delete_files=_total(total, "total-delete-files"),
             deleted_rows=deleted,
             manifests=int(self.java.snapshot(int(newest.snapshot_id)).allManifests(self.java.io()).size()),
-            equality_deletes=int(total.get("total-equality-deletes", 0)),
+            equality_deletes=_total(total, "total-equality-deletes"),
             snapshots=snapshots,
         )
+
+
+def _refuse_broken_metadata(name: str, metadata: dict[str, Any]) -> None:
+    snapshots = metadata.get("snapshots", ())
+    entries = ((s["snapshot-id"], s.get("parent-snapshot-id"), s["timestamp-ms"]) for s in snapshots)
+    logs = (*metadata.get("snapshot-log", ()), *metadata.get("metadata-log", ()))
+    refs = {name: ref["snapshot-id"] for name, ref in metadata.get("refs", {}).items()}
+    refuse_broken_history(name, entries, (entry["timestamp-ms"] for entry in logs), refs)
+
+
+def _total(summary: dict[str, str], name: str) -> int:
+    """Return a total of a summary; 0 where it is not said, or is no number."""
+    return whole_number(summary.get(name)) or 0

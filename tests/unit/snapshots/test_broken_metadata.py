@@ -1,0 +1,186 @@
+"""Tables whose metadata a stranger has changed, read by everything that looks at them without Spark."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.snapshot_retention_rules import RefFact, RetentionRequest, SnapshotFact, work_out
+from airflow_lake_provider.snapshots.ancestors import ancestors
+from airflow_lake_provider.snapshots.detect_new_snapshot import Since, decide
+from airflow_lake_provider.snapshots.read_table_head import read_head
+from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
+
+FAR = 2**63 - 1
+
+
+def tamper(table: Table, change: Callable[[dict[str, Any]], object]) -> None:
+    """Let the catalog name a changed copy of the table's metadata."""
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    change(metadata)
+    changed = path.with_name(f"9{path.name}")
+    changed.write_text(json.dumps(metadata))
+    database = str(table.catalog.properties["uri"]).removeprefix("sqlite:///")
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (f"file://{changed}",))
+
+
+def at(*path: str | int, to: object) -> Callable[[dict[str, Any]], object]:
+    """Return a change of one value of the metadata."""
+
+    def change(metadata: Any) -> None:
+        for step in path[:-1]:
+            metadata = metadata[step]
+        metadata[path[-1]] = to(metadata) if callable(to) else to
+
+    return change
+
+
+REFUSED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "its own parent": at("snapshots", 1, "parent-snapshot-id", to=lambda s: s["snapshot-id"]),
+    "a circle of two": lambda m: at("snapshots", 0, "parent-snapshot-id", to=m["snapshots"][1]["snapshot-id"])(m),
+    "a circle off main": lambda m: m["snapshots"].extend(
+        {**m["snapshots"][0], "snapshot-id": n, "parent-snapshot-id": 3 - n} for n in (1, 2)
+    ),
+    "an id twice": lambda m: m["snapshots"].append(m["snapshots"][0]),
+    "a far time": at("snapshots", 1, "timestamp-ms", to=FAR),
+    "a time before 1970": at("snapshots", 0, "timestamp-ms", to=-1),
+    "main on a snapshot that is not there": at("refs", "main", "snapshot-id", to=7),
+    "a tag on a snapshot that is not there": at("refs", "v1", to={"snapshot-id": 7, "type": "tag"}),
+    "a far time in the log": at("snapshot-log", 0, "timestamp-ms", to=FAR),
+}
+PASSED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a count of another script": at("snapshots", 1, "summary", "added-records", to="²"),
+    "a count of 5,000 digits": at("snapshots", 1, "summary", "added-records", to="9" * 5000),
+    "a negative count": at("snapshots", 1, "summary", "total-records", to="-5"),
+    "a cursor of another script": at("properties", "lake.consumer.c.snapshot", to="²"),
+    "a cursor of 5,000 digits": at("properties", "lake.consumer.c.snapshot", to="9" * 5000),
+    "a cursor that is a word": at("properties", "lake.consumer.c.snapshot", to="soon"),
+    "run keys of 5,000 digits": at("properties", "lake.recent-run-keys", to=f"{'a' * 16}@{'9' * 5000}"),
+    "run keys dropped before ²": at("properties", "lake.run-keys-dropped-before", to="²"),
+}
+
+
+def everything_that_looks(conn_id: str) -> dict[str, Callable[[], object]]:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.planning.table_check import check_table
+    from airflow_lake_provider.planning.table_state import state_of
+    from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
+    from airflow_lake_provider.triggers.look_threads import LookThreads
+
+    hook, looks = LakeCatalogHook(conn_id), LookThreads(conn_id)
+    return {
+        "look of a watcher": lambda: looks.look("shop.orders", ("main",), None),
+        "sensor": lambda: decide(read_head(hook.load_table("shop.orders")), Since(consumer="c")),
+        "start of an upsert": lambda: applied_runs(hook.load_table("shop.orders"), "ffffffff"),
+        "airflow lake check": lambda: check_table(hook.load_table("shop.orders"), ("id",)),
+        "report of a change": lambda: state_of(hook.load_table("shop.orders")),
+    }
+
+
+@pytest.fixture
+def tampered(orders: Table, append: Callable[..., int]) -> Table:
+    append(orders, 1)
+    append(orders, 2)
+    return orders
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_metadata_that_no_writer_makes_is_refused_by_everything_that_looks(
+    name: str, tampered: Table, lake_connection: str
+) -> None:
+    tamper(tampered, REFUSED[name])
+    for look in everything_that_looks(lake_connection).values():
+        with pytest.raises(BrokenMetadataError, match="orders"):
+            look()
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_numbers_that_only_inform_stop_nobody(name: str, tampered: Table, lake_connection: str) -> None:
+    tamper(tampered, PASSED[name])
+    for look in everything_that_looks(lake_connection).values():
+        look()
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 5000, "-1", "soon", ""], ids=lambda text: ascii(text)[:9])
+@pytest.mark.parametrize("name", ["write.target-file-size-bytes", "history.expire.max-ref-age-ms"])
+def test_a_setting_of_the_owner_that_is_no_number_is_named_by_the_plan(
+    name: str, text: str, tampered: Table, lake_connection: str
+) -> None:
+    from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+    from airflow_lake_provider.contracts.run_key import RunIdentity
+    from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.planning.compaction_plan import plan_compaction
+    from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
+
+    tamper(tampered, at("properties", name, to=text))
+    table, now = LakeCatalogHook(lake_connection).load_table("shop.orders"), datetime.now(UTC)
+    frame: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("batch")}
+    if name.startswith("write"):
+        spec = CompactionSpec(**frame)
+        with pytest.raises(BrokenMetadataError, match=f"property '{name}' is"):
+            plan_compaction(table, spec)
+    else:
+        expiry = SnapshotExpirySpec(**frame, expire_before=now, expire_stage_branches_before=now, retain_last=1)
+        with pytest.raises(BrokenMetadataError, match=f"property '{name}' is"):
+            plan_expiry(table, expiry)
+
+
+def record(snapshot: int, parent: int | None) -> SnapshotRecord:
+    counts = {"added-records": "1", "total-records": "1"}
+    return SnapshotRecord.from_summary(snapshot, parent, datetime(2026, 1, 1, tzinfo=UTC), snapshot, counts)
+
+
+IDS = st.integers(0, 8)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(IDS, st.none() | IDS, min_size=1, max_size=9), IDS, IDS)
+def test_a_walk_ends_on_every_history_and_finds_what_a_plain_walk_finds(
+    parents: dict[int, int | None], head: int, since: int
+) -> None:
+    assume(head in parents)
+    walked: list[int] = []
+    current: int | None = head
+    while current in parents and current not in walked:
+        walked.append(current)
+        current = parents[current]
+    table = TableHead(head=head, snapshots={id_: record(id_, parent) for id_, parent in parents.items()})
+    if current in walked:
+        with pytest.raises(BrokenMetadataError, match="is its own ancestor"):
+            table.lineage()
+    else:
+        assert [found.snapshot_id for found in table.lineage().records] == walked
+    with suppress(BrokenMetadataError):
+        decide(replace(table, consumers={"c": since}), Since(snapshot_id=since))
+    facts = [SnapshotFact(id=id_, parent=parent, at=0) for id_, parent in parents.items()]
+    refs = [RefFact(name="main", snapshot=head, is_branch=True)]
+    work_out(facts, refs, RetentionRequest(expire_before=1, retain_last=1, expire_stages_before=1, now=2))
+
+
+def test_ancestors_of_a_circle_are_refused_and_those_of_a_long_history_are_found_at_once(
+    tampered: Table, lake_catalog: SqlCatalog
+) -> None:
+    metadata = lake_catalog.load_table("shop.orders").metadata
+    one = metadata.snapshots[0]
+    circle = [one.model_copy(update={"snapshot_id": n, "parent_snapshot_id": (n + 1) % 3}) for n in range(3)]
+    with pytest.raises(BrokenMetadataError, match="is its own ancestor"):
+        list(ancestors(metadata.model_copy(update={"snapshots": circle}), circle[0]))
+    chain = [one.model_copy(update={"snapshot_id": n, "parent_snapshot_id": n - 1 or None}) for n in range(1, 20_001)]
+    found = list(ancestors(metadata.model_copy(update={"snapshots": chain}), chain[-1]))
+    assert [snapshot.snapshot_id for snapshot in found] == list(range(20_000, 0, -1))
