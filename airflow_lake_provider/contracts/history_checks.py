@@ -71,16 +71,16 @@ def circular_history(table: str, snapshot: int) -> BrokenMetadataError:
 
 
 def _refuse_circle(table: str, parents: dict[int, int | None]) -> None:
-    settled: set[int] = set()
+    finished: set[int] = set()
     for start in parents:
         path: dict[int, None] = {}
         current: int | None = start
-        while current in parents and current not in settled:
+        while current in parents and current not in finished:
             if current in path:
                 raise circular_history(table, current)
             path[current] = None
             current = parents[current]
-        settled.update(path)
+        finished.update(path)
 
 
 def _shown(number: int) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -16,6 +14,7 @@ from airflow.sdk.log import mask_secret
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
     CatalogUnavailableError,
     InvalidConnectionError,
     LakeProviderError,
@@ -23,7 +22,10 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.hooks.aws_errors import is_refusal, is_unanswered
+from airflow_lake_provider.hooks.aws_errors import is_refusal
+from airflow_lake_provider.hooks.call_limits import AnswerTooLargeError, call_seconds, within
+from airflow_lake_provider.hooks.catalog_errors import is_nonsense, is_unanswered, is_unreadable
+from airflow_lake_provider.hooks.kept_property import kept_property
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from airflow_lake_provider.contracts.metadata_change import MetadataChange
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
 
+_CATALOG = "the catalog"
+# Whoever serves a catalog chooses the text of its errors.
+_LONGEST_SHOWN = 1000
 EXAMPLE = (
     '{"conn_type": "iceberg", "host": "https://catalog.example.com/api", "login": "<client id>", '
     '"password": "<client secret>", "extra": {"type": "rest", "warehouse": "lake", "s3.region": "eu-west-1"}}'
@@ -56,7 +61,7 @@ class LakeCatalogHook(BaseHook):
         super().__init__()
         self.lake_conn_id = lake_conn_id
 
-    @cached_property
+    @kept_property
     def connection(self) -> CatalogConnection:
         """The checked connection; its secrets are masked in Airflow's logs from here on.
 
@@ -84,18 +89,18 @@ class LakeCatalogHook(BaseHook):
             mask_secret(secret)
         return connection
 
-    @cached_property
+    @kept_property
     def catalog(self) -> Catalog:
         """The opened catalog, kept for the life of the hook.
 
         :raises CatalogUnavailableError: when it does not answer.
         :raises InvalidConnectionError: when it refuses the credentials.
         """
-        from pyiceberg.catalog import load_catalog
+        from airflow_lake_provider.hooks.open_catalog import open_catalog
 
         connection = self.connection
-        with self._translated_errors("the catalog"):
-            return load_catalog(connection.catalog_name, **connection.pyiceberg_properties())
+        with self._translated_errors(_CATALOG):
+            return open_catalog(connection.catalog_name, connection.pyiceberg_properties())
 
     def get_conn(self) -> Catalog:
         """Return the opened catalog."""
@@ -162,7 +167,7 @@ class LakeCatalogHook(BaseHook):
         """
         try:
             catalog = self.catalog
-            with self._translated_errors("the catalog"):
+            with self._translated_errors(_CATALOG):
                 found = len(catalog.list_namespaces())
         except LakeProviderError as error:
             return False, str(error)
@@ -184,6 +189,20 @@ class LakeCatalogHook(BaseHook):
 
     @contextmanager
     def _translated_errors(self, what: str) -> Iterator[None]:
+        """Let a call end in time, and turn what it raises into errors of this package."""
+        try:
+            with within(call_seconds()):
+                yield
+        except LakeProviderError:
+            raise
+        except Exception as error:
+            translated = self._translated(what, error)
+            if translated is None:
+                raise
+            raise translated from None
+
+    def _translated(self, what: str, error: Exception) -> LakeProviderError | None:
+        """Return an error as one of this package; None for one that is no matter of a catalog."""
         from pyiceberg.exceptions import (
             NoSuchIcebergTableError,
             NoSuchNamespaceError,
@@ -192,29 +211,33 @@ class LakeCatalogHook(BaseHook):
             UnauthorizedError,
         )
 
-        said = f"connection {self.lake_conn_id!r}, {what}"
-        try:
-            yield
-        except NoSuchIcebergTableError as error:
-            raise UnsupportedError(f"{said} is not an Iceberg table: {self._without_secrets(error)}") from None
-        except (NoSuchTableError, NoSuchNamespaceError) as error:
-            raise MissingTableError(f"{said} does not exist: {self._without_secrets(error)}") from None
-        except (OAuthError, UnauthorizedError) as error:
-            raise InvalidConnectionError(f"{said} refused the credentials: {self._without_secrets(error)}") from None
-        except Exception as error:
-            if is_refusal(error):
-                raise InvalidConnectionError(
-                    f"{said} refused the credentials: {self._without_secrets(error)}"
-                ) from None
-            if not _is_unanswered(error):
-                raise
-            raise CatalogUnavailableError(f"{said} did not answer: {self._without_secrets(error)}") from None
+        said, why = f"connection {self.lake_conn_id!r}, {what}", self._without_secrets(error)
+        if isinstance(error, AnswerTooLargeError):
+            return BrokenMetadataError(f"{said}: {why}")
+        if isinstance(error, NoSuchIcebergTableError):
+            return UnsupportedError(f"{said} is not an Iceberg table: {why}")
+        if isinstance(error, (NoSuchTableError, NoSuchNamespaceError)):
+            return MissingTableError(f"{said} does not exist: {why}")
+        if isinstance(error, (OAuthError, UnauthorizedError)) or is_refusal(error):
+            return InvalidConnectionError(f"{said} refused the credentials: {why}")
+        if is_unanswered(error):
+            return CatalogUnavailableError(f"{said} did not answer: {why}")
+        if is_nonsense(error):
+            return CatalogUnavailableError(
+                f"{said} gave an answer that is none of an Iceberg catalog; look at the address of the connection, and "
+                f"at what serves it: {why}"
+            )
+        if what != _CATALOG and is_unreadable(error):
+            return BrokenMetadataError(
+                f"{said}: its metadata cannot be read: {why}. Restore the metadata file, or register an earlier one"
+            )
+        return None
 
     def _without_secrets(self, error: BaseException) -> str:
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
         for secret in self.connection.secrets():
             text = text.replace(secret, "***")
-        return text
+        return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ..."
 
 
 def _extra(conn_id: str, text: str | None) -> dict[str, Any]:
@@ -226,22 +249,3 @@ def _extra(conn_id: str, text: str | None) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise refused(conn_id, f"its extra is a JSON {type(extra).__name__}, expected an object, for example {EXAMPLE}")
     return extra
-
-
-def _is_unanswered(error: Exception) -> bool:
-    from pyiceberg.exceptions import (
-        AuthorizationExpiredError,
-        ServerError,
-        ServiceUnavailableError,
-        TooManyRequestsError,
-    )
-    from sqlalchemy.exc import InterfaceError, OperationalError
-
-    answers = (AuthorizationExpiredError, ServerError, ServiceUnavailableError, TooManyRequestsError)
-    # Hive's client is optional; one that was never imported raised nothing.
-    thrift = sys.modules.get("thrift.transport.TTransport")
-    hive = (thrift.TTransportException,) if thrift is not None else ()
-    # requests' errors are OSErrors and so are those of sockets and of PyArrow's object stores.
-    transport = (*answers, OperationalError, InterfaceError, OSError, *hive)
-    is_of_transport = isinstance(error, transport) and not isinstance(error, (FileNotFoundError, PermissionError))
-    return is_of_transport or is_unanswered(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
@@ -12,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.hooks.kept_property import kept_property
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.snapshots.detect_new_snapshot import EventThreshold, NewSnapshot, Since, decide
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
@@ -135,7 +135,7 @@ class LakeSnapshotSensor(BaseSensorOperator):
             method_name="execute_complete",
         )
 
-    @cached_property
+    @kept_property
     def _poller(self) -> SingleLook:
         table = str(TableName.parse(self.table))
         return SingleLook(table=table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)

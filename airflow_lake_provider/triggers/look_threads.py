@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.snapshots.snapshot_history import TableHead
+from airflow_lake_provider.triggers.watch_settings import look_timeout
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
@@ -33,12 +34,14 @@ class LookThreads:
     Each look has a thread of its own, which does not keep the triggerer from ending: a look may hang for good.
 
     :param lake_conn_id: connection of type ``iceberg``.
+    :raises InvalidSpecError: ``[lake] watch_look_timeout`` is not above 0.
     """
 
     def __init__(self, lake_conn_id: str) -> None:
         self._lake_conn_id = lake_conn_id
         self._hook: LakeCatalogHook | None = None
-        self._opening = threading.Lock()
+        self._opened_for = object()
+        self._timeout = look_timeout()
 
     def start(
         self, table: str, branches: Iterable[str], seen: MetadataVersion | None
@@ -64,8 +67,8 @@ class LookThreads:
 
     def close(self) -> None:
         """Close the catalog; the next look opens it again."""
-        hook, self._hook = self._hook, None
-        if hook is not None and "catalog" in vars(hook) and hasattr(hook.catalog, "close"):
+        hook, self._hook, self._opened_for = self._hook, None, object()
+        if hook is not None and hasattr(hook.catalog, "close"):
             threading.Thread(target=hook.catalog.close, daemon=True).start()
 
     def _look(
@@ -91,22 +94,31 @@ class LookThreads:
         :raises LakeProviderError: when the connection or the catalog fails.
         """
         # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
+        from airflow_lake_provider.hooks.call_limits import within
         from airflow_lake_provider.snapshots.read_table_head import read_head
 
-        loaded = self._opened().load_table_if_changed(table, seen)
+        with within(self._timeout):
+            loaded = self._opened().load_table_if_changed(table, seen)
         if loaded is None:
             return None
         return ChangedTable({branch: read_head(loaded[0], branch) for branch in branches}, loaded[1])
 
     def _opened(self) -> LakeCatalogHook:
+        """Return the opened catalog.
+
+        Looks that find none open it each for themselves, and one of them is kept: a look that waits for another one's
+        opening would wait as long as that one, which may be for a catalog that fell silent.
+        """
         from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
-        with self._opening:
-            if self._hook is None:
-                hook = LakeCatalogHook(self._lake_conn_id)
-                _ = hook.catalog
-                self._hook = hook
-            return self._hook
+        if (kept := self._hook) is not None:
+            return kept
+        wanted, hook = self._opened_for, LakeCatalogHook(self._lake_conn_id)
+        _ = hook.catalog
+        # One that was opened with the connection of before a reopening serves this look alone.
+        if self._hook is None and self._opened_for is wanted:
+            self._hook = hook
+        return hook
 
 
 def _finish(

@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
-from airflow.sdk import conf
-
-from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.triggers.catalog_poller import CatalogPoller
 from airflow_lake_provider.triggers.look_threads import LookThreads
 from airflow_lake_provider.triggers.overdue_alarm import OverdueAlarm
 from airflow_lake_provider.triggers.subscription import Subscription
+from airflow_lake_provider.triggers.watch_settings import look_timeout, positive_setting
 
 _DEFAULT_CONNECTIONS = 4
-_DEFAULT_TIMEOUT_SECONDS = 30.0
 _DEFAULT_OVERDUE_INTERVALS = 2.0
 
 # Triggers of one process run in one loop; a test has one of its own.
@@ -30,9 +27,9 @@ class _Shared:
         self.looks = LookThreads(lake_conn_id)
         self.poller = CatalogPoller(
             self.looks,
-            OverdueAlarm(lake_conn_id, _positive("watch_overdue_intervals", _DEFAULT_OVERDUE_INTERVALS)),
-            connections=int(_positive("watch_connections", _DEFAULT_CONNECTIONS)),
-            timeout=_positive("watch_look_timeout", _DEFAULT_TIMEOUT_SECONDS),
+            OverdueAlarm(lake_conn_id, positive_setting("watch_overdue_intervals", _DEFAULT_OVERDUE_INTERVALS)),
+            connections=int(positive_setting("watch_connections", _DEFAULT_CONNECTIONS, 1.0)),
+            timeout=look_timeout(),
         )
 
 
@@ -57,10 +54,3 @@ def subscribed(lake_conn_id: str, table: str, branch: str, interval: float) -> I
         shared.poller.unsubscribe(table, subscription)
         if shared.poller.is_idle:
             shared.looks.close()
-
-
-def _positive(name: str, default: float) -> float:
-    value = conf.getfloat("lake", name, fallback=default)
-    if not value >= (1 if name == "watch_connections" else 0) or value == 0:
-        raise InvalidSpecError(f"[lake] {name} must be a number above 0, got {value!r}")
-    return float(value)

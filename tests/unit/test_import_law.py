@@ -27,12 +27,18 @@ SPARK_SIDE = "spark_jobs"
 SPARK_LIBRARIES = {"pyspark", "py4j", "pyarrow", "numpy"}
 # PyIceberg's filter parser answers a bad text with an exception of pyparsing.
 METADATA_LIBRARIES = {"pyiceberg", "pyparsing", "pyarrow", "fsspec"}
-# SQLAlchemy is under Airflow and PyIceberg's SqlCatalog alike; its errors have to be caught by name.
+# SQLAlchemy is under Airflow and PyIceberg's SqlCatalog alike; its errors have to be caught by name. PyIceberg's REST
+# catalog sends with requests, which is on urllib3, and reads answers with pydantic.
 AIRFLOW_LIBRARIES = METADATA_LIBRARIES | {"airflow", "pendulum", "tenacity", "rich", "sqlalchemy"}
+AIRFLOW_LIBRARIES |= {"requests", "urllib3", "pydantic"}
 
 
 # A library of an extra: one module may import it, where it is called, so that all others work without it.
-OF_AN_EXTRA = {"openlineage": "operators/openlineage.py"}
+OF_AN_EXTRA = {
+    "openlineage": "operators/openlineage.py",
+    "botocore": "hooks/bounded_catalogs/glue_catalog.py",
+    "thrift": "hooks/bounded_catalogs/hive_catalog.py",
+}
 
 
 def side_of(module: str) -> str:

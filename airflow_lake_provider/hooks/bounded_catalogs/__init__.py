@@ -1,0 +1,1 @@
+"""Catalogs of PyIceberg whose calls end in time, with an answer of bounded size or none."""

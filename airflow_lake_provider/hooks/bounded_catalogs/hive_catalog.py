@@ -1,0 +1,79 @@
+"""A catalog in a Hive metastore whose calls end in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.hooks.call_limits import (
+    CONNECT_SECONDS,
+    deadline,
+    most_bytes,
+    refuse_size,
+    seconds_left,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+
+def open_hive(name: str, properties: Mapping[str, Any]) -> Catalog:
+    """Open PyIceberg's catalog, with limits for each of its calls.
+
+    :raises ImportError: the extra ``hive`` is not installed.
+    """
+    from pyiceberg.catalog.hive import HiveCatalog, _HiveClient
+
+    class _Client(_HiveClient):
+        def _init_thrift_transport(self) -> Any:
+            return _transport(self._uri, bool(self._kerberos_auth), self._kerberos_service_name)
+
+    class LakeHiveCatalog(HiveCatalog):
+        @staticmethod
+        def _create_hive_client(properties: dict[str, str]) -> _HiveClient:
+            plain = HiveCatalog._create_hive_client(properties)
+            return _Client(plain._uri, properties.get("ugi"), plain._kerberos_auth, plain._kerberos_service_name)
+
+        def _load_file_io(self, *args: Any, **kwargs: Any) -> Any:
+            return bound_files(super()._load_file_io(*args, **kwargs))
+
+    return LakeHiveCatalog(name, **properties)
+
+
+def _transport(uri: str, has_kerberos: bool, service: str | None) -> Any:
+    from thrift.transport.TTransport import TBufferedTransport, TSaslClientTransport  # type: ignore[import-untyped]
+
+    address = urlsplit(uri)
+    connected = _bounded_socket(address.hostname, address.port)
+    if has_kerberos:
+        return TSaslClientTransport(connected, host=address.hostname, service=service)
+    return TBufferedTransport(connected)
+
+
+def _bounded_socket(host: str | None, port: int | None) -> Any:
+    """Return a socket of Thrift that is read until the deadline of the call in which it is opened."""
+    from thrift.transport.TSocket import TSocket  # type: ignore[import-untyped]
+    from thrift.transport.TTransport import TTransportException
+
+    class _Socket(TSocket):  # type: ignore[misc]  # Thrift has no annotations
+        def open(self) -> None:
+            self._until, self._most, self._read = deadline(), most_bytes(), 0
+            self.setTimeout(1000 * min(CONNECT_SECONDS, self._left()))
+            super().open()
+
+        def read(self, sz: int) -> bytes:
+            self.setTimeout(1000 * self._left())
+            found: bytes = super().read(sz)
+            self._read += len(found)
+            refuse_size(self._read, self._most, "the answer")
+            return found
+
+        def _left(self) -> float:
+            try:
+                return seconds_left(self._until)
+            except TimeoutError as error:
+                raise TTransportException(TTransportException.TIMED_OUT, str(error)) from error
+
+    return _Socket(host, port)

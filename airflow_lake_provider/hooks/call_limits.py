@@ -1,0 +1,92 @@
+"""Limits of a call of a catalog: seconds until its end, and bytes of an answer or of a metadata file.
+
+Whoever serves a catalog decides how slowly and how much it answers. A library's own timeouts are for each read, so an
+answer that comes byte by byte never meets one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.sdk import conf
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+
+# Of one connection attempt; a server that is there accepts at once.
+CONNECT_SECONDS = 10.0
+DEFAULT_SECONDS = 60.0
+DEFAULT_MEGABYTES = 128.0
+_MEGABYTE = 1024 * 1024
+
+_of_thread = threading.local()
+
+
+class AnswerTooLargeError(Exception):
+    """An answer or a metadata file is larger than ``[lake] catalog_answer_megabytes``."""
+
+
+def call_seconds() -> float:
+    """Return ``[lake] catalog_timeout``: seconds in which a table is loaded, or a catalog opened.
+
+    :raises InvalidSpecError: it is not above 0.
+    """
+    return _positive("catalog_timeout", DEFAULT_SECONDS)
+
+
+def most_bytes() -> int:
+    """Return ``[lake] catalog_answer_megabytes`` in bytes.
+
+    :raises InvalidSpecError: it is not above 0.
+    """
+    return int(_positive("catalog_answer_megabytes", DEFAULT_MEGABYTES) * _MEGABYTE)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Let all calls of this thread end so many seconds from now, or earlier where one around it says so."""
+    outer = getattr(_of_thread, "deadline", None)
+    deadline = time.monotonic() + seconds
+    _of_thread.deadline = deadline if outer is None else min(outer, deadline)
+    try:
+        yield
+    finally:
+        _of_thread.deadline = outer
+
+
+def deadline() -> float:
+    """Return the moment of ``time.monotonic`` at which this thread's call has to end; outside of one, a whole one."""
+    found: float | None = getattr(_of_thread, "deadline", None)
+    return time.monotonic() + call_seconds() if found is None else found
+
+
+def seconds_left(until: float | None = None) -> float:
+    """Return the seconds until a deadline, this thread's where none is given.
+
+    :raises TimeoutError: it has passed.
+    """
+    left = (deadline() if until is None else until) - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no whole answer in time")
+    return left
+
+
+def refuse_size(found: int, most: int, what: str) -> None:
+    """Refuse more bytes than allowed.
+
+    :param what: has that size, for the message.
+    :raises AnswerTooLargeError: ``found`` is above ``most``.
+    """
+    if found > most:
+        raise AnswerTooLargeError(
+            f"{what} is larger than {most / _MEGABYTE:g} MiB; if it has to be, raise [lake] catalog_answer_megabytes"
+        )
+
+
+def _positive(name: str, default: float) -> float:
+    value = conf.getfloat("lake", name, fallback=default)
+    if not value > 0:
+        raise InvalidSpecError(f"[lake] {name} must be a number above 0, got {value!r}")
+    return float(value)

@@ -1,0 +1,67 @@
+"""Tell errors of a catalog's call apart: nobody answered, the answer is nonsense, or the table's metadata is broken."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from airflow_lake_provider.hooks import aws_errors
+
+# A file that is gone or may not be read stays so. Other errors of a file system may pass.
+_STAYING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+# What parsing of another shape than expected ends in. MemoryError is none: another process may have had the memory.
+_OF_SHAPE = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
+# As the stores of PyArrow say it, in an OSError without a number.
+_GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")
+
+
+def is_unanswered(error: Exception) -> bool:
+    """Tell whether there was no answer, or one that says to come again later."""
+    from pyiceberg.exceptions import (
+        AuthorizationExpiredError,
+        ServerError,
+        ServiceUnavailableError,
+        TooManyRequestsError,
+    )
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    if is_nonsense(error):
+        return False
+    answers = (AuthorizationExpiredError, ServerError, ServiceUnavailableError, TooManyRequestsError)
+    # Hive's client is optional; one that was never imported raised nothing.
+    thrift = sys.modules.get("thrift.transport.TTransport")
+    hive = (thrift.TTransportException,) if thrift is not None else ()
+    # requests' errors are OSErrors and so are those of sockets and of PyArrow's object stores.
+    transport = (*answers, OperationalError, InterfaceError, OSError, *hive)
+    return (isinstance(error, transport) and not _is_gone(error)) or aws_errors.is_unanswered(error)
+
+
+def is_nonsense(error: Exception) -> bool:
+    """Tell whether an answer of HTTP or of Thrift is none of a catalog: no JSON, as a proxy's page, or another form."""
+    from pydantic import ValidationError
+    from requests.exceptions import InvalidJSONError
+
+    protocol = sys.modules.get("thrift.protocol.TProtocol")
+    if isinstance(error, (InvalidJSONError, json.JSONDecodeError)):
+        return True
+    if protocol is not None and isinstance(error, protocol.TProtocolException):
+        return True
+    # Of an answer, whose class is named so; that of a file of metadata is the table's own.
+    if not isinstance(error, ValidationError) or not error.title.endswith("Response"):
+        return False
+    is_no_json = any(detail["type"] == "json_invalid" for detail in error.errors(include_url=False))
+    return is_no_json or not error.title.startswith("Table")
+
+
+def is_unreadable(error: Exception) -> bool:
+    """Tell whether an error of loading a table says that its metadata is broken, or gone."""
+    from pyiceberg.exceptions import NoSuchPropertyException
+    from pyiceberg.exceptions import ValidationError as InvalidMetadataError
+
+    return isinstance(error, (*_OF_SHAPE, NoSuchPropertyException, InvalidMetadataError)) or _is_gone(error)
+
+
+def _is_gone(error: Exception) -> bool:
+    if isinstance(error, _STAYING):
+        return True
+    return isinstance(error, OSError) and any(word in str(error) for word in _GONE)
