@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.argument_validation import flag, names, optional, options
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.code_properties import code_properties
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.layout_terms import partition_terms, sort_terms
 from airflow_lake_provider.contracts.sizes import size
@@ -50,15 +51,25 @@ class TableLayout(AuthorObject):
         """Refuse properties that are not the author's, and terms that Iceberg has not got."""
         if self.bloom_filter_columns and self.file_format != "parquet":
             raise InvalidSpecError(f"bloom filters are written to parquet files only, not {self.file_format}")
-        ours = sorted(name for name in self.properties if name.startswith("lake."))
+        ours = sorted(name for name in self.properties if name.strip().lower().startswith("lake."))
         if ours:
             raise InvalidSpecError(f"table properties {ours} belong to this package and cannot be set by hand")
-        given = sorted({"location", "provider", "owner"} & {name.lower() for name in self.properties})
+        self._refuse_code()
+        reserved = {"location", "provider", "owner", "external", "is_managed_location"}
+        given = sorted(reserved & {name.strip().lower() for name in self.properties})
         if given:
             raise InvalidSpecError(f"table properties {given} are the catalog's own and cannot be set by hand")
         # Both become part of a statement.
         partition_terms(self.partition_by)
         sort_terms(self.sort_by)
+
+    def _refuse_code(self) -> None:
+        unsafe = code_properties(self.properties, of_python=True)
+        if unsafe:
+            raise InvalidSpecError(
+                f"table properties {sorted(unsafe)} choose code, or where keys go, and cannot be set here; for all new "
+                "tables of a catalog the connection's extra may say table-default.<property> in its spark"
+            )
 
 
 def table_layout(value: object, name: str = "create") -> TableLayout | None:

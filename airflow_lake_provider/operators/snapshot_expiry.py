@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec, foreign_files_rule
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.untemplated_arguments import at_least_nothing
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
@@ -29,6 +29,9 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     :param stage_branches_older_than: age at which a left-over stage branch of a killed upsert is removed (templated);
         it must be longer than any upsert takes.
     :param minimum_age: least value of both ages above; a timedelta, not a template, so that no form can go below it.
+    :param foreign_files: ``"refuse"``, ``"keep"`` or ``"delete"``: what becomes of expired files that lie outside
+        of the table's locations, or in another table's; not a template. ``"refuse"`` keeps data files that lie in no
+        table's location, as ``add_files`` brings them.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
     :param job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: an age is below ``minimum_age``.
@@ -57,6 +60,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         retain_last: int | str = 1,
         stage_branches_older_than: timedelta | str = timedelta(days=1),
         minimum_age: timedelta = timedelta(days=1),
+        foreign_files: str = "refuse",
         dry_run: bool | str = False,
         **job: Any,
     ) -> None:
@@ -65,6 +69,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         self.retain_last = retain_last
         self.stage_branches_older_than = stage_branches_older_than
         self.minimum_age = at_least_nothing(minimum_age, "minimum_age")
+        self.foreign_files = foreign_files_rule(foreign_files)
         # BaseOperator has a method of the argument's name.
         self.only_plan = dry_run
         self.refuse_wrong_arguments()
@@ -78,6 +83,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
             expire_before=now - self._age(self.older_than, "older_than"),
             retain_last=number(self.retain_last, "retain_last"),
             expire_stage_branches_before=now - self._age(self.stage_branches_older_than, "stage_branches_older_than"),
+            foreign_files=self.foreign_files,
         )
 
     def _age(self, value: timedelta | str, name: str) -> timedelta:

@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.snapshot_retention_rules import (
     work_out,
 )
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
+from airflow_lake_provider.planning.foreign_metadata_files import refuse_foreign_metadata_files
 from airflow_lake_provider.planning.table_state import state_of
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
 
     Files are not counted: that needs the manifests of every snapshot, kept ones included.
 
-    :raises UnsupportedError: the table says ``gc.enabled=false``: its files may belong to other tables too.
+    :raises UnsupportedError: the table says ``gc.enabled=false``: its files may belong to other tables. Or a file
+        to delete lies outside of the table's locations.
     """
     if (why := without_expiry(table.properties)) is not None:
         raise UnsupportedError(f"{spec.table}: {why}")
     retention = retention_of(table, request_for(spec, _max_ref_age(table), datetime.now(UTC)))
+    refuse_foreign_metadata_files(table, spec, retention.expired)
     due = retention.expired or retention.stage_branches or retention.aged_refs
     sentence = expiry_sentence(retention, spec)
     return ExpiryReport(

@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import Evolution, MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.snapshot_expiry_spec import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Debezium, Files, Query
 from airflow_lake_provider.contracts.spec_codec import SPECS, spec_from_plain, spec_to_json
 from airflow_lake_provider.contracts.table_layout import TableLayout
@@ -174,6 +174,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "transform": "marts.other:rows",
         "expire_before": datetime(2025, 1, 1, tzinfo=UTC),
         "expire_stage_branches_before": datetime(2025, 1, 1, tzinfo=UTC),
+        "foreign_files": ForeignFiles.KEEP,
     }
     for field in fields(spec):
         old = getattr(spec, field.name)

@@ -41,6 +41,12 @@ def root_message(error: Exception) -> str:
     return f"{name}: {message}"
 
 
+def messages_with_path(error: Exception) -> str:
+    """Return the messages of the causes that name a file, or the innermost one where none does."""
+    named = [message for _, message in _causes(error) if "/" in message]
+    return "; ".join(dict.fromkeys(named)) if named else root_message(error)
+
+
 def error_names(error: Exception) -> set[str]:
     """Return the simple class names of the Java error and of its causes."""
     return {name for name, _ in _causes(error)}

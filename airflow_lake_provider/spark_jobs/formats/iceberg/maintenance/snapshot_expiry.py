@@ -7,9 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
-from airflow_lake_provider.contracts.errors import UnknownOutcomeError, UnsupportedError
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
@@ -20,15 +18,17 @@ from airflow_lake_provider.contracts.snapshot_retention_rules import (
     SnapshotFact,
     expiry_sentence,
     request_for,
-    to_millis,
     work_out,
 )
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
-    conflict_message,
-    is_unknown,
-    root_message,
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import (
+    DATA,
+    DELETES,
+    MANIFEST,
+    MANIFEST_LIST,
+    STATISTICS,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expiry_commit import CommittedExpiry, commit_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -39,7 +39,7 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
     Branches, tags and their own retention are respected as Iceberg does. An expiry makes no snapshot, so what went is
     found by reading the snapshots before and after.
 
-    :raises UnsupportedError: the table says ``gc.enabled=false``.
+    :raises UnsupportedError: the table says ``gc.enabled=false``, a file is missing, or files may not be the table's.
     :raises UnknownOutcomeError: the answer to the commit was lost; no file was deleted.
     """
     with progress.phase("plan") as facts:
@@ -70,62 +70,31 @@ def _expire(
 ) -> ExpiryReport:
     known = _snapshot_ids(table)
     try:
-        with progress.phase("remove stage branches"):
-            _remove_branches(table, retention.stage_branches)
-        with progress.phase("expire") as facts:
-            deleted = _run_action(table, spec)
-            facts.update({"data files": deleted["data_files_deleted"]})
-        refusal = None
-    except Py4JJavaError as error:
-        refusal, deleted = _refusal(table, error), {}
+        committed, refusal = commit_expiry(table, spec, retention.stage_branches, progress), None
+    except CommitConflictError as error:
+        committed, refusal = CommittedExpiry(), str(error)
     table.refresh()
     left, refs = _snapshot_ids(table), set(table.java.refs().keySet())
     return replace(
         report,
         outcome=Outcome.DONE if refusal is None else Outcome.CONFLICT,
-        reason=report.reason if refusal is None else f"other commits were in the way each time: {refusal}",
+        reason=report.reason if refusal is None else refusal,
         after=table.state(),
+        warnings=(*report.warnings, *committed.warnings),
         snapshots_expired=tuple(str(id_) for id_ in known if id_ not in left),
         stage_branches_removed=tuple(name for name in retention.stage_branches if name not in refs),
-        **deleted,
+        **_deleted(committed.deleted),
     )
 
 
-def _remove_branches(table: IcebergTable, names: tuple[str, ...]) -> None:
-    if not names:
-        return
-    manage = table.java.manageSnapshots()
-    for name in names:
-        manage = manage.removeBranch(name)
-    manage.commit()
-
-
-def _run_action(table: IcebergTable, spec: SnapshotExpirySpec) -> dict[str, Any]:
-    jvm: Any = table.spark._jvm
-    actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(table.spark._jsparkSession)
-    action = actions.expireSnapshots(table.java)
-    action = action.expireOlderThan(to_millis(spec.expire_before)).retainLast(spec.retain_last)
-    # Tables with many files would otherwise be collected into the driver's memory.
-    result = action.option("stream-results", "true").execute()
+def _deleted(by_kind: dict[str, int]) -> dict[str, Any]:
     return {
-        "data_files_deleted": result.deletedDataFilesCount(),
-        "delete_files_deleted": result.deletedPositionDeleteFilesCount() + result.deletedEqualityDeleteFilesCount(),
-        "manifests_deleted": result.deletedManifestsCount(),
-        "manifest_lists_deleted": result.deletedManifestListsCount(),
-        "statistics_deleted": result.deletedStatisticsFilesCount(),
+        "data_files_deleted": by_kind.get(DATA, 0),
+        "delete_files_deleted": by_kind.get(DELETES, 0),
+        "manifests_deleted": by_kind.get(MANIFEST, 0),
+        "manifest_lists_deleted": by_kind.get(MANIFEST_LIST, 0),
+        "statistics_deleted": by_kind.get(STATISTICS, 0),
     }
-
-
-def _refusal(table: IcebergTable, error: Py4JJavaError) -> str:
-    if is_unknown(error):
-        raise UnknownOutcomeError(
-            f"{table.name}: the catalog did not answer the expiry's commit, so it may have been made; no file was "
-            f"deleted. Run it again; if it was made, its files are orphans. {root_message(error)}"
-        ) from error
-    refusal = conflict_message(error)
-    if refusal is None:
-        raise error
-    return refusal
 
 
 def _retention(table: IcebergTable, spec: SnapshotExpirySpec) -> Retention:

@@ -12,12 +12,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.history_checks import refuse_broken_history
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.metadata_numbers import whole_number
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.metadata_log import (
+    refuse_foreign_metadata_log,
+    uuid_in_file,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import (
+    catalog_settings,
+    refuse_code_properties,
+    refuse_foreign_file_io,
+)
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
@@ -77,7 +86,7 @@ class IcebergTable:
         :raises MissingTableError: the catalog does not have it.
         """
         if self._java is None:
-            self._java = self._load()
+            self._take(self._load())
         return self._java
 
     def _load(self) -> Any:
@@ -96,13 +105,39 @@ class IcebergTable:
         Spark's catalog forgets a table that was not asked for in 30 seconds (Iceberg's
         ``cache.expiration-interval-ms``) and takes another handle, which does not see what is committed by this one.
         """
-        self._java = self._load()
-        self._java.refresh()
+        java = self._load()
+        java.refresh()
+        self._take(java)
         return self
+
+    def _take(self, java: Any) -> None:
+        """Keep a handle whose table may be trusted; the metadata that is parsed for it is what is asked for next."""
+        self._java = None
+        refuse_foreign_file_io(self.spark, str(self.name), java, self.settings())
+        self._java = java
+        try:
+            self._metadata()
+        except (BrokenMetadataError, UnsupportedError):
+            self._java = None
+            raise
+
+    def _refuse_untrusted(self, metadata: dict[str, Any], location: str) -> None:
+        refuse_code_properties(str(self.name), metadata.get("properties", {}), self.settings())
+        refuse_foreign_metadata_log(
+            str(self.name), metadata, location, lambda entry: uuid_in_file(self.spark, self.java.io(), entry)
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Return what the session says of the catalog, by Iceberg's names."""
+        return catalog_settings(self.spark, self.catalog)
 
     def properties(self) -> dict[str, str]:
         """Return the table properties, the reserved ones of the metadata left out."""
         return dict(self._metadata().get("properties", {}))
+
+    def metadata_log(self) -> list[str]:
+        """Return the locations of the earlier metadata files that the table names, oldest first."""
+        return [str(entry["metadata-file"]) for entry in self._metadata().get("metadata-log", ())]
 
     def _metadata(self) -> dict[str, Any]:
         """Return the metadata as its JSON, made once for each version of it.
@@ -117,8 +152,10 @@ class IcebergTable:
             jvm: Any = self.spark._jvm
             current = self.java.operations().current()
             parsed = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(current))
+            location = current.metadataFileLocation()
             _refuse_broken_metadata(str(self.name), parsed)
-            self._parsed = current.metadataFileLocation(), parsed
+            self._refuse_untrusted(parsed, location or "")
+            self._parsed = location, parsed
         return self._parsed[1]
 
     def _metadata_location(self) -> str | None:

@@ -1,0 +1,178 @@
+"""Tell whose a file is by where it lies: the table's own, another table's, or neither. Standard library only.
+
+Whoever may alter a table sets its location and its declared paths. So a path that reaches around the table, such as
+the warehouse or the root of a file system, proves nothing, and another table's location wins where it is deeper.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from posixpath import normpath
+from urllib.parse import unquote
+
+# Iceberg spec, table properties; the last two are names that older releases wrote to.
+DECLARED_PATHS = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+OUTSIDE = ""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+# One store by several names.
+_SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs", "gcs": "gs", "local": "file"}
+
+
+def normalised(location: str, default_root: str = "file:///") -> str:
+    """Return a location in the one spelling in which locations are compared: no ``..``, links of a local disk followed.
+
+    :param default_root: what a location without a scheme is below of: Hadoop's ``fs.defaultFS``.
+    """
+    matched = _SCHEME.fullmatch(location)
+    if matched is None:
+        return normalised(f"{default_root.rstrip('/')}/{location.lstrip('/')}") if "://" in default_root else location
+    scheme, rest = matched[1].lower(), matched[2]
+    scheme = _SAME.get(scheme, scheme)
+    authority, path = _split(rest)
+    path = normpath(f"/{path.lstrip('/')}")
+    if scheme == "file":
+        folder, _, name = path.rpartition("/")
+        authority, path = "", f"{_followed(folder)}/{name}".replace("//", "/")
+    return f"{scheme}://{authority}{path}".rstrip("/") if path != "/" or authority else f"{scheme}:///"
+
+
+def _split(rest: str) -> tuple[str, str]:
+    if not rest.startswith("//"):
+        return "", rest
+    authority, _, path = rest[2:].partition("/")
+    return authority.lower(), path
+
+
+@lru_cache(maxsize=4096)
+def _followed(folder: str) -> str:
+    return os.path.realpath(folder or "/")
+
+
+def _is_below(location: str, root: str) -> bool:
+    return location == root or location.startswith(f"{root.rstrip('/')}/")
+
+
+def is_root(location: str) -> bool:
+    """Tell whether a normalised location is the whole of a file system; a bucket may be one table's."""
+    return location.endswith(":///")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableLocation:
+    """Locations that a table says of itself.
+
+    :param location: of its metadata.
+    :param declared: values of its :data:`DECLARED_PATHS`.
+    :param uuid: its identity.
+    :param metadata_file: location of its current metadata file.
+    """
+
+    name: str
+    location: str
+    declared: tuple[str, ...] = ()
+    uuid: str = ""
+    metadata_file: str = ""
+
+    @cached_property
+    def context(self) -> str:
+        """Folder by which Iceberg's object storage layout tells the tables of one path apart."""
+        return "/" + "/".join(self.location.rstrip("/").split("/")[-2:]) + "/"
+
+
+def declared_paths(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths that a table's properties declare."""
+    return tuple(properties[name] for name in DECLARED_PATHS if properties.get(name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOwners:
+    """Whose the files of a table's metadata are.
+
+    :param table: the table.
+    :param earlier: where it lay before, as its own earlier metadata says.
+    :param others: the tables that were looked at.
+    :param warehouse: of the catalog; None where it has none of its own.
+    :param default_root: see :func:`normalised`.
+    """
+
+    table: TableLocation
+    earlier: tuple[TableLocation, ...] = ()
+    others: tuple[TableLocation, ...] = ()
+    warehouse: str | None = None
+    default_root: str = "file:///"
+
+    def owner_of(self, location: str) -> str:
+        """Return the name of the table that a file belongs to; :data:`OUTSIDE` for none that was looked at."""
+        # No FileIO decodes a path. One that leaves the table when something on the way does is not trusted.
+        spellings = {self._normalised(location), self._normalised(unquote(location))}
+        owners = {self._owner(spelled, location) for spelled in spellings}
+        foreign = sorted(owner for owner in owners if owner not in (OUTSIDE, self.table.name))
+        if foreign:
+            return foreign[0]
+        return OUTSIDE if OUTSIDE in owners else self.table.name
+
+    def twins(self) -> Iterator[tuple[str, str]]:
+        """Yield the tables that are this one under another name, each with what they have in common."""
+        mine = self._normalised(self.table.location)
+        for other in self.others:
+            if other.uuid and other.uuid == self.table.uuid:
+                yield other.name, "table uuid"
+            elif self._normalised(other.location) == mine:
+                yield other.name, "location"
+            elif other.metadata_file and other.metadata_file == self.table.metadata_file:
+                yield other.name, "metadata file"
+
+    def _owner(self, spelled: str, location: str) -> str:
+        mine = self._deepest(spelled, self._own_roots)
+        owner, theirs = OUTSIDE, 0
+        for name, root, context in self._foreign_roots:
+            # The tables of one object storage path are told apart by the folder of each.
+            if not _is_below(spelled, root) or len(root) < theirs:
+                continue
+            told_apart = bool(context) and self.table.context in location
+            if len(root) > mine or (len(root) == mine and not told_apart):
+                owner, theirs = name, len(root)
+        if owner:
+            return owner
+        return self.table.name if mine else OUTSIDE
+
+    @staticmethod
+    def _deepest(spelled: str, roots: Iterable[str]) -> int:
+        return max((len(root) for root in roots if _is_below(spelled, root)), default=0)
+
+    @cached_property
+    def _own_roots(self) -> tuple[str, ...]:
+        main = self._normalised(self.table.location)
+        roots = [main, *(self._normalised(each.location) for each in self.earlier)]
+        declared = [self._normalised(path) for each in (self.table, *self.earlier) for path in each.declared]
+        kept = [root for root in roots if not self._is_too_wide(root)]
+        return (*kept, *(root for root in declared if not self._is_too_wide(root) and not self._reaches(root, main)))
+
+    def _is_too_wide(self, root: str) -> bool:
+        return is_root(root) or (self.warehouse is not None and _is_below(self._normalised(self.warehouse), root))
+
+    @staticmethod
+    def _reaches(root: str, inner: str) -> bool:
+        return root != inner and _is_below(inner, root)
+
+    @cached_property
+    def _foreign_roots(self) -> tuple[tuple[str, str, str], ...]:
+        """Return name, root and, for a declared path, the folder of the table in it."""
+        return tuple(
+            (other.name, self._normalised(path), context)
+            for other in self.others
+            for path, context in ((other.location, ""), *((each, other.context) for each in other.declared))
+            if not self._is_too_wide(self._normalised(path))
+        )
+
+    def _normalised(self, location: str) -> str:
+        return normalised(location, self.default_root)

@@ -1,0 +1,224 @@
+"""The files that only expired snapshots reach: found and checked before the commit, deleted after it.
+
+Iceberg's own action commits first, so what it cannot read then is never deleted. And it deletes whatever the metadata
+names, which whoever may write to the table decides.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import IO, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.snapshot_expiry_spec import REMEDY, ForeignFiles
+from airflow_lake_provider.contracts.table_locations import OUTSIDE, FileOwners
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import error_names, messages_with_path
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, guava, java_list
+
+DATA, DELETES, MANIFEST, MANIFEST_LIST = "data file", "delete file", "manifest", "manifest list"
+STATISTICS = "statistics file"
+# Values of the column content: Iceberg spec, data_file fields.
+_CONTENT = {0: DATA, 1: DELETES, 2: DELETES}
+# Files of one command, and of one request where a store takes several.
+_BATCH = 1_000
+_NAMED = 3
+_MISSING = frozenset({"NotFoundException", "FileNotFoundException", "NoSuchFileException", "NoSuchKeyException"})
+_BROKEN = frozenset({"InvalidAvroMagicException", "AvroRuntimeException", "EOFException"})
+
+
+@dataclass
+class ExpiredFiles:
+    """Files that the metadata no longer names after an expiry, noted on this machine's disk.
+
+    :param counts: by kind, of those to delete.
+    :param foreign_counts: by kind and owner, of those that are not the table's.
+    :param examples: locations of some of them.
+    """
+
+    table: IcebergTable
+    owners: FileOwners
+    foreign: ForeignFiles
+    _noted: IO[str]
+    counts: Counter[str] = field(default_factory=Counter)
+    foreign_counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, kind: str, location: str) -> None:
+        """Take a file for one to delete, or count it as foreign.
+
+        A data file outside of all tables' locations is what ``add_files`` or a migration has brought.
+        """
+        owner = self.owners.owner_of(location)
+        if owner == self.owners.table.name or self.foreign is ForeignFiles.DELETE:
+            self.counts[kind] += 1
+            self._noted.write(json.dumps([kind, location]) + "\n")
+            return
+        whose = f"{kind}s outside of the table's locations" if owner == OUTSIDE else f"{kind}s of {owner}"
+        self.foreign_counts[whose] += 1
+        examples = self.examples.setdefault(whose, [])
+        if len(examples) < _NAMED:
+            examples.append(location)
+
+    def refuse_foreign(self) -> None:
+        """Refuse what is not the table's own, but for data files that lie in no table that was looked at.
+
+        :raises UnsupportedError: there is such a file.
+        """
+        brought = f"{DATA}s outside of the table's locations"
+        refused = [self._said(whose) for whose in sorted(self.foreign_counts) if whose != brought]
+        if refused and self.foreign is ForeignFiles.REFUSE:
+            raise UnsupportedError(
+                f"{self.table.name}: the expiry would delete what may not be the table's: {'; '.join(refused)}. "
+                f"Nothing was changed. See who wrote these names into its metadata. {REMEDY}"
+            )
+
+    def warnings(self) -> list[str]:
+        """Say which files were kept."""
+        return [f"kept, though no snapshot reaches them: {self._said(whose)}" for whose in sorted(self.foreign_counts)]
+
+    def delete(self, still_named: Collection[str] = ()) -> dict[str, int]:
+        """Delete the files, and return how many by kind; those that cannot be deleted are left.
+
+        :param still_named: locations that a snapshot names after all.
+        """
+        deleted: Counter[str] = Counter()
+        self._noted.seek(0)
+        while batch := [json.loads(line) for line in islice(self._noted, _BATCH)]:
+            gone = [(kind, location) for kind, location in batch if location not in still_named]
+            for kind in sorted({kind for kind, _ in gone}):
+                locations = [location for each, location in gone if each == kind]
+                deleted[kind] += len(locations) - _delete(self.table, locations)
+        return dict(deleted)
+
+    def _said(self, whose: str) -> str:
+        return f"{self.foreign_counts[whose]:,} {whose}, such as {', '.join(self.examples[whose])}"
+
+
+@contextmanager
+def expired_files(
+    table: IcebergTable, owners: FileOwners, foreign: ForeignFiles, before: Any, after: Any
+) -> Iterator[ExpiredFiles]:
+    """Find the files that ``before`` names and ``after`` does not.
+
+    :param before: ``org.apache.iceberg.TableMetadata`` of the table.
+    :param after: the same without the expired snapshots, not committed yet.
+    :raises UnsupportedError: a file of the metadata is missing.
+    """
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as noted:
+        found = ExpiredFiles(table, owners, foreign, noted)
+        try:
+            for kind, location in _unreachable(table, before, after):
+                found.note(kind, location)
+        except (Py4JJavaError, PySparkException) as error:
+            if not _is_damage(error):
+                raise
+            raise UnsupportedError(
+                f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files "
+                f"only expired snapshots reach; nothing was changed: {messages_with_path(error)}. Bring the file back "
+                "from a copy. Where there is none, Iceberg's expire_snapshots forgets the snapshot, and "
+                "remove_orphan_files finds what it leaves"
+            ) from error
+        yield found
+
+
+def _is_damage(error: Exception) -> bool:
+    """Tell whether a file is missing or no manifest; an executor's error has its cause as text alone."""
+    return bool(error_names(error) & (_MISSING | _BROKEN)) or any(name in str(error) for name in _MISSING | _BROKEN)
+
+
+def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple[str, str]]:
+    left = _static(table, after, before.metadataFileLocation())
+    gone = _static(table, _without(table, before, after), before.metadataFileLocation())
+    columns = _content_files(table, gone).subtract(_content_files(table, left))
+    for row in columns.toLocalIterator():
+        yield row[0], row[1]
+    reachable: Any = table.spark._jvm.org.apache.iceberg.ReachableFileUtil  # type: ignore[union-attr]  # JVM attribute
+    for kind, list_of in (
+        (MANIFEST_LIST, reachable.manifestListLocations),
+        (STATISTICS, reachable.statisticsFilesLocations),
+    ):
+        kept = {str(location) for location in list_of(left)}
+        yield from ((kind, str(location)) for location in list_of(gone) if str(location) not in kept)
+
+
+def _without(table: IcebergTable, before: Any, after: Any) -> Any:
+    """Return the metadata with the expired snapshots alone."""
+    jvm: Any = table.spark._jvm
+    ids = [str(snapshot.snapshotId()) for snapshot in after.snapshots()]
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(before)
+    return builder.removeSnapshots(_numbers(table, ids)).build() if ids else before
+
+
+def _numbers(table: IcebergTable, texts: Collection[str]) -> Any:
+    """Return numbers as a Java set; py4j would make an Integer of a small one."""
+    library = guava(table.spark)
+    longs = library.collect.Lists.transform(java_list(table.spark, texts), library.primitives.Longs.stringConverter())
+    return library.collect.Sets.newHashSet(longs)
+
+
+def _static(table: IcebergTable, metadata: Any, location: str) -> Any:
+    """Return a read-only table of metadata that is not committed."""
+    iceberg: Any = table.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # JVM attribute
+    builder = iceberg.TableMetadata.buildFrom(metadata).discardChanges().withMetadataLocation(location)
+    return iceberg.BaseTable(iceberg.StaticTableOperations(builder.build(), table.java.io()), location)
+
+
+def _content_files(table: IcebergTable, static: Any) -> DataFrame:
+    """Return kind and location of the data files, delete files and manifests of all snapshots."""
+    files = _metadata_table(table, static, "ALL_FILES")
+    kinds = sf.create_map(*(sf.lit(each) for pair in _CONTENT.items() for each in pair))
+    content = files.select(kinds[sf.col("content")].alias("kind"), sf.col("file_path").alias("location"))
+    manifests = _metadata_table(table, static, "ALL_MANIFESTS")
+    return content.unionAll(manifests.select(sf.lit(MANIFEST), sf.col("path")))
+
+
+def _metadata_table(table: IcebergTable, static: Any, name: str) -> DataFrame:
+    iceberg: Any = table.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # JVM attribute
+    kind = iceberg.MetadataTableType.valueOf(name)
+    rows = iceberg.spark.SparkTableUtil.loadMetadataTable(table.spark._jsparkSession, static, kind)
+    return DataFrame(rows, table.spark)
+
+
+def named_by(table: IcebergTable, snapshots: Collection[Any]) -> set[str]:
+    """Return the locations of the manifests of snapshots, and of the files that they add.
+
+    :param snapshots: ``org.apache.iceberg.Snapshot``; committed while an expiry was prepared.
+    """
+    io, spark = table.java.io(), table.spark
+    library, location = guava(spark), java_functions(spark).location
+    named: set[str] = set()
+    for snapshot in snapshots:
+        named |= {str(manifest.path()) for manifest in snapshot.allManifests(io)}
+        for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
+            named |= set(JavaItems(spark, library.collect.Lists.newArrayList(added)).texts(location))
+    return named
+
+
+def _delete(table: IcebergTable, locations: list[str]) -> int:
+    """Delete files and return how many could not be deleted."""
+    jvm: Any = table.spark._jvm
+    io, listed = table.java.io(), java_list(table.spark, locations)
+    try:
+        io.deleteFiles(listed)
+    except Py4JJavaError as error:
+        failed = error.java_exception
+        if failed.getClass().getSimpleName() == "BulkDeletionFailureException":
+            return int(failed.numberFailedObjects())
+        return len(locations)
+    except Py4JError:
+        # It deletes one by one, and says nothing of failures.
+        jvm.org.apache.iceberg.CatalogUtil.deleteFiles(io, listed, "expired")
+    return 0

@@ -1,0 +1,158 @@
+"""Expire snapshots in one commit: compute the files, check them, commit, delete them.
+
+All that may fail or be refused comes before the commit: nothing is forgotten whose files cannot be found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.snapshot_retention_rules import to_millis
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
+    conflict_message,
+    is_unknown,
+    root_message,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import (
+    expired_files,
+    named_by,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners, refuse_twins
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+# Each costs one commit where other writers only add, and all of it where they move what the expiry was computed on.
+_COMMITS, _PLANS = 20, 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommittedExpiry:
+    """Files that an expiry deleted and kept.
+
+    :param deleted: files deleted, by kind.
+    :param warnings: files that were kept, and what was not looked at.
+    """
+
+    deleted: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def commit_expiry(
+    table: IcebergTable, spec: SnapshotExpirySpec, stage_branches: tuple[str, ...], progress: Progress
+) -> CommittedExpiry:
+    """Forget snapshots and stage branches in one commit, and delete the files that no other snapshot reaches.
+
+    :raises UnsupportedError: a file is missing or not the table's, or the namespace has the table twice.
+    :raises CommitConflictError: other commits were in the way each time. As above, nothing changed then.
+    :raises UnknownOutcomeError: the answer to the commit was lost; no file was deleted.
+    """
+    with progress.phase("check owners"):
+        owners, not_checked = file_owners(table)
+        refuse_twins(table, owners, spec.foreign_files)
+    for _ in range(_PLANS):
+        expiry = _by_age(table, spec, stage_branches)
+        before, after = expiry.startMetadata(), expiry.currentMetadata()
+        with (
+            progress.phase("find files") as facts,
+            expired_files(table, owners, spec.foreign_files, before, after) as files,
+        ):
+            files.refuse_foreign()
+            facts.update(dict(files.counts))
+            with progress.phase("commit"):
+                committed = _commit(table, expiry, stage_branches)
+            if committed:
+                with progress.phase("delete files"):
+                    deleted = files.delete(_named_meanwhile(table, before))
+                return CommittedExpiry(deleted=deleted, warnings=(*files.warnings(), *_unchecked(not_checked)))
+    raise CommitConflictError(f"{table.name}: the snapshots to expire changed {_PLANS} times while they were looked at")
+
+
+def _unchecked(not_checked: list[str]) -> list[str]:
+    if not not_checked:
+        return []
+    return [f"not looked at, so that files of theirs would not have been noticed: {'; '.join(not_checked)}"]
+
+
+def _by_age(table: IcebergTable, spec: SnapshotExpirySpec, stage_branches: tuple[str, ...]) -> Any:
+    """Return an ``org.apache.iceberg.Transaction`` that expires by the rules, not committed."""
+    transaction = _without_branches(table, stage_branches)
+    expiry = transaction.expireSnapshots().cleanExpiredFiles(False)
+    expiry.expireOlderThan(to_millis(spec.expire_before)).retainLast(spec.retain_last).commit()
+    return transaction
+
+
+def _by_id(table: IcebergTable, ids: set[int], stage_branches: tuple[str, ...]) -> Any:
+    """Return a transaction that expires the same snapshots of newer metadata."""
+    transaction = _without_branches(table, stage_branches)
+    # The beginning of time, as otherwise the table's default age would expire others as well.
+    expiry = transaction.expireSnapshots().cleanExpiredFiles(False).expireOlderThan(0)
+    for snapshot in sorted(ids & _ids(transaction.startMetadata())):
+        expiry = expiry.expireSnapshotId(snapshot)
+    expiry.commit()
+    return transaction
+
+
+def _without_branches(table: IcebergTable, names: tuple[str, ...]) -> Any:
+    transaction = table.java.newTransaction()
+    there = [name for name in names if transaction.startMetadata().refs().containsKey(name)]
+    if there:
+        manage = transaction.manageSnapshots()
+        for name in there:
+            manage = manage.removeBranch(name)
+        manage.commit()
+    return transaction
+
+
+def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -> bool:
+    """Commit, again on newer metadata where another commit came first; False where the plan does not hold for it."""
+    ids = _expired(expiry)
+    for _ in range(_COMMITS):
+        try:
+            if ids or expiry.startMetadata().refs().size() != expiry.currentMetadata().refs().size():
+                table.java.operations().commit(expiry.startMetadata(), expiry.currentMetadata())
+            return True
+        except Py4JJavaError as error:
+            refusal = _refusal(table, error)
+        if ids and not ids & _ids(table.refresh().java.operations().current()):
+            # It was sent twice: the second was refused because the first went through.
+            return True
+        try:
+            expiry = _by_id(table, ids, stage_branches)
+        except Py4JJavaError:
+            # A branch or a tag came to one of them.
+            return False
+        if _expired(expiry) - ids:
+            return False
+    raise CommitConflictError(f"{table.name}: other commits were in the way each time: {refusal}")
+
+
+def _expired(expiry: Any) -> set[int]:
+    return _ids(expiry.startMetadata()) - _ids(expiry.currentMetadata())
+
+
+def _ids(metadata: Any) -> set[int]:
+    return {int(snapshot.snapshotId()) for snapshot in metadata.snapshots()}
+
+
+def _refusal(table: IcebergTable, error: Py4JJavaError) -> str:
+    if is_unknown(error):
+        raise UnknownOutcomeError(
+            f"{table.name}: the catalog did not answer the expiry's commit, so it may have been made; no file was "
+            f"deleted. Run it again; if it was made, its files are orphans. {root_message(error)}"
+        ) from error
+    refusal = conflict_message(error)
+    if refusal is None:
+        raise error
+    return refusal
+
+
+def _named_meanwhile(table: IcebergTable, before: Any) -> set[str]:
+    """Return what snapshots name that were committed after the metadata that the files were computed from."""
+    known = _ids(before)
+    snapshots = [s for s in table.refresh().java.snapshots() if int(s.snapshotId()) not in known]
+    return named_by(table, snapshots)

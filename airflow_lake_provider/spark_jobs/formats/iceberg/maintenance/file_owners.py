@@ -1,0 +1,68 @@
+"""Find out which files are a table's own: by where it lies and lay, and where the other tables of its namespace lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.snapshot_expiry_spec import REMEDY, ForeignFiles
+from airflow_lake_provider.contracts.table_locations import FileOwners, TableLocation, declared_paths
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.namespace_tables import location_of, other_tables
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+
+# Folders of earlier metadata of which one file is read.
+_FOLDERS = 10
+
+
+def file_owners(table: IcebergTable) -> tuple[FileOwners, list[str]]:
+    """Return whose files are whose, and what was not looked at."""
+    looked = other_tables(table)
+    hadoop = table.spark.sparkContext._jsc.hadoopConfiguration()
+    now = FileOwners(
+        table=location_of(table),
+        others=tuple(looked.locations),
+        warehouse=table.settings().get("warehouse"),
+        default_root=str(hadoop.get("fs.defaultFS", "file:///")),
+    )
+    earlier = tuple(_earlier_locations(table, now))
+    return (replace(now, earlier=earlier) if earlier else now), looked.not_checked
+
+
+def refuse_twins(table: IcebergTable, owners: FileOwners, foreign: ForeignFiles) -> None:
+    """Refuse a table that the namespace has twice: what one expires, the other may read.
+
+    :raises UnsupportedError: it has.
+    """
+    twins = [f"{name} has the same {what}" for name, what in owners.twins()]
+    if twins and foreign is ForeignFiles.REFUSE:
+        raise UnsupportedError(
+            f"{table.name}: {'; '.join(twins)}, so files that one table expires are files that the other one reads. "
+            f"Nothing was changed. Drop one of them without PURGE. {REMEDY}"
+        )
+
+
+def _earlier_locations(table: IcebergTable, owners: FileOwners) -> list[TableLocation]:
+    """Return where the table lay before, as its earlier metadata says; a file of another table's says nothing."""
+    newest: dict[str, str] = {}
+    for entry in table.metadata_log():
+        if owners.owner_of(entry) != owners.table.name:
+            newest[entry.rpartition("/")[0]] = entry
+    read = (_location_in(table, entry) for entry in list(newest.values())[-_FOLDERS:])
+    return [found for found in read if found is not None and found.uuid == owners.table.uuid]
+
+
+def _location_in(table: IcebergTable, entry: str) -> TableLocation | None:
+    jvm: Any = table.spark._jvm
+    try:
+        metadata = jvm.org.apache.iceberg.TableMetadataParser.read(table.java.io(), entry)
+        return TableLocation(
+            name=str(table.name),
+            location=str(metadata.location()),
+            declared=declared_paths(dict(metadata.properties())),
+            uuid=str(metadata.uuid()),
+        )
+    except Py4JError:
+        return None

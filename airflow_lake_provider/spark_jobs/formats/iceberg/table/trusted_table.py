@@ -1,0 +1,109 @@
+"""Refuse a table whose properties, metadata log or catalog would choose code, redirect keys or delete foreign files.
+
+Called by ``iceberg_table.py`` for each version of the metadata, so before anything of it is read, written or deleted.
+What was parsed anyway is looked at; the JVM is asked only where a REST catalog has answered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.code_properties import code_properties
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.file_io_properties import FILE_IOS, untrusted_properties
+
+_REST = "org.apache.iceberg.rest.RESTCatalog"
+
+
+@cache
+def catalog_settings(spark: SparkSession, catalog: str) -> dict[str, str]:
+    """Return what the session says of a catalog, by the name that Iceberg has for it.
+
+    Read once: Spark makes a catalog once, by what its settings are then.
+    """
+    # One by one, they would be some hundred commands. No setting has a NUL.
+    session: Any = spark._jsparkSession
+    settings = str(session.conf().getAll().mkString("\0")).split("\0")
+    prefix = f"spark.sql.catalog.{catalog}."
+    pairs = (setting.partition(" -> ") for setting in settings)
+    return {name.removeprefix(prefix): value for name, _, value in pairs if name.startswith(prefix)}
+
+
+def refuse_code_properties(table: str, properties: Mapping[str, str], own: Mapping[str, str]) -> None:
+    """Refuse a table whose properties name a class, or settings of Hadoop.
+
+    A class is trusted that the session gives new tables: ``table-default.*`` or ``table-override.*`` of its catalog.
+
+    :param own: see :func:`catalog_settings`.
+    :raises UnsupportedError: it names one.
+    """
+    given = ("table-default.", "table-override.")
+    unsafe = {
+        name: value
+        for name, value in code_properties(properties).items()
+        if value not in (own.get(f"{prefix}{name}") for prefix in given)
+    }
+    if not unsafe:
+        return
+    named = ", ".join(f"{name}={value!r}" for name, value in unsafe.items())
+    unset = ", ".join(f"'{name}'" for name in unsafe)
+    raise UnsupportedError(
+        f"{table}: its properties {named} choose code, or where keys go, which whoever may alter the table could "
+        f"abuse; nothing was read or written. Remove them: ALTER TABLE {table} UNSET TBLPROPERTIES ({unset}). Where "
+        "they are meant, the connection's extra has to say the same in its spark, as table-default."
+        f"{next(iter(unsafe))}"
+    )
+
+
+def refuse_foreign_file_io(spark: SparkSession, table: str, java: Any, own: Mapping[str, str]) -> None:
+    """Refuse a ``FileIO`` that a REST catalog has made of more than it may say.
+
+    :param java: ``org.apache.iceberg.Table``.
+    :param own: see :func:`catalog_settings`.
+    :raises UnsupportedError: it has a class or properties that only the session may say.
+    """
+    if own.get("type") != "rest" and own.get("catalog-impl") != _REST:
+        # Other catalogs make it of the session's settings alone.
+        return
+    io = java.io()
+    kind, said = _described(spark, io)
+    trusted = {own["io-impl"]} if "io-impl" in own else FILE_IOS
+    unsafe = {} if kind in trusted else {"io-impl": f"it is {kind}"}
+    for each in (said, *({**said, **vended} for vended in _vended(spark, io, kind))):
+        unsafe |= untrusted_properties(each, own)
+    if unsafe:
+        named = "; ".join(f"{name}: {reason}" for name, reason in unsafe.items())
+        raise UnsupportedError(
+            f"{table}: the REST catalog's answer has what only the connection may say ({named}); nothing was read or "
+            "written. Ask who runs the catalog. Where it is meant, say it in the connection's extra as well"
+        )
+
+
+def _described(spark: SparkSession, io: Any) -> tuple[str, dict[str, str]]:
+    """Return class and properties, by one command."""
+    jvm: Any = spark._jvm
+    try:
+        found = json.loads(jvm.org.apache.iceberg.io.FileIOParser.toJson(io))
+    except Py4JError:
+        # It does not tell its properties.
+        return str(io.getClass().getName()), {}
+    return found["io-impl"], found["properties"]
+
+
+def _vended(spark: SparkSession, io: Any, kind: str) -> Iterator[dict[str, str]]:
+    """Yield the properties that a server has sent for single prefixes of the storage."""
+    if kind not in FILE_IOS:
+        return
+    mapper = spark._jvm.org.apache.iceberg.util.JsonUtil.mapper()  # type: ignore[union-attr]  # JVM attribute
+    try:
+        credentials = io.credentials()
+    except Py4JError:
+        return
+    for place in range(credentials.size()):
+        yield json.loads(mapper.writeValueAsString(credentials.get(place).config()))
