@@ -50,6 +50,8 @@ class LakeCatalogHook(BaseHook):
     Spark side, the package's own errors.
 
     :param lake_conn_id: id of the connection.
+    :param timeout: seconds in which the catalog is opened, and in which a table is loaded; None means
+        ``[lake] catalog_timeout``.
     :raises InvalidConnectionError: it is missing, of another type, or cannot describe a catalog; raised on first use.
     :raises CatalogUnavailableError: the catalog does not answer; raised on first use.
     """
@@ -57,9 +59,10 @@ class LakeCatalogHook(BaseHook):
     conn_name_attr = "lake_conn_id"
     default_conn_name = "lake_default"
 
-    def __init__(self, lake_conn_id: str = default_conn_name) -> None:
+    def __init__(self, lake_conn_id: str = default_conn_name, *, timeout: float | None = None) -> None:
         super().__init__()
         self.lake_conn_id = lake_conn_id
+        self.timeout = timeout
 
     @kept_property
     def connection(self) -> CatalogConnection:
@@ -96,11 +99,12 @@ class LakeCatalogHook(BaseHook):
         :raises CatalogUnavailableError: when it does not answer.
         :raises InvalidConnectionError: when it refuses the credentials.
         """
-        from airflow_lake_provider.hooks.open_catalog import open_catalog
+        from airflow_lake_provider.hooks.open_catalog import catalog_opener
 
         connection = self.connection
+        opened = catalog_opener(connection.kind)
         with self._translated_errors(_CATALOG):
-            return open_catalog(connection.catalog_name, connection.pyiceberg_properties())
+            return opened(connection.catalog_name, connection.pyiceberg_properties())
 
     def get_conn(self) -> Catalog:
         """Return the opened catalog."""
@@ -191,7 +195,7 @@ class LakeCatalogHook(BaseHook):
     def _translated_errors(self, what: str) -> Iterator[None]:
         """Let a call end in time, and turn what it raises into errors of this package."""
         try:
-            with within(call_seconds()):
+            with within(call_seconds() if self.timeout is None else self.timeout):
                 yield
         except LakeProviderError:
             raise

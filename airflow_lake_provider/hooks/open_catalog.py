@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 
-def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
-    """Open a catalog.
+def catalog_opener(kind: str) -> Callable[[str, Mapping[str, Any]], Catalog]:
+    """Return what opens a catalog, given its name and PyIceberg's properties of it.
 
-    PyIceberg's own configuration of a catalog of that name counts beside the connection, as in ``load_catalog``.
+    All that has to be imported for it is imported by now: that takes a second or two, which no limit counts.
 
-    :param name: of the catalog.
-    :param properties: with ``type``: ``rest``, ``sql``, ``hive`` or ``glue``.
+    :param kind: ``rest``, ``sql``, ``hive`` or ``glue``.
     :raises NotInstalledError: a package of that kind is missing.
     """
     from pyiceberg.exceptions import NotInstalledError
-    from pyiceberg.utils.config import Config, merge_config
 
-    given: dict[str, Any] = dict(merge_config(Config().get_catalog_config(name) or {}, dict(properties)))
     try:
-        return _open(str(given["type"]), name, given)
+        open_one = _opener(kind)
     except ImportError as error:
-        raise NotInstalledError(f"a package of {given['type']} catalogs is not installed: {error}") from error
+        raise NotInstalledError(f"a package of {kind} catalogs is not installed: {error}") from error
+
+    def opened(name: str, properties: Mapping[str, Any]) -> Catalog:
+        # PyIceberg's own configuration of a catalog of that name counts beside the connection, as in load_catalog.
+        from pyiceberg.utils.config import Config, merge_config
+
+        given: dict[str, Any] = dict(merge_config(Config().get_catalog_config(name) or {}, dict(properties)))
+        try:
+            return open_one(name, **given)
+        except ImportError as error:
+            raise NotInstalledError(f"a package of {kind} catalogs is not installed: {error}") from error
+
+    return opened
 
 
-def _open(kind: str, name: str, properties: Mapping[str, Any]) -> Catalog:
+def _opener(kind: str) -> Callable[..., Catalog]:
     if kind == "rest":
         from airflow_lake_provider.hooks.bounded_catalogs.rest_catalog import LakeRestCatalog
 
-        return LakeRestCatalog(name, **properties)
+        return LakeRestCatalog
     if kind == "sql":
         from airflow_lake_provider.hooks.bounded_catalogs.sql_catalog import LakeSqlCatalog
 
-        return LakeSqlCatalog(name, **properties)
+        return LakeSqlCatalog
     if kind == "hive":
-        from airflow_lake_provider.hooks.bounded_catalogs.hive_catalog import open_hive
+        from airflow_lake_provider.hooks.bounded_catalogs.hive_catalog import hive_catalog
 
-        return open_hive(name, properties)
-    from airflow_lake_provider.hooks.bounded_catalogs.glue_catalog import open_glue
+        return hive_catalog()
+    from airflow_lake_provider.hooks.bounded_catalogs.glue_catalog import glue_catalog
 
-    return open_glue(name, properties)
+    return glue_catalog()

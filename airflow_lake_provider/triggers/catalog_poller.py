@@ -141,9 +141,17 @@ class CatalogPoller:
     def _may_begin(self, now: float) -> bool:
         free = self._connections - len(self._running)
         if self._failures:
-            is_probed = len(self._running) > self._hanging(now)
-            return free > 0 and not is_probed and now >= self._probe_at
+            return free > 0 and now >= max(self._probe_at, self._next_probe())
         return free > (1 if self._connections > 1 else 0)
+
+    def _next_probe(self) -> float:
+        """Return the moment from which another probe may begin beside one that is not answered yet.
+
+        Probes of a silent catalog take all connections in turn, and each is given back at its timeout.
+        """
+        in_turn = self._timeout / max(1, self._connections - 1)
+        wait = min(self._timeout, max(in_turn, self._tables.shortest_interval()))
+        return max((look.started for look in self._running), default=float("-inf")) + wait
 
     def _hanging(self, now: float) -> int:
         return sum(now - look.started >= self._timeout for look in self._running)
@@ -152,7 +160,9 @@ class CatalogPoller:
         due = self._tables.next_due()
         probe_at = self._probe_at if self._failures else now
         if due is None or not self._may_begin(max(now, probe_at)):
-            return CHECK_SECONDS  # until a look ends, which wakes
+            next_probe = self._next_probe() if self._failures else now
+            # Or until a look ends, which wakes.
+            return min(next_probe - now, CHECK_SECONDS) if next_probe > now else CHECK_SECONDS
         return min(max(due, probe_at) - now, CHECK_SECONDS)
 
     def _begin(self, table: WatchedTable, now: float) -> None:
@@ -238,7 +248,8 @@ class CatalogPoller:
         if is_of_catalog:
             self._failures += 1
             pause = 0.0 if self._failures == 1 else 2.0 ** min(self._failures - 2, 10)
-            self._probe_at = self._now() + min(pause, LONGEST_PAUSE_SECONDS)
+            # A catalog that answers again is noticed within the interval of its tables.
+            self._probe_at = self._now() + min(pause, LONGEST_PAUSE_SECONDS, self._tables.shortest_interval())
             if self._failures > 1 and not isinstance(error, NoAnswerError):
                 self._looks.reopen()
         self._alarm.say_failed(look.table, error, of_catalog=is_of_catalog)

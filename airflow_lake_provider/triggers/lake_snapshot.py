@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.snapshots.detect_new_snapshot import (
     EventThreshold,
     NewSnapshot,
@@ -18,9 +19,9 @@ from airflow_lake_provider.snapshots.detect_new_snapshot import (
     Since,
     SkipReason,
     Watermark,
-    decide,
 )
 from airflow_lake_provider.snapshots.snapshot_history import TableHead
+from airflow_lake_provider.triggers.decide_aside import decide_aside
 from airflow_lake_provider.triggers.shared_pollers import subscribed
 from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, default_poll_interval, may_pass
 from airflow_lake_provider.triggers.subscription import Subscription
@@ -88,7 +89,7 @@ class LakeSnapshotTrigger(BaseTrigger):
         with subscribed(self.lake_conn_id, self.table, self.branch, _interval(self.poll_interval)) as subscription:
             while True:
                 head = await self._next_head(subscription)
-                answer = decide(head, since, threshold=threshold)
+                answer = await decide_aside(head, since, threshold=threshold)
                 if isinstance(answer, NewSnapshot):
                     return answer
 
@@ -221,7 +222,11 @@ async def _judge(
             continue
         now = datetime.now(UTC)
         since = Since(snapshot_id=mark.snapshot_id)
-        answer = decide(head, since, threshold=threshold, last_event_at=mark.event_at, now=now)
+        try:
+            answer = await decide_aside(head, since, threshold=threshold, last_event_at=mark.event_at, now=now)
+        except BrokenMetadataError:
+            head = None  # the next look says so
+            continue
         # Only a threshold of time is passed without another commit.
         is_too_soon = isinstance(answer, NoNewSnapshot) and answer.reason is SkipReason.TOO_SOON
         head = head if is_too_soon else None

@@ -94,11 +94,9 @@ class LookThreads:
         :raises LakeProviderError: when the connection or the catalog fails.
         """
         # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
-        from airflow_lake_provider.hooks.call_limits import within
         from airflow_lake_provider.snapshots.read_table_head import read_head
 
-        with within(self._timeout):
-            loaded = self._opened().load_table_if_changed(table, seen)
+        loaded = self._opened().load_table_if_changed(table, seen)
         if loaded is None:
             return None
         return ChangedTable({branch: read_head(loaded[0], branch) for branch in branches}, loaded[1])
@@ -113,7 +111,7 @@ class LookThreads:
 
         if (kept := self._hook) is not None:
             return kept
-        wanted, hook = self._opened_for, LakeCatalogHook(self._lake_conn_id)
+        wanted, hook = self._opened_for, LakeCatalogHook(self._lake_conn_id, timeout=self._timeout)
         _ = hook.catalog
         # One that was opened with the connection of before a reopening serves this look alone.
         if self._hook is None and self._opened_for is wanted:

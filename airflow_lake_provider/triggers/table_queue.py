@@ -125,6 +125,10 @@ class TableQueue:
         table.entry = next(self._entries)
         heapq.heappush(self._heap, (due, table.entry, table))
 
+    def shortest_interval(self) -> float:
+        """Return the shortest interval of the watched tables, in seconds; without any, an endless one."""
+        return min((table.interval for table in self.watched.values()), default=math.inf)
+
     def next_due(self) -> float | None:
         """Return the moment of the next look; None where no table waits."""
         while self._heap and not self._is_valid(self._heap[0]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
@@ -15,18 +14,21 @@ if TYPE_CHECKING:
 _READ_SECONDS = 30.0
 
 
-def open_glue(name: str, properties: Mapping[str, Any]) -> Catalog:
-    """Open PyIceberg's catalog, with limits for each of its calls.
+def glue_catalog() -> type[Catalog]:
+    """Return PyIceberg's catalog, with limits for each of its calls.
 
     :raises ImportError: the extra ``glue`` is not installed.
     """
     from pyiceberg.catalog.glue import GlueCatalog
 
     class LakeGlueCatalog(GlueCatalog):
+        def __init__(self, name: str, **properties: Any) -> None:
+            super().__init__(name, **{"botocore_session": _session(), **properties})
+
         def _load_file_io(self, *args: Any, **kwargs: Any) -> Any:
             return bound_files(super()._load_file_io(*args, **kwargs))
 
-    return LakeGlueCatalog(name, **{"botocore_session": _session(), **properties})
+    return LakeGlueCatalog
 
 
 def _session() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 
-def open_hive(name: str, properties: Mapping[str, Any]) -> Catalog:
-    """Open PyIceberg's catalog, with limits for each of its calls.
+def hive_catalog() -> type[Catalog]:
+    """Return PyIceberg's catalog, with limits for each of its calls.
 
     :raises ImportError: the extra ``hive`` is not installed.
     """
@@ -39,7 +38,7 @@ def open_hive(name: str, properties: Mapping[str, Any]) -> Catalog:
         def _load_file_io(self, *args: Any, **kwargs: Any) -> Any:
             return bound_files(super()._load_file_io(*args, **kwargs))
 
-    return LakeHiveCatalog(name, **properties)
+    return LakeHiveCatalog
 
 
 def _transport(uri: str, has_kerberos: bool, service: str | None) -> Any:

@@ -1,0 +1,205 @@
+"""Catalogs that are silent, slow, huge, wrong or gone in one of their calls, asked through real sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, CatalogUnavailableError, LakeProviderError
+from tests.unit.hostile_server import HostileServer, serving
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+SECONDS = 0.4
+# An answer is given up at the deadline; the rest is a busy machine's.
+LATEST = SECONDS + 2.5
+
+UNANSWERED = [
+    *("silent", "slow body", "slow chunks", "slow header", "endless headers", "endless redirects"),
+    *("cut off", "reset", "packed twice", "server error", "no json"),
+]
+TOO_LARGE = ["huge", "huge unpacked"]
+WRONG = ["wrong types", "a list", "deep", "surrogate"]
+
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_TIMEOUT", str(SECONDS))
+    monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_ANSWER_MEGABYTES", "2")
+
+
+@pytest.fixture
+def metadata(orders: Table, append: Callable[..., int]) -> dict[str, Any]:
+    append(orders, 1)
+    found: dict[str, Any] = json.loads(orders.metadata.model_dump_json())
+    return found
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, server: HostileServer, **extra: Any) -> Any:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.hooks.open_catalog import catalog_opener
+
+    catalog_opener("rest")  # imports, whose time is nobody's
+    fields = {"conn_type": "iceberg", "host": server.uri, "extra": {"type": "rest", **extra}}
+    if "token" in server.modes:
+        fields |= {"login": "client", "password": "secret-of-client"}
+        fields["extra"] |= {"oauth2-server-uri": f"{server.uri}/token"}
+    monkeypatch.setenv("AIRFLOW_CONN_HOSTILE", json.dumps(fields))
+    return LakeCatalogHook("hostile")
+
+
+@pytest.mark.parametrize("call", ["token", "config", "table"])
+@pytest.mark.parametrize("mode", [*UNANSWERED, *TOO_LARGE, *WRONG])
+def test_a_call_that_goes_wrong_ends_in_time_with_an_error_of_ours(
+    call: str, mode: str, metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(metadata, **{call: mode}) as server:
+        hook = connect(monkeypatch, server)
+        begin = time.monotonic()
+        with pytest.raises(LakeProviderError, match="connection 'hostile'") as failed:
+            hook.load_table("shop.orders")
+        assert time.monotonic() - begin < 2 * LATEST
+    assert len(str(failed.value)) < 2000
+    assert "secret-of-client" not in str(failed.value)
+    # Another answer may come of what was none; what is too large, or no table, stays so.
+    stays = mode in TOO_LARGE or (call == "table" and mode in ("wrong types", "a list"))
+    assert isinstance(failed.value, BrokenMetadataError if stays else CatalogUnavailableError), failed.value
+
+
+@pytest.mark.parametrize("mode", [*UNANSWERED, *TOO_LARGE, *WRONG])
+def test_the_button_of_a_connection_says_no_in_time(
+    mode: str, metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(metadata, namespaces=mode) as server:
+        hook = connect(monkeypatch, server)
+        begin = time.monotonic()
+        ok, said = hook.test_connection()
+        assert time.monotonic() - begin < 2 * LATEST
+    assert (ok, "hostile" in said) == (False, True)
+
+
+@pytest.mark.parametrize("mode", ["silent", "slow body", "huge", "reset", "no json"])
+def test_a_token_of_oauth2_is_asked_for_within_the_same_limits(
+    mode: str, metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(metadata, token=mode) as server:
+        oauth2 = {"client_id": "c", "client_secret": "s3cr3t-of-ours", "token_url": f"{server.uri}/token"}
+        auth = {"type": "oauth2", "oauth2": oauth2}
+        hook = connect(monkeypatch, server, pyiceberg={"auth": auth})
+        begin = time.monotonic()
+        with pytest.raises(LakeProviderError) as failed:
+            hook.load_table("shop.orders")
+        assert time.monotonic() - begin < 2 * LATEST
+    assert "token" in server.asked
+    assert "s3cr3t-of-ours" not in str(failed.value)
+
+
+def test_a_sound_catalog_is_read_with_a_token_of_either_kind(
+    metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_TIMEOUT", "30")
+    with serving(metadata, token="sound") as server:
+        assert connect(monkeypatch, server).load_table("shop.orders").metadata.current_snapshot_id
+        oauth2 = {"client_id": "c", "client_secret": "secret", "token_url": f"{server.uri}/token"}
+        auth = {"type": "oauth2", "oauth2": oauth2}
+        server.modes.clear()
+        hook = connect(monkeypatch, server, pyiceberg={"auth": auth})
+        assert hook.load_table("shop.orders").metadata.current_snapshot_id
+        hook.load_table("shop.orders")
+    # One for the session of the configuration and one for that of the catalog.
+    assert server.asked.count("token") == 4
+
+
+def test_a_catalog_that_is_gone_is_unavailable(metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(metadata) as server:
+        hook = connect(monkeypatch, server)
+        hook.load_table("shop.orders")
+    with pytest.raises(CatalogUnavailableError):
+        hook.load_table("shop.orders")
+    with pytest.raises(CatalogUnavailableError):
+        connect(monkeypatch, server).load_table("shop.orders")
+
+
+def test_numbers_that_no_writer_makes_are_an_error_of_the_table(
+    metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(metadata, table="negative numbers") as server, pytest.raises(BrokenMetadataError, match="1970"):
+        connect(monkeypatch, server).load_table("shop.orders")
+
+
+def test_a_silent_catalog_keeps_no_other_one_from_being_opened(
+    metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch, lake_connection: str
+) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+    monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_TIMEOUT", "20")
+    with serving(metadata, config="silent") as server:
+        hook = connect(monkeypatch, server)
+        silent = threading.Thread(target=lambda: hook.catalog, daemon=True)
+        silent.start()
+        LakeCatalogHook(lake_connection).load_table("shop.orders")
+        assert silent.is_alive()
+        server.healed.set()
+        silent.join(10)
+    assert not silent.is_alive()
+
+
+@pytest.mark.parametrize("driver", ["postgresql+psycopg2"])
+def test_a_database_that_takes_connections_and_says_nothing_is_given_up(
+    driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        host = f"{driver}://127.0.0.1:{mute.getsockname()[1]}/lake"
+        fields = {"conn_type": "iceberg", "host": host, "login": "u", "extra": {"type": "sql", "warehouse": "/tmp/w"}}
+        monkeypatch.setenv("AIRFLOW_CONN_HOSTILE", json.dumps(fields))
+        begin = time.monotonic()
+        with pytest.raises(CatalogUnavailableError):
+            _ = LakeCatalogHook("hostile").catalog
+        assert time.monotonic() - begin < 8
+
+
+def test_a_metastore_that_takes_connections_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.hooks.open_catalog import catalog_opener
+
+    pytest.importorskip("thrift")
+    catalog_opener("hive")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        host = f"thrift://127.0.0.1:{mute.getsockname()[1]}"
+        fields = {"conn_type": "iceberg", "host": host, "extra": {"type": "hive", "warehouse": "/tmp/w"}}
+        monkeypatch.setenv("AIRFLOW_CONN_HOSTILE", json.dumps(fields))
+        begin = time.monotonic()
+        with pytest.raises(CatalogUnavailableError):
+            LakeCatalogHook("hostile").load_table("shop.orders")
+        assert time.monotonic() - begin < LATEST
+
+
+def test_a_glue_that_takes_connections_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_lake_provider.hooks.bounded_catalogs import glue_catalog
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.hooks.open_catalog import catalog_opener
+
+    pytest.importorskip("botocore")
+    catalog_opener("glue")
+    monkeypatch.setattr(glue_catalog, "_READ_SECONDS", 0.3)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "for-nobody")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        glue = {"glue.endpoint": f"http://127.0.0.1:{mute.getsockname()[1]}", "glue.region": "eu-west-1"}
+        fields = {"conn_type": "iceberg", "extra": {"type": "glue", "warehouse": "s3://lake/w", **glue}}
+        monkeypatch.setenv("AIRFLOW_CONN_HOSTILE", json.dumps(fields))
+        hook = LakeCatalogHook("hostile")
+        _ = hook.catalog
+        begin = time.monotonic()
+        with pytest.raises(CatalogUnavailableError):
+            hook.load_table("shop.orders")
+        assert time.monotonic() - begin < LATEST + 2
