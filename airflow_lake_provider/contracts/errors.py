@@ -62,7 +62,7 @@ class BrokenMetadataError(LakeProviderError):
 
 
 class RolledBackError(LakeProviderError):
-    """The newest snapshot that names a source says less than the table's position of that source."""
+    """The history of main says less of a source than the table's position does, or surely nothing."""
 
 
 class ForgottenRunError(LakeProviderError):
@@ -70,7 +70,7 @@ class ForgottenRunError(LakeProviderError):
 
 
 class RangeUnavailableError(LakeProviderError):
-    """The snapshot a range of changes starts from was expired, so the range cannot be told."""
+    """The start of a range of changes was expired or cannot be read any more, so the range cannot be told."""
 
 
 class CommitConflictError(LakeProviderError):

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from airflow_lake_provider.contracts.property_values import reading_property, whole_number
 from airflow_lake_provider.contracts.table_properties import KEY_CHANGES_PREFIX, MAX_VALUE_CHARACTERS
 
-# From the start of a number alone: anybody may alter the property, and a long number takes no longer than it is.
-_GROUP = re.compile(r"(?<!\d)(\d++)=([0-9a-f,-]++)")
+# A long number takes no longer than it is.
+_GROUP = re.compile(r"([0-9]++)=([0-9a-f,-]++)")
+_REMEDY = "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +65,16 @@ class OpenKeyChanges:
     entries: tuple[OpenKeyChange, ...] = ()
 
     @classmethod
-    def read(cls, properties: Mapping[str, str], source_name: str) -> OpenKeyChanges:
-        """Read the property; a table without it remembers nothing."""
-        found = _GROUP.findall(properties.get(KEY_CHANGES_PREFIX + source_name, ""))
-        return cls(tuple(_entry(text, snapshot) for snapshot, listed in found for text in listed.split(",")))
+    def read(cls, properties: Mapping[str, str], source_name: str, table: str = "the table") -> OpenKeyChanges:
+        """Read the property; a table without it remembers nothing.
+
+        :param table: name, for messages.
+        :raises UnsupportedError: it is not what this package writes.
+        """
+        name = KEY_CHANGES_PREFIX + source_name
+        with reading_property(table, name, properties, _REMEDY):
+            found = [_group(text) for text in properties.get(name, "").split(";") if text]
+            return cls(tuple(_entry(text, snapshot) for snapshot, listed in found for text in listed.split(",")))
 
     def add(self, entries: Iterable[OpenKeyChange]) -> OpenKeyChanges:
         """Put some in front, and forget the oldest that a property has no room for.
@@ -87,6 +95,13 @@ class OpenKeyChanges:
     def to_property(self, source_name: str) -> dict[str, str]:
         """Return the property to set."""
         return {KEY_CHANGES_PREFIX + source_name: _text(self.entries)}
+
+
+def _group(text: str) -> tuple[str, str]:
+    found = _GROUP.fullmatch(text)
+    if found is None:
+        raise ValueError("a group is not <snapshot id>=<position>-<hash>,...")
+    return str(whole_number(found[1])), found[2]
 
 
 def _entry(text: str, snapshot: str) -> OpenKeyChange:

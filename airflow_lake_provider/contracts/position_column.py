@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_lake_provider.contracts.property_values import reading_property, whole_number
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX
 
 POSITION_COLUMN = "_source_position"
@@ -21,15 +22,30 @@ PLACE_TYPE = f"STRUCT<{_PLACE}>"
 DELETED_POSITION_TYPE = f"STRUCT<epoch: INT, {_PLACE}>"
 POSITION_TYPE = f"STRUCT<epoch: INT, {_PLACE}, since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>>"
 DELETED_KEYS_SUFFIX = "__deleted_keys"
+# A row keeps it as an INT, and the next may follow.
+_LAST_EPOCH = 2**31 - 2
 THIRTY_DAYS = 30 * 24 * 60 * 60
 
 
-def epoch_of(properties: Mapping[str, str], source_name: str) -> int:
-    """Return the epoch of a source; of one that the table does not know, the next."""
-    known = properties.get(EPOCH_PREFIX + source_name)
-    if known is not None:
-        return int(known)
-    return 1 + max((int(text) for name, text in properties.items() if name.startswith(EPOCH_PREFIX)), default=0)
+def epoch_of(properties: Mapping[str, str], source_name: str, table: str = "the table") -> int:
+    """Return the epoch of a source; of one that the table does not know, the next.
+
+    :param table: name, for messages.
+    :raises UnsupportedError: a property is no number.
+    """
+    known = EPOCH_PREFIX + source_name
+    return _epoch(properties, known, table) if known in properties else next_epoch(properties, table)
+
+
+def next_epoch(properties: Mapping[str, str], table: str = "the table") -> int:
+    """Return an epoch after all that the table knows; parameters and errors as of :func:`epoch_of`."""
+    names = [name for name in properties if name.startswith(EPOCH_PREFIX)]
+    return 1 + max((_epoch(properties, name, table) for name in names), default=0)
+
+
+def _epoch(properties: Mapping[str, str], name: str, table: str) -> int:
+    with reading_property(table, name, properties, "Set it to a number above all that rows have as their epoch"):
+        return whole_number(properties[name], _LAST_EPOCH)
 
 
 def epoch_property(epoch: int, source_name: str) -> dict[str, str]:

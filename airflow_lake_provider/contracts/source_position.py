@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import RolledBackError
 from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.input_file import PATH_BYTES, InputFile
+from airflow_lake_provider.contracts.property_values import (
+    LAST_SECOND,
+    is_whole_number,
+    reading_property,
+    whole_number,
+)
 from airflow_lake_provider.contracts.table_properties import (
     EVENTS_PREFIX,
     MAX_VALUE_CHARACTERS,
@@ -25,6 +33,11 @@ from airflow_lake_provider.contracts.table_properties import (
 )
 
 _DAY = 24 * 60 * 60
+_SAID = re.compile(r"[0-9]{1,19}")
+_REMEDY = (
+    "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it, and then all input of the source is applied "
+    "again"
+)
 
 
 @dataclass(frozen=True)
@@ -62,23 +75,33 @@ class SourcePosition:
     events: EventMarks | None = None
 
     @classmethod
-    def read(cls, properties: Mapping[str, str], source_name: str) -> SourcePosition:
-        """Read the position of a source from a table's properties; absent means nothing was consumed."""
-        text = properties.get(POSITION_PREFIX + source_name)
+    def read(cls, properties: Mapping[str, str], source_name: str, table: str = "the table") -> SourcePosition:
+        """Read the position of a source from a table's properties; absent means nothing was consumed.
+
+        :param table: name, for messages.
+        :raises UnsupportedError: a property is not what this package writes.
+        """
+        name = POSITION_PREFIX + source_name
+        text = properties.get(name)
         if text is None:
             return cls()
-        plain = json.loads(text)
-        side_file = SideFile(*plain["side_file"]) if "side_file" in plain else None
-        packed = base64.b64decode(plain.get("files", ""))
+        with reading_property(table, name, properties, _REMEDY):
+            plain = json.loads(text)
+            _refuse_unknown(plain)
+            side_file = SideFile(*plain["side_file"]) if "side_file" in plain else None
+            packed = base64.b64decode(plain.get("files", ""), validate=True)
+            files = ConsumedFiles.unpack(packed) if side_file is None else None
+        with reading_property(table, EVENTS_PREFIX + source_name, properties, _REMEDY):
+            events = EventMarks.read(properties.get(EVENTS_PREFIX + source_name))
         return cls(
             generation=plain["generation"],
-            files=ConsumedFiles.unpack(packed) if side_file is None else None,
+            files=files,
             side_file=side_file,
             superseded=tuple(plain.get("superseded", ())),
             forgotten_until=plain.get("forgotten_until"),
             snapshot=plain.get("snapshot"),
             shape=plain.get("shape", {}),
-            events=EventMarks.read(properties.get(EVENTS_PREFIX + source_name)),
+            events=events,
         )
 
     @property
@@ -200,19 +223,19 @@ class SourcePosition:
         """
         if newest_summary is None:
             return False
-        return int(newest_summary.removeprefix(f"{source_name}=")) < self.generation
+        return (_generation(newest_summary, source_name) or 0) < self.generation
 
     def refuse_rolled_back(self, newest_summary: str | None, source_name: str, table: str) -> None:
         """Refuse to go on when the table was rolled back behind this position.
 
         :param newest_summary: ``lake.source-position`` of the newest unexpired ancestor of main that names this
-            source; None when there is none, which proves nothing.
+            source, generation 0 where surely none does; None where nothing is known.
         :raises RolledBackError: the summary says less than the property.
         """
         if self.is_rolled_back(newest_summary, source_name):
             raise RolledBackError(
                 f"{table}: its property says that commit {self.generation} of source {source_name} was applied, but "
-                f"the newest snapshot that names this source says {newest_summary}: the table was rolled back. "
+                f"{_said(newest_summary)}: the table was rolled back. "
                 "Use on_repeat='apply' to apply the input again, or full_refresh=True where the operator has it."
             )
 
@@ -225,7 +248,40 @@ def newest_position(summaries: Iterable[Mapping[str, str]], source_name: str) ->
     :param summaries: of the unexpired ancestors of main, newest first.
     """
     said = (summary.get(SOURCE_POSITION, "") for summary in summaries)
-    return next((text for text in said if text.startswith(f"{source_name}=")), None)
+    return next((text for text in said if _generation(text, source_name) is not None), None)
+
+
+def _said(newest_summary: str | None) -> str:
+    if newest_summary is not None and newest_summary.endswith("=0"):
+        return "no snapshot in the history of main is of this source"
+    return f"the newest snapshot that names this source says {newest_summary}"
+
+
+def _generation(text: str, source_name: str) -> int | None:
+    """Return the generation in a summary; None where it names another source, or no number."""
+    name, _, generation = text.rpartition("=")
+    return int(generation) if name == source_name and _SAID.fullmatch(generation) else None
+
+
+def _refuse_unknown(plain: Mapping[str, Any]) -> None:
+    """Raise ValueError for values that no position has."""
+    path, entries = plain.get("side_file", ("", 0))
+    superseded, shape = plain.get("superseded", []), plain.get("shape", {})
+    sound = {
+        "generation": is_whole_number(plain["generation"]),
+        "side_file": isinstance(path, str) and is_whole_number(entries),
+        "superseded": isinstance(superseded, list) and _are_texts(superseded),
+        "forgotten_until": is_whole_number(plain.get("forgotten_until", 0), LAST_SECOND),
+        "snapshot": is_whole_number(whole_number(plain.get("snapshot", "0"))),
+        "shape": isinstance(shape, dict) and _are_texts(shape.values()),
+    }
+    wrong = [name for name, is_sound in sound.items() if not is_sound]
+    if wrong:
+        raise ValueError(f"no position has such a {' and '.join(wrong)}")
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _day(at: datetime) -> int:

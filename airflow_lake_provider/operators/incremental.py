@@ -149,7 +149,9 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
     def _head(self, source: str) -> str:
         head = read_head(self.lake.load_table(source)).head
         if head is None:
-            raise MissingTableError(f"{source}: the source has no snapshot yet, so there are no changes to read")
+            raise MissingTableError(
+                f"{source}: the source has no snapshot: nothing was written yet, or since it was replaced"
+            )
         return str(head)
 
     def report_without_spark(self, spec: JobSpec) -> JobReport | None:

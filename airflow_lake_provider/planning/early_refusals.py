@@ -5,9 +5,11 @@ The driver decides: it looks again, at the newest metadata and at the rows. Noth
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.column_types import changed_types, other_types
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
@@ -20,12 +22,12 @@ from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.schema_contract import Evolution, SchemaContract
-from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_changes, without_row_lineage
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.planning.incremental_plan import position_id
 from airflow_lake_provider.planning.strategy_obstacles import strategy_obstacles
+from airflow_lake_provider.snapshots.main_history import applied_of_source
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -138,7 +140,7 @@ def _refuse_source_columns(spec: IncrementalSpec, source: Table) -> None:
 
 def _refuse_start(spec: IncrementalSpec, target: Table | None, source: Table) -> None:
     properties = target.properties if target is not None else {}
-    start = spec.from_snapshot or SourcePosition.read(properties, position_id(source, spec.consumer)).snapshot
+    start = spec.from_snapshot or applied_of_source(target, position_id(source, spec.consumer)).position.snapshot
     if start is None:
         return
     if spec.replaces_transform(properties):
@@ -148,11 +150,17 @@ def _refuse_start(spec: IncrementalSpec, target: Table | None, source: Table) ->
     snapshot = whole_number(start)
     if snapshot is None:
         raise InvalidSpecError(f"{spec.table}: from_snapshot must be a snapshot id as text, got {shown(str(start))}")
-    if spec.on_gap == "fail" and source.snapshot_by_id(snapshot) is None:
+    if spec.on_gap != "fail":
+        return
+    before = source.snapshot_by_id(snapshot)
+    if before is None:
         raise RangeUnavailableError(
             f"{spec.source}: from_snapshot {start} is not in the table's metadata: it was expired, or is of another "
             "table. Rebuild with full_refresh=True, or let on_gap='full' do so"
         )
+    then = source.schemas().get(before.schema_id if before.schema_id is not None else -1, source.schema())
+    if changed := changed_types(*(json.loads(schema.model_dump_json()) for schema in (then, source.schema()))):
+        raise RangeUnavailableError(other_types(spec.source, start, changed))
 
 
 def _refuse_assignments(spec: UpdateRowsSpec, table: Table) -> None:

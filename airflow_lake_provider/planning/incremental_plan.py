@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
 from airflow_lake_provider.contracts.source_name import consumer_source_name
-from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.snapshots.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, decide
-from airflow_lake_provider.snapshots.newest_source_position import newest_source_position
+from airflow_lake_provider.snapshots.main_history import applied_of_source
 from airflow_lake_provider.snapshots.read_table_head import read_head
 
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ def nothing_new(source_table: Table, target_table: Table | None, consumer: str) 
     """
     head = read_head(source_table)
     source_name = position_id(source_table, consumer)
-    position = SourcePosition.read(target_table.properties if target_table is not None else {}, source_name)
-    start = position.snapshot
+    applied = applied_of_source(target_table, source_name)
+    start = applied.position.snapshot
     snapshot = whole_number(start)
     if start is not None and snapshot is None:
         raise BrokenMetadataError(
@@ -70,10 +69,10 @@ def nothing_new(source_table: Table, target_table: Table | None, consumer: str) 
         )
     decision = decide(head, Since(snapshot_id=snapshot))
     to_snapshot = None if head.head is None else str(head.head)
-    if target_table is not None and position.is_rolled_back(
-        newest_source_position(target_table, source_name), source_name
-    ):
+    if applied.position.is_rolled_back(applied.newest_summary, source_name):
         reason, nothing_new = "the target was rolled back behind its position", False
+    elif head.head is None and start is not None:
+        reason, nothing_new = "the source was replaced, and has no snapshot since", False
     elif isinstance(decision, NoNewSnapshot) and (start is not None or head.head is None):
         reason, nothing_new = _REASONS[decision.reason], True
     elif start is None:

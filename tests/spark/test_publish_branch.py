@@ -10,7 +10,7 @@ from airflow_lake_provider.contracts.metadata_change_specs import PublishBranchS
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.snapshots.newest_source_position import newest_source_position
+from airflow_lake_provider.snapshots.main_history import applied_of_source
 from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
@@ -59,7 +59,7 @@ def test_a_rollback_of_a_published_branch_is_told_by_the_position(with_branch: F
     carry_out(with_branch, PublishBranchSpec, branch="load")
     table = with_branch.loaded()
     position = SourcePosition.read(table.properties, "inbox")
-    assert newest_source_position(table, "inbox") == f"inbox={position.generation}" == "inbox=2"
+    assert applied_of_source(table, "inbox").newest_summary == f"inbox={position.generation}" == "inbox=2"
     # Main goes on from there, and goes back to before.
     assert with_branch.apply("run 3").outcome is Outcome.APPLIED
     assert with_branch.rows() == TWO

@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from airflow_lake_provider.snapshots.newest_source_position import newest_source_position
+from airflow_lake_provider.snapshots.main_history import applied_of_source
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
 
@@ -60,7 +60,7 @@ def test_a_run_that_was_rolled_back_applies_its_batch_again(three_runs: Flow) ->
     assert report.without_spark is (three_runs.loaded().format_version == 2)
     assert three_runs.rows() == ONE
     table = three_runs.loaded()
-    assert newest_source_position(table, "inbox") == f"inbox={generation(three_runs)}" == "inbox=1"
+    assert applied_of_source(table, "inbox").newest_summary == f"inbox={generation(three_runs)}" == "inbox=1"
     assert len(report.snapshots_rolled_back) == len(report.run_keys_removed) == 2
 
     assert three_runs.apply("run 3").outcome is Outcome.APPLIED

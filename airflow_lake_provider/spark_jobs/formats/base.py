@@ -40,6 +40,7 @@ class AppliedState:
     :param position: of one source; the empty position for a branch other than main.
     :param newest_summary: ``lake.source-position`` of the newest snapshot of main that names the source.
     :param epoch: of the source's positions, see ``contracts.position_column``.
+    :param is_replaced: the table was replaced since the source's last commit; it counts as never applied.
     :param key_changes: of the source, of which only the delete was applied; none for a branch other than main.
     """
 
@@ -49,6 +50,7 @@ class AppliedState:
     newest_summary: str | None = None
     key_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
     epoch: int = 1
+    is_replaced: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
 
 Positions = Callable[[], Mapping[str, SourcePosition]]
+_REPLACED = "the table was replaced since it applied this source, so that all of the input is applied again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInp
     :raises BadInputError: what was applied cannot be told, or was under another name and would be counted twice, or
         the source changed and ``on_source_change`` is ``fail``.
     """
+    _refuse_to_count_again(spec, applied_state)
     changed = _changed_parts(applied_state.position, listed)
     start = _start(spec, applied_state, listed, changed)
     applies_all = spec.on_repeat is OnRepeat.APPLY
@@ -58,9 +60,23 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInp
         wanted=listed if applies_all else listed.beyond(start),
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
         position=listed.position_after(start, spec.keep_consumed_for),
-        note=_note(spec, changed),
+        note=_REPLACED if applied_state.is_replaced else _note(spec, changed),
         warnings=_consumed_under_other_names(spec, applied_state, listed.beyond(start), others),
     )
+
+
+def _refuse_to_count_again(spec: UpsertSpec, applied_state: AppliedState) -> None:
+    """Refuse to count input into rows of which nobody knows whether they have it.
+
+    :raises BadInputError: the table was replaced by one that has rows.
+    """
+    is_asked = spec.on_repeat is OnRepeat.APPLY or not _counts(spec)
+    if applied_state.is_replaced and applied_state.base is not None and not is_asked:
+        raise BadInputError(
+            f"{spec.table}: the table was replaced since it applied source {spec.source_name}, and an Aggregation "
+            "would count what the present rows may have. Empty the table and use on_repeat='apply' to count all files "
+            "that are there now; or give the source a new name and the new files only"
+        )
 
 
 def _changed_parts(position: SourcePosition, listed: BatchInput) -> list[str]:
@@ -95,8 +111,9 @@ def _lost(spec: UpsertSpec, position: SourcePosition) -> BadInputError:
     path = position.side_file.path if position.side_file else ""
     counted = " With an Aggregation they are counted again: roll the table back, or rebuild it, before that."
     return BadInputError(
-        f"{spec.table}: {path}, the list of the files consumed of source {spec.source_name}, is gone; a tool that "
-        "removes orphan files may have taken it. Which files were applied is not known any more. "
+        f"{spec.table}: {path}, the list of the files consumed of source {spec.source_name}, is gone or is no "
+        "list of this table; a tool that removes orphan files may have taken it. Which files were applied is not "
+        "known any more. "
         "on_repeat='apply' applies all files that are there now, once, and writes a new list."
         f"{counted if _counts(spec) else ''}"
     )

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.planning.incremental_plan import position_id
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
@@ -29,8 +30,12 @@ def incremental(**arguments: Any) -> LakeIncrementalOperator:
 
 def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> Table:
     """Make the target with the position that a run leaves."""
-    position = SourcePosition().next_snapshot(str(snapshot)).to_properties(position_id(source, "revenue"))
-    return catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]), properties=position)
+    name, position = position_id(source, "revenue"), SourcePosition().next_snapshot(str(snapshot))
+    target = catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]))
+    with target.transaction() as run:
+        run.append(pa.table({"id": [1]}), snapshot_properties={SOURCE_POSITION: position.to_summary(name)})
+        run.set_properties(position.to_properties(name))
+    return target
 
 
 def test_an_incremental_run_reads_up_to_the_head_it_saw(

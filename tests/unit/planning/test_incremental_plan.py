@@ -10,6 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.planning.incremental_plan import IncrementalRange, nothing_new, position_id
 
 Append = Callable[..., int]
@@ -25,6 +26,8 @@ def consume(source: Table, target: Table, snapshot: int, consumer: str = "mart")
     name = position_id(source, consumer)
     position = SourcePosition.read(target.properties, name).next_snapshot(str(snapshot))
     with target.transaction() as transaction:
+        summary = {SOURCE_POSITION: position.to_summary(name)}
+        transaction.append(pa.table({"id": [1]}), snapshot_properties=summary)
         transaction.set_properties(position.to_properties(name))
 
 

@@ -21,6 +21,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 _PREFIX = "_lake-position-"
+# A list has 10 bytes for a file, and at most 4 more where each was seen on a day of its own.
+_MOST_BYTES_OF_A_FILE = 14
 
 
 def read_position(table: IcebergTable, source_name: str) -> SourcePosition:
@@ -29,10 +31,10 @@ def read_position(table: IcebergTable, source_name: str) -> SourcePosition:
     The table is read once more when a list is gone: there may have been two commits meanwhile, the second of which
     removes what the first has superseded.
     """
-    position = _with_files(table, SourcePosition.read(table.properties(), source_name))
+    position = _with_files(table, SourcePosition.read(table.properties(), source_name, str(table.name)))
     if not position.has_lost_files:
         return position
-    return _with_files(table, SourcePosition.read(table.refresh().properties(), source_name))
+    return _with_files(table, SourcePosition.read(table.refresh().properties(), source_name, str(table.name)))
 
 
 @contextmanager
@@ -69,18 +71,27 @@ def _stored(table: IcebergTable, position: SourcePosition, source_name: str) -> 
 
 
 def _with_files(table: IcebergTable, position: SourcePosition) -> SourcePosition:
-    if position.side_file is None:
+    if position.side_file is None or not _is_list(table, position.side_file.path):
         return position
     try:
-        files = ConsumedFiles.unpack(_read(table, position.side_file.path))
+        files = ConsumedFiles.unpack(_read(table, position.side_file))
     except (FileNotFoundError, ValueError):
         return position
     return replace(position, files=files) if len(files) == position.side_file.entries else position
 
 
-def _read(table: IcebergTable, path: str) -> bytes:
+def _is_list(table: IcebergTable, path: str) -> bool:
+    """Tell whether a path is one of a list of this table: a property can name any file that the driver may read."""
+    folder, _, name = path.rpartition("/")
+    return name.startswith(_PREFIX) and f"{folder}/" in table.metadata_folders()
+
+
+def _read(table: IcebergTable, side_file: SideFile) -> bytes:
+    path = side_file.path
     try:
         file = table.java.io().newInputFile(path)
+        if int(file.getLength()) > side_file.entries * _MOST_BYTES_OF_A_FILE:
+            raise ValueError(f"{path} is longer than a list of {side_file.entries} files")
         stream = file.newStream()
         try:
             return bytes(stream.readNBytes(int(file.getLength())))

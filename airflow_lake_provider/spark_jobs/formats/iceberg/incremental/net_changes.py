@@ -32,6 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions i
     snapshot_schema,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.unavailable_range import (
+    refuse_other_types,
     refuse_range_of_empty_table,
     snapshot_of,
     snapshot_with_lineage,
@@ -88,6 +89,7 @@ def net_changes(
     if from_snapshot is None:
         return NetChanges(_select(_live(table, end, wanted), columns).withColumn(*_mark(UPSERT)))
     before = snapshot_with_lineage(table, from_snapshot, after)
+    refuse_other_types(table, before, after)
     return _diff(table, before, after, columns, wanted)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_lake_provider.contracts.column_types import changed_types, other_types
 from airflow_lake_provider.contracts.errors import RangeUnavailableError
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
@@ -39,6 +40,16 @@ def snapshot_with_lineage(table: IcebergTable, from_snapshot: int, after: Any) -
                 "so; with read_changes, read from None"
             )
     return before
+
+
+def refuse_other_types(table: IcebergTable, before: Any, after: Any) -> None:
+    """Refuse a range over a replacement of the table in which a column got another type under its old id.
+
+    :raises RangeUnavailableError: rows of the start cannot be read beside those of the end.
+    """
+    changed = changed_types(table.schema_of(before.snapshotId()), table.schema_of(after.snapshotId()))
+    if changed:
+        raise RangeUnavailableError(other_types(str(table.name), str(before.snapshotId()), changed))
 
 
 def refuse_range_of_empty_table(table: IcebergTable, from_snapshot: int | None) -> None:

@@ -42,7 +42,8 @@ class IcebergMatchedTable:
         """Read the newest metadata: head and run keys."""
         table = self.table.refresh()
         _refuse(table)
-        return AppliedState(base=table.base_of(None), run_keys=RecentRunKeys.read(table.properties()))
+        recent = RecentRunKeys.read(table.properties(), str(table.name))
+        return AppliedState(base=table.base_of(None), run_keys=table.history().run_keys(recent))
 
     def schema(self) -> StructType:
         """Columns and types."""

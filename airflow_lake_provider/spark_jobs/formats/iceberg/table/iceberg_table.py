@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied_history import CommitFact, MainHistory
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.history_checks import refuse_broken_history
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.metadata_numbers import whole_number
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.metadata_log import (
@@ -170,6 +171,13 @@ class IcebergTable:
             self._spark_schema = location, self.spark.table(self.sql_name).schema
         return self._spark_schema[1]
 
+    def schema_of(self, snapshot_id: int) -> dict[str, Any]:
+        """Return the schema that a snapshot was written with, in JSON; the present one where it does not say."""
+        known = {snapshot["snapshot-id"]: snapshot.get("schema-id") for snapshot in self._metadata()["snapshots"]}
+        schemas = {schema["schema-id"]: schema for schema in self._metadata()["schemas"]}
+        found: dict[str, Any] = schemas.get(known.get(snapshot_id), schemas[self._metadata()["current-schema-id"]])
+        return found
+
     def partition_fields(self, *, of_all_specs: bool = False) -> list[PartitionField]:
         """Return the fields that rows are partitioned by now, or those of all specs: files keep theirs."""
         metadata = self._metadata()
@@ -249,6 +257,28 @@ class IcebergTable:
             yield SnapshotEntry(str(current["snapshot-id"]), current.get("summary", {}))
             current = known.get(current.get("parent-snapshot-id"))
 
+    def metadata_folders(self) -> set[str]:
+        """Return the folders that its metadata is, or was, written to; each ends with a slash."""
+        files = [entry["metadata-file"] for entry in self._metadata().get("metadata-log", ())]
+        files += [self._metadata_location() or "", f"{self._metadata()['location'].rstrip('/')}/metadata/"]
+        files.append(str(self.java.operations().metadataFileLocation("")))
+        return {f"{file.rpartition('/')[0]}/" for file in files}
+
+    def history(self) -> MainHistory:
+        """Return the snapshots that are known, those of main apart."""
+        known = self._metadata().get("snapshots", ())
+        commits = (
+            CommitFact(
+                id=snapshot["snapshot-id"],
+                parent=snapshot.get("parent-snapshot-id"),
+                sequence_number=snapshot.get("sequence-number", 0),
+                at=snapshot["timestamp-ms"],
+                summary=snapshot.get("summary", {}),
+            )
+            for snapshot in known
+        )
+        return MainHistory.of(self.head(), commits)
+
     def snapshots(self) -> Iterator[SnapshotEntry]:
         """Yield every snapshot that is not expired, of whichever branch or of none."""
         for snapshot in self._metadata().get("snapshots", ()):
@@ -272,16 +302,16 @@ class IcebergTable:
         if newest is None:
             return TableState(snapshots=snapshots)
         total = newest.summary
-        deleted = _total(total, "total-position-deletes")
+        deleted = count_of(total, "total-position-deletes")
         return TableState(
             snapshot=newest.snapshot_id,
-            rows=_total(total, "total-records") - deleted,
-            data_files=_total(total, "total-data-files"),
-            data_bytes=_total(total, "total-files-size"),
-            delete_files=_total(total, "total-delete-files"),
+            rows=count_of(total, "total-records") - deleted,
+            data_files=count_of(total, "total-data-files"),
+            data_bytes=count_of(total, "total-files-size"),
+            delete_files=count_of(total, "total-delete-files"),
             deleted_rows=deleted,
             manifests=int(self.java.snapshot(int(newest.snapshot_id)).allManifests(self.java.io()).size()),
-            equality_deletes=_total(total, "total-equality-deletes"),
+            equality_deletes=count_of(total, "total-equality-deletes"),
             snapshots=snapshots,
         )
 
@@ -292,8 +322,3 @@ def _refuse_broken_metadata(name: str, metadata: dict[str, Any]) -> None:
     logs = (*metadata.get("snapshot-log", ()), *metadata.get("metadata-log", ()))
     refs = {name: ref["snapshot-id"] for name, ref in metadata.get("refs", {}).items()}
     refuse_broken_history(name, entries, (entry["timestamp-ms"] for entry in logs), refs)
-
-
-def _total(summary: dict[str, str], name: str) -> int:
-    """Return a total of a summary; 0 where it is not said, or is no number."""
-    return whole_number(summary.get(name)) or 0

@@ -9,12 +9,12 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied_history import AppliedOfSource
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
-from airflow_lake_provider.contracts.position_column import epoch_of
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
+from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -62,22 +62,31 @@ class IcebergKeyedTable:
         base = table.base_of(branch)
         if branch is not None:
             # The count goes on from main's, so that main does not look rolled back once the branch is published.
-            consumed = SourcePosition(generation=SourcePosition.read(table.properties(), source_name).generation)
+            known = SourcePosition.read(table.properties(), source_name, str(table.name))
+            consumed = SourcePosition(generation=known.generation)
             return AppliedState(base=base, run_keys=self._run_keys_in_summaries(branch), position=consumed)
-        position = read_position(table, source_name)
+        applied, history = self._applied(source_name), table.history()
+        open_changes = OpenKeyChanges.read(table.properties(), source_name, str(table.name))
         return AppliedState(
             base=table.base_of(None),
-            run_keys=RecentRunKeys.read(table.properties()),
-            position=position,
-            newest_summary=newest_position(table.summaries(), source_name),
-            key_changes=OpenKeyChanges.read(table.properties(), source_name),
-            epoch=epoch_of(table.properties(), source_name),
+            run_keys=history.run_keys(RecentRunKeys.read(table.properties(), str(table.name))),
+            position=applied.position,
+            newest_summary=applied.newest_summary,
+            key_changes=OpenKeyChanges() if applied.is_replaced else open_changes,
+            epoch=applied.epoch,
+            is_replaced=applied.is_replaced,
+        )
+
+    def _applied(self, source_name: str) -> AppliedOfSource:
+        position = read_position(self.table, source_name)
+        return AppliedOfSource.of(
+            position, self.table.properties(), self.table.history(), source_name, str(self.table.name)
         )
 
     def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:
         """Positions of all sources but one, by their names; empty for a missing table."""
         known = [name.removeprefix(POSITION_PREFIX) for name in self.properties() if name.startswith(POSITION_PREFIX)]
-        return {name: read_position(self.table, name) for name in known if name != source_name}
+        return {name: self._applied(name).position for name in known if name != source_name}
 
     def properties(self) -> dict[str, str]:
         """Table properties; empty for a missing table."""
@@ -141,5 +150,6 @@ class IcebergKeyedTable:
         """Return the run keys of a branch; one that is not there yet starts from main, and what was applied there."""
         origin = self.table.origin_of(branch)
         keys = [key for summary in self.table.summaries(origin) if (key := summary.get(RUN_KEY))]
-        published = RecentRunKeys.read(self.table.properties()).entries if origin == MAIN else ()
+        recent = RecentRunKeys.read(self.table.properties(), str(self.table.name))
+        published = self.table.history().run_keys(recent).entries if origin == MAIN else ()
         return RecentRunKeys((*((key, 0) for key in keys), *published))

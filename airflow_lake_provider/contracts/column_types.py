@@ -1,0 +1,70 @@
+"""Compare the columns of two schemas of one table, as the Iceberg spec writes schemas in JSON.
+
+A table that is replaced keeps the ids of columns of the same name, whatever their new type is. Files of before cannot
+be read by such a schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_DECIMAL = re.compile(r"decimal\(\s*([0-9]{1,2}),\s*([0-9]{1,2})\)")
+# Iceberg spec, schema evolution: types that a column may be widened to.
+_WIDER = {
+    "int": {"long"},
+    "float": {"double"},
+    "date": {"timestamp", "timestamp_ns"},
+}
+
+
+def changed_types(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns whose values of before cannot be read as they are now: name to both types.
+
+    :param before: a schema in JSON; likewise ``after``.
+    """
+    old, new = dict(_columns(before, "")), dict(_columns(after, ""))
+    return {
+        new[id_][0]: f"{old[id_][1]}, now {new[id_][1]}"
+        for id_ in old.keys() & new.keys()
+        if not _can_be_read(old[id_][1], new[id_][1])
+    }
+
+
+def other_types(table: str, start: str, changed: Mapping[str, str]) -> str:
+    """Return the sentence that refuses a range.
+
+    :param start: snapshot id.
+    :param changed: of :func:`changed_types`.
+    """
+    said = "; ".join(f"{name} was {types}" for name, types in sorted(changed.items()))
+    return (
+        f"{table}: the table was replaced since snapshot {start}, and columns have other types now: {said}. So the "
+        "rows of then cannot be compared with those of now. Rebuild with full_refresh=True, or let on_gap='full' do "
+        "so; with read_changes, read from None"
+    )
+
+
+def _columns(kind: Mapping[str, Any], path: str) -> Iterator[tuple[int, tuple[str, str]]]:
+    if kind["type"] == "struct":
+        for field in kind["fields"]:
+            yield from _column(field["id"], f"{path}{field['name']}", field["type"])
+    for part in ("element", "key", "value"):
+        if part in kind:
+            yield from _column(kind[f"{part}-id"], f"{path}{part}", kind[part])
+
+
+def _column(id_: int, name: str, kind: Any) -> Iterator[tuple[int, tuple[str, str]]]:
+    if isinstance(kind, str):
+        yield id_, (name, kind)
+        return
+    yield id_, (name, kind["type"])
+    yield from _columns(kind, f"{name}.")
+
+
+def _can_be_read(old: str, new: str) -> bool:
+    if old in (new, "unknown") or new in _WIDER.get(old, ()):
+        return True
+    narrow, wide = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+    return bool(narrow and wide and narrow[2] == wide[2] and int(narrow[1]) <= int(wide[1]))

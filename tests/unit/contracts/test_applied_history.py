@@ -1,0 +1,160 @@
+"""Count positions and run keys by the history of main, whatever expiry has left of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_lake_provider.contracts.applied_history import AppliedOfSource, CommitFact, MainHistory
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, SOURCE_POSITION
+
+KEY = "0123456789abcdef"
+STEPS = ("ours", "theirs", "empty", "replace", "replace with rows", "roll back", "expire", "pyiceberg expires")
+
+
+@dataclass
+class World:
+    """A table with its true history beside what its metadata still tells.
+
+    :param truth: the true parents and numbers of rows of all snapshots ever made.
+    :param known: what the metadata has.
+    :param applied: snapshot of the newest commit of our source, whose generation the property has.
+    """
+
+    head: int | None = None
+    known: dict[int, CommitFact] = field(default_factory=dict)
+    truth: dict[int, int | None] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+    replacements: list[int] = field(default_factory=list)
+    applied: int | None = None
+    generation: int = 0
+
+    def commit(self, added: int, *, ours: bool = False, keeps: bool = True) -> None:
+        id_ = len(self.truth) + 1
+        held = self.rows[self.head] if self.head is not None and keeps else 0
+        summary = {f"total-{kind}": str(held + added) for kind in ("records", "data-files")}
+        summary |= {"total-delete-files": "0"} | ({f"added-{k}": str(added) for k in ("records", "data-files")})
+        if ours:
+            self.generation, self.applied = self.generation + 1, id_
+            summary[SOURCE_POSITION] = f"src={self.generation}"
+        self.known[id_] = CommitFact(id=id_, parent=self.head, sequence_number=id_, at=id_ * 1000, summary=summary)
+        self.truth[id_], self.rows[id_], self.head = self.head, held + added, id_
+
+    def step(self, name: str) -> None:
+        line = [commit.id for commit in self.history().line]
+        if name in ("ours", "theirs"):
+            self.commit(2, ours=name == "ours")
+        elif name == "empty" and self.head is not None:
+            self.commit(0, keeps=False)
+        elif name.startswith("replace"):
+            self.replacements.append(len(self.truth))
+            self.head = None
+            if "rows" in name:
+                self.commit(5)
+        elif name == "roll back" and len(line) > 1:
+            self.head = line[1]
+        elif "expire" in name:
+            self.expire(erase=name.startswith("py"))
+
+    def expire(self, *, erase: bool) -> None:
+        left = {} if self.head is None else {self.head: self.known[self.head]}
+        if erase:
+            left = {id_: replace(commit, parent=None) for id_, commit in left.items()}
+        self.known = left
+
+    def history(self) -> MainHistory:
+        return MainHistory.of(self.head, self.known.values())
+
+    def has_applied(self) -> bool:
+        current = self.head
+        while current is not None and current != self.applied:
+            current = self.truth[current]
+        return current is not None
+
+    def told(self) -> AppliedOfSource:
+        return AppliedOfSource.of(SourcePosition(generation=self.generation), {}, self.history(), "src")
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), max_size=12))
+def test_a_position_whose_commit_main_has_counts_and_one_that_it_surely_lacks_never_does(steps: list[str]) -> None:
+    world = World()
+    for step in steps:
+        world.step(step)
+    if world.generation == 0:
+        return
+    told, history = world.told(), world.history()
+    goes_on = not told.is_replaced and not told.position.is_rolled_back(told.newest_summary, "src")
+    if told.is_replaced:
+        assert not world.has_applied()
+        assert world.replacements, "a table that nobody replaced was taken for a replaced one"
+    if history.first is not None or not history.line:
+        erased_when_empty = "pyiceberg expires" in steps
+        assert goes_on == world.has_applied() or (erased_when_empty and not goes_on)
+    if world.has_applied() and "pyiceberg expires" not in steps:
+        assert goes_on
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (["ours"], "counts"),
+        (["ours", "theirs", "theirs"], "counts"),
+        (["ours", "empty"], "counts"),
+        (["ours", "theirs", "expire"], "counts"),
+        (["ours", "theirs", "pyiceberg expires"], "counts"),
+        (["ours", "theirs", "expire", "theirs"], "counts"),
+        (["ours", "replace"], "replaced"),
+        (["ours", "replace", "expire"], "replaced"),
+        (["ours", "replace with rows"], "replaced"),
+        (["ours", "replace with rows", "theirs"], "replaced"),
+        (["ours", "replace", "theirs", "empty"], "replaced"),
+        (["ours", "expire", "theirs", "replace with rows"], "replaced"),
+        (["ours", "replace", "ours"], "counts"),
+        (["ours", "replace with rows", "expire"], "refused"),
+        (["theirs", "ours", "roll back"], "refused"),
+        (["theirs", "ours", "roll back", "theirs"], "refused"),
+        (["theirs", "ours", "roll back", "theirs", "expire"], "counts"),
+    ],
+)
+def test_each_way_to_lose_rows_is_told_as_far_as_the_metadata_goes(steps: list[str], expected: str) -> None:
+    world = World()
+    for step in steps:
+        world.step(step)
+    told = world.told()
+    refused = told.position.is_rolled_back(told.newest_summary, "src")
+    assert (told.is_replaced, refused) == (expected == "replaced", expected == "refused")
+
+
+def test_what_a_replaced_table_remembered_is_given_up_and_the_count_goes_on() -> None:
+    world = World()
+    for step in ("ours", "ours", "replace with rows"):
+        world.step(step)
+    position = SourcePosition(generation=2, snapshot="7", forgotten_until=9, shape={"query": "x"})
+    properties = {EPOCH_PREFIX + "src": "1", EPOCH_PREFIX + "older": "4"}
+    told = AppliedOfSource.of(position, properties, world.history(), "src")
+    assert told.position == SourcePosition(generation=2)
+    assert told.epoch == 5, "keys that were deleted before the replacement would be newer than new events"
+
+
+def test_run_keys_of_a_replaced_table_do_not_count_and_those_without_a_snapshot_do() -> None:
+    world = World()
+    world.step("ours")
+    before = RecentRunKeys(((KEY, 1),), dropped_before=1)
+    assert world.history().run_keys(RecentRunKeys(((KEY, 5),))) == RecentRunKeys(((KEY, 5),))
+    world.step("replace with rows")
+    assert world.history().run_keys(before) == RecentRunKeys((), dropped_before=1)
+    later = RecentRunKeys(((KEY, 9),))
+    assert world.history().run_keys(later) == later
+    world.step("replace")
+    assert world.history().run_keys(later) == RecentRunKeys()
+
+
+def test_a_snapshot_that_is_its_own_ancestor_ends_the_walk() -> None:
+    commits = [CommitFact(id=n, parent=3 - n, sequence_number=n, at=n, summary={}) for n in (1, 2)]
+    assert [commit.id for commit in MainHistory.of(2, commits).line] == [2, 1]
