@@ -5,7 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 CHANGE_TYPE = "_change_type"
-SCHEMA_CHANGED = "the schema has changed since the last commit"
+# Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
+_WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
+
+
+def without_spark(columns: Mapping[str, str]) -> str | None:
+    """Return why Spark can neither read nor write rows of a table; None where it can.
+
+    :param columns: types as the spec of Iceberg writes them, by path; those inside structs, lists and maps as well.
+    """
+    unknown = [f"{path} ({kind})" for path, kind in columns.items() if kind.partition("(")[0] in _WITHOUT_SPARK]
+    if unknown:
+        return f"Spark has no type for its columns {', '.join(unknown)}; change rows of this table with another engine"
+    spelled: dict[str, list[str]] = {}
+    for path in columns:
+        spelled.setdefault(path.lower(), []).append(path)
+    twins = [" and ".join(paths) for paths in spelled.values() if len(paths) > 1]
+    if twins:
+        return (
+            f"Spark compares names without case, and its columns {'; '.join(twins)} are one to it; rename one of them"
+        )
+    return None
 
 
 def without_row_changes(format_version: int, properties: Mapping[str, str]) -> str | None:

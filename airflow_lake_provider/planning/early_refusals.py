@@ -26,7 +26,7 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_changes, without_row_lineage
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.planning.incremental_plan import position_id
-from airflow_lake_provider.planning.strategy_obstacles import strategy_obstacles
+from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
 from airflow_lake_provider.snapshots.main_history import applied_of_source
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ def refuse_upsert(spec: UpsertSpec, target: Table | None, source: Table | None) 
     :param target: None where it does not exist.
     :param source: a lake table that is read as it is; None for files and queries.
     :raises MissingTableError: the target does not exist and may not be created.
-    :raises UnsupportedError: the target's format version or properties rule the strategy out.
+    :raises UnsupportedError: the target's format version or properties rule the strategy out, or Spark cannot read one
+        of the two tables.
     :raises BadInputError: a column is missing.
     """
     _refuse_missing_target(spec.table, target, spec.create)
+    _refuse_without_spark(target, source)
     if source is not None:
         columns = _names_ever(source)
         for what, names in {"keys": spec.keys, "order_by": spec.order_by}.items():
@@ -62,13 +64,15 @@ def refuse_incremental(spec: IncrementalSpec, target: Table | None, source: Tabl
     """Refuse an incremental run whose source cannot tell its changes, or whose target cannot take them.
 
     :param target: None where it does not exist.
-    :raises UnsupportedError: the source has format version 1 or 2, or a column ``_change_type``.
+    :raises UnsupportedError: the source has format version 1 or 2, or a column ``_change_type``, or Spark cannot read
+        one of the two tables.
     :raises InvalidSpecError: the source has no keys, or lacks a column that was named as one.
     :raises RangeUnavailableError: the start of the range was expired, and ``on_gap`` is ``fail``.
     :raises BadInputError: another transform filled the target.
     :raises MissingTableError: the target does not exist and may not be created.
     """
     _refuse_missing_target(spec.table, target, spec.create)
+    _refuse_without_spark(target, source)
     if (why := without_row_lineage(source.format_version)) is not None:
         raise UnsupportedError(f"{spec.source}: {why}")
     _refuse_source_columns(spec, source)
@@ -82,10 +86,11 @@ def refuse_row_change(spec: DeleteRowsSpec | UpdateRowsSpec, table: Table, keys:
     """Refuse a deletion or an update that the table cannot take.
 
     :param keys: a lake table of keys; None for files and predicates.
-    :raises UnsupportedError: the table has format version 1, or is encrypted.
+    :raises UnsupportedError: the table has format version 1, is encrypted, or Spark cannot read it.
     :raises InvalidSpecError: the predicate or an assignment names a column that the table lacks.
     :raises BadInputError: a key column is missing.
     """
+    _refuse_without_spark(table, keys)
     why = without_row_changes(table.format_version, table.properties)
     if why is not None:
         raise UnsupportedError(f"{spec.table}: rows cannot be changed by position: {why}")
@@ -102,12 +107,20 @@ def refuse_row_change(spec: DeleteRowsSpec | UpdateRowsSpec, table: Table, keys:
 def refuse_compaction(spec: CompactionSpec, table: Table) -> None:
     """Refuse a compaction that sorts by columns which the table lacks.
 
+    :raises UnsupportedError: Spark cannot read the table.
     :raises InvalidSpecError: naming them.
     """
+    _refuse_without_spark(table)
     if spec.strategy is CompactionStrategy.ZORDER and (unknown := _unknown(spec.sort_by, _paths(table))):
         raise InvalidSpecError(
             f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {_columns(table)}"
         )
+
+
+def _refuse_without_spark(*tables: Table | None) -> None:
+    for table in tables:
+        if table is not None and (why := spark_obstacle(table)) is not None:
+            raise UnsupportedError(f"{'.'.join(table.name())}: {why}")
 
 
 def _refuse_missing_target(name: str, target: Table | None, create: TableLayout | None) -> None:

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.table_obstacles import foreign_partitions
+from airflow_lake_provider.contracts.table_obstacles import foreign_partitions, without_spark
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, unfit_as_equality_key
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+
+def spark_obstacle(table: Table) -> str | None:
+    """Return why Spark can neither read nor write rows of a table; None where it can."""
+    # Half a second to import, which no DAG file has to pay.
+    from pyiceberg.schema import index_by_id
+
+    schema = table.schema()
+    fields = index_by_id(schema)
+    types = {schema.find_column_name(id_) or field.name: str(field.field_type) for id_, field in fields.items()}
+    return without_spark(types)
 
 
 def strategy_obstacles(table: Table, strategy: UpsertStrategy, keys: Sequence[str]) -> Iterator[str]:

@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN
 from airflow_lake_provider.contracts.table_obstacles import (
-    SCHEMA_CHANGED,
     with_change_type,
     without_expiry,
     without_row_changes,
     without_row_lineage,
 )
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
-from airflow_lake_provider.planning.strategy_obstacles import strategy_obstacles
+from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
 from airflow_lake_provider.planning.table_state import total
 from airflow_lake_provider.snapshots.ancestors import ancestors
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-_BY_FILE = (UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE)
 NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"
 
 
@@ -64,21 +62,17 @@ def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "")
 
 
 def _upserts(table: Table, keys: Sequence[str]) -> Iterator[Verdict]:
-    operator, wrong = "LakeUpsertOperator", _unfit_keys(table, keys)
+    operator, wrong = "LakeUpsertOperator", spark_obstacle(table) or _unfit_keys(table, keys)
     yield _verdict(operator, "strategy='auto'", wrong, _automatic(table, keys))
     for strategy in UpsertStrategy:
         if strategy is UpsertStrategy.AUTO:
             continue
         obstacle = wrong or next(strategy_obstacles(table, strategy, keys), None)
-        if obstacle is None and strategy in _BY_FILE and _has_new_schema(table):
-            obstacle = f"{SCHEMA_CHANGED}; use 'auto'"
         yield _verdict(operator, f"strategy='{strategy.value}'", obstacle, f"by {', '.join(keys)}")
 
 
 def _automatic(table: Table, keys: Sequence[str]) -> str:
     """Return which strategy ``auto`` takes, as ``choose_strategy`` does."""
-    if _has_new_schema(table):
-        return f"takes merge for the next batch: {SCHEMA_CHANGED}"
     if (obstacle := next(strategy_obstacles(table, UpsertStrategy.COPY_ON_WRITE, keys), None)) is not None:
         return f"takes merge: {obstacle}"
     if (reason := refuses_delete_files(table.format_version, table.properties)) is not None:
@@ -96,13 +90,8 @@ def _unfit_keys(table: Table, keys: Sequence[str]) -> str | None:
     return None
 
 
-def _has_new_schema(table: Table) -> bool:
-    head = table.current_snapshot()
-    return head is not None and head.schema_id is not None and head.schema_id != table.schema().schema_id
-
-
 def _row_changes(table: Table) -> Iterator[Verdict]:
-    obstacle = without_row_changes(table.format_version, table.properties)
+    obstacle = spark_obstacle(table) or without_row_changes(table.format_version, table.properties)
     yield _verdict("LakeDeleteRowsOperator", "where, keys_from", obstacle)
     identifiers = sorted(table.schema().identifier_field_names())
     kept = f"the identifier columns {identifiers} cannot be assigned to" if identifiers else ""
@@ -110,7 +99,11 @@ def _row_changes(table: Table) -> Iterator[Verdict]:
 
 
 def _source_of_changes(table: Table, keys: Sequence[str]) -> Verdict:
-    wrong = without_row_lineage(table.format_version) or with_change_type([f.name for f in table.schema().fields])
+    wrong = (
+        spark_obstacle(table)
+        or without_row_lineage(table.format_version)
+        or with_change_type([f.name for f in table.schema().fields])
+    )
     head = table.current_snapshot()
     # Of a table that was upgraded, and written by nobody since.
     is_upgraded = head is not None and head.first_row_id is None
@@ -129,10 +122,17 @@ def _maintenance(table: Table) -> Iterator[Verdict]:
     positions = total(head, "total-position-deletes")
     debt = [f"{equality} keys in equality deletes, as Flink writes them"] if equality else []
     debt += [f"{positions} rows deleted by position"] if positions else []
-    yield _verdict(operator, "strategy='binpack'", None, f"applies {' and '.join(debt)}" if debt else "")
+    yield _verdict(
+        operator, "strategy='binpack'", spark_obstacle(table), f"applies {' and '.join(debt)}" if debt else ""
+    )
     order = [str(table.schema().find_column_name(field.source_id)) for field in table.sort_order().fields]
     sorts = f"by the table's sort order ({', '.join(order)}), or by sort_by" if order else None
-    yield _verdict(operator, "strategy='sort'", None, sorts or "by sort_by; the table has no sort order of its own")
+    yield _verdict(
+        operator,
+        "strategy='sort'",
+        spark_obstacle(table),
+        sorts or "by sort_by; the table has no sort order of its own",
+    )
     yield _verdict("LakeSnapshotExpiryOperator", "older_than", without_expiry(table.properties))
 
 

@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedTable
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_fields
 
 
 def fit_target(
@@ -25,10 +26,11 @@ def fit_target(
     :return: sentences on what was changed.
     :raises MissingTableError: it does not exist and ``create`` is None.
     :raises UnsupportedError: the strategy of the spec cannot change a table with the layout of the spec.
-    :raises BadInputError: a column does not fit, or has a name that Iceberg reserves.
+    :raises BadInputError: a column does not fit, or has a name that Iceberg reserves, or that no table can have.
     """
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
     refuse_reserved_columns(spec.table, columns.names)
+    refuse_unfit_fields(spec.table, columns)
     if target.is_created():
         return target.fit_schema(columns, spec.schema_contract, missing)
     if spec.create is None:

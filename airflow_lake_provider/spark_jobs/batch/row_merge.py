@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, FirstRow, MergeEngine
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, RESET_ORDER
 
 Name = Callable[[str], str]
+# SQL of a column's value in the batch's row and in the table's, to that of both.
+Merged = Callable[[str, str], str]
 # A condition that every row meets.
 ALWAYS = "true"
 
@@ -19,6 +21,9 @@ class RowMerge:
     """Expressions over a row of the table and the batch's row of the same key.
 
     :param given: columns of the batch without markers; ``table``: columns of the table.
+    :param defaults: SQL of what a column holds in a new row that does not say, by its name in lower case; NULL for
+        those left out.
+    :param completed: adds the fields that the batch's struct lacks from the table's, by column in lower case.
     :param resets: whether the batch tells which keys it deleted before their row.
     :param old: from a column's name to the SQL of its value in the table's row; ``new``: in the batch's.
     """
@@ -32,6 +37,8 @@ class RowMerge:
     old: Name
     new: Name
     resets: bool
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    completed: Mapping[str, Merged] = field(default_factory=dict)
 
     @property
     def wins(self) -> str | None:
@@ -56,8 +63,11 @@ class RowMerge:
         # The row of a delete that came first is what a late insert is compared with.
         return ALWAYS if keeps_order else f"NOT {self.new(DELETED)}"
 
-    def added(self, given: str) -> str:
-        """Return what a column of the batch becomes in a row for a key that the table has not got."""
+    def added(self, column: str) -> str:
+        """Return what a column of the table becomes in a row for a key that the table has not got."""
+        given = self._given(column)
+        if given is None:
+            return self._unsaid(column)
         new = self.new(given)
         named = {name.lower() for name in (*self.keys, *self.order_by, self.merge_engine.deleted_column)}
         if self.adds != ALWAYS or given.lower() in named:
@@ -85,8 +95,7 @@ class RowMerge:
 
     def value(self, column: str) -> str:
         """Return what a column of the table becomes where both rows are there and the batch's wins."""
-        spelled = {name.lower(): name for name in self.given}
-        given = spelled.get(column.lower())
+        given = self._given(column)
         if given is not None and column.lower() in (key.lower() for key in self.keys):
             return self.new(given)
         merged = self._missing(column) if given is None else self._merged(given, column)
@@ -96,6 +105,18 @@ class RowMerge:
         if given is not None and column.lower() in (name.lower() for name in self.order_by):
             kept = self._order_left(given, kept)
         return f"CASE WHEN {self.new(DELETED)} THEN {kept} ELSE {merged} END"
+
+    def _given(self, column: str) -> str | None:
+        """Return the batch's spelling of a column; None where it lacks the column."""
+        return next((name for name in self.given if name.lower() == column.lower()), None)
+
+    def _unsaid(self, column: str) -> str:
+        """Return what a column that the batch lacks holds in a new row.
+
+        Iceberg spec, default values: a writer that does not supply a value writes the field's ``write-default``. Who
+        asks for NULL supplies one.
+        """
+        return self.defaults.get(column.lower(), "NULL") if self.missing is MissingColumns.KEEP else "NULL"
 
     @property
     def _counts(self) -> str:
@@ -131,10 +152,12 @@ class RowMerge:
         if self.missing is not MissingColumns.KEEP:
             return "NULL"
         old = self.old(column)
-        return old if self._counts == f"({ALWAYS})" else f"CASE WHEN {self._counts} THEN {old} END"
+        if self._counts == f"({ALWAYS})":
+            return old
+        return f"CASE WHEN {self._counts} THEN {old} ELSE {self._unsaid(column)} END"
 
     def _merged(self, given: str, column: str) -> str:
-        new = self.new(given)
+        new = self._completed(given, column)
         engine = self.merge_engine
         is_flag = engine.deletes is Deletes.SOFT and column.lower() == engine.deleted_column.lower()
         if isinstance(engine, (Deduplicate, FirstRow)) or is_flag:
@@ -142,6 +165,14 @@ class RowMerge:
         old = self.old(column)
         together = self._in_group(column, new, old) or _combined(engine.function_of(column), new, old)
         return f"CASE WHEN {self._counts} THEN {together} ELSE {new} END"
+
+    def _completed(self, given: str, column: str) -> str:
+        """Return the batch's value, the fields that its struct lacks taken from the table's row where that counts."""
+        new, complete = self.new(given), self.completed.get(column.lower())
+        if complete is None:
+            return new
+        both = complete(new, self.old(column))
+        return both if self._counts == f"({ALWAYS})" else f"CASE WHEN {self._counts} THEN {both} ELSE {new} END"
 
     def _in_group(self, column: str, new: str, old: str) -> str | None:
         for order, group in self.merge_engine.sequence_groups.items():

@@ -84,6 +84,9 @@ class KeyedCommit(DataCommit):
     :param candidates: data files that may hold one of the keys, as the format has planned them; None where it has not.
     :param upserts: rows that do not delete, where their number is known already.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
+    :param partial_structs: type of each struct that lacks fields of the table's, as the batch has it, by its column in
+        lower case.
+    :param schema_id: of the table's schema that ``rows`` were made to fit; None where nobody asked.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
     :param audits: what has to hold on a branch before main gets the rows.
     """
@@ -94,6 +97,8 @@ class KeyedCommit(DataCommit):
     candidates: Any = field(default=None, compare=False)
     upserts: int | None = None
     missing_columns: MissingColumns = MissingColumns.NULL
+    partial_structs: Mapping[str, StructType] = field(default_factory=dict)
+    schema_id: int | None = None
     order_by: tuple[str, ...] = ()
     merge_engine: MergeEngine = field(default_factory=Deduplicate)
     reads_table: bool = False
@@ -213,7 +218,10 @@ class KeyedTable(Protocol):
         """Counts of the newest metadata."""
 
     def applied_state(self, source_name: str, branch: str | None = None) -> AppliedState:
-        """Read the newest metadata and what it remembers of a source."""
+        """Read the newest metadata and what it remembers of a source.
+
+        :raises UnsupportedError: Spark cannot read the table's columns.
+        """
 
     def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:
         """Positions of all sources but one, by their names; empty for a missing table."""

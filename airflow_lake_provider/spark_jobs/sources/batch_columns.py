@@ -8,8 +8,11 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sql.nested_types import field_twins, nameless_fields, types_inside
 
 _OURS = "_lake_"
+# Beside maps; PySpark of older versions does not have their classes.
+_UNORDERED = ("variant", "calendarinterval", "interval", "geometry", "geography")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 # From, to: what a reader may widen without a change of value.
 _WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
@@ -32,6 +35,41 @@ def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
         raise BadInputError(
             f"{what} has columns twice, as names are compared without case: {twice}; give each a name of its own"
         )
+
+
+def refuse_unfit_fields(table: str, columns: StructType) -> None:
+    """Refuse columns, and fields inside them, that no table can hold: two names that are one, or none at all.
+
+    :param table: that the batch is for.
+    :raises BadInputError: naming them.
+    """
+    twins = [" and ".join(names) for names in field_twins(columns)]
+    if twins:
+        raise BadInputError(
+            f"{table}: the batch has {'; '.join(twins)}, and names are compared without case; give each a name of its "
+            "own"
+        )
+    nameless = [path or "a column" for path in nameless_fields(columns)]
+    if nameless:
+        raise BadInputError(
+            f"{table}: the batch has columns or fields without a name, in {nameless}, which no file of a table can "
+            "hold; name them in a Query, or leave them out there"
+        )
+
+
+def refuse_unordered_keys(rows: StructType, keys: Sequence[str]) -> None:
+    """Refuse key columns whose values cannot be compared, before Spark is asked to put rows in their order.
+
+    :raises BadInputError: naming them with their types.
+    """
+    named = {key.lower() for key in keys}
+    unfit = {f.name: f.dataType.simpleString() for f in rows if f.name.lower() in named and _is_unordered(f.dataType)}
+    if unfit:
+        raise BadInputError(f"key columns {unfit} cannot identify a row; use whole numbers, text, times or decimals")
+
+
+def _is_unordered(kind: DataType) -> bool:
+    return any(isinstance(each, MapType) or each.typeName() in _UNORDERED for each in types_inside(kind))
 
 
 def refuse_lossy_types(found: StructType, declared: StructType, what: str) -> None:

@@ -40,6 +40,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 )
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_keys
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -70,10 +71,13 @@ def read_row_changes(
     :raises BadInputError: missing columns, records that cannot be read, NULL keys, keys without a last change.
     """
     with released_on_failure() as cached:
-        batch = read_batch(spark, spec.source, files, _types_of_files(spec, table_schema), table_snapshot)
+        keeps = spec.missing_columns is MissingColumns.KEEP
+        types = _types_of_files(spec, table_schema)
+        batch = read_batch(spark, spec.source, files, types, table_snapshot, keeps_absent=keeps)
         if batch.may_be_unparsable:
             cached.append(batch.rows)
         keys = resolve_columns(batch.rows, spec.keys, "keys")
+        refuse_unordered_keys(batch.rows.schema, keys)
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
         is_small = 0 < sum(file.size for file in files) <= _ONE_TASK
         may_shuffle = bool(spec.source.query) or _has_subquery(spark, spec.delete_when)

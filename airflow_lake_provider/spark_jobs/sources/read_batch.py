@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.readwriter import DataFrameReader
@@ -89,6 +89,8 @@ def read_batch(
     files: tuple[InputFile, ...],
     table_schema: StructType | None,
     table_snapshot: str | None = None,
+    *,
+    keeps_absent: bool = False,
 ) -> RawBatch:
     """Read the batch lazily, but for what finding out the schema of JSON and CSV takes.
 
@@ -98,11 +100,13 @@ def read_batch(
     :param files: the files to read, and no others; empty for a table.
     :param table_schema: of the table the batch goes to; None when it does not exist yet.
     :param table_snapshot: of a source table, as text; None for its head.
+    :param keeps_absent: a nested field that no JSON record has keeps its value in the table, so it is no field of the
+        batch; else it is NULL.
     :raises BadInputError: a query or a table that cannot be resolved; with a query, records that cannot be read.
     :raises UnsupportedError: avro without its package.
     """
     if isinstance(source.files, Files):
-        batch = _read_files(spark, source.files, files, table_schema)
+        batch = _read_files(spark, source.files, files, table_schema, keeps_absent)
     else:
         batch = _read_table(spark, str(source.lake_table), table_snapshot)
     return _query(spark, source.query, batch) if source.query else batch
@@ -115,17 +119,23 @@ def _read_table(spark: SparkSession, table: str, snapshot: str | None) -> RawBat
         rows = rows_for_queries(spark, name, rows, snapshot) if snapshot else rows
     except AnalysisException as error:
         raise BadInputError(f"source table {table} cannot be read: {message_of(error)}") from error
+    except UnsupportedOperationException as error:
+        raise UnsupportedError(f"source table {table} cannot be read by Spark: {message_of(error)}") from error
     refuse_unfit_columns(rows.columns, f"source table {table}")
     return RawBatch(rows=rows)
 
 
 def _read_files(
-    spark: SparkSession, source: Files, files: tuple[InputFile, ...], table_schema: StructType | None
+    spark: SparkSession,
+    source: Files,
+    files: tuple[InputFile, ...],
+    table_schema: StructType | None,
+    keeps_absent: bool,
 ) -> RawBatch:
     if not files:
         raise BadInputError(f"no files of {source.path!r} were given; an empty batch is not read")
     if source.format in ("json", "csv"):
-        return _read_text(spark, source, files, table_schema)
+        return _read_text(spark, source, files, table_schema, keeps_absent)
     # Without it Spark takes the columns of one file, and drops those that only the others have.
     options = {"mergeSchema": "true"} if source.format in ("parquet", "orc") else {}
     reader = spark.read.format(str(source.format)).options(**{**options, **source.options})
@@ -209,7 +219,11 @@ def _fails(reader: DataFrameReader, files: Sequence[InputFile]) -> bool:
 
 
 def _read_text(
-    spark: SparkSession, source: Files, files: tuple[InputFile, ...], table_schema: StructType | None
+    spark: SparkSession,
+    source: Files,
+    files: tuple[InputFile, ...],
+    table_schema: StructType | None,
+    keeps_absent: bool,
 ) -> RawBatch:
     paths = literal_paths(files)
     # PERMISSIVE reports a bad record, where DROPMALFORMED loses it; a CSV header is compared with the schema.
@@ -219,7 +233,7 @@ def _read_text(
         "columnNameOfCorruptRecord": UNPARSABLE,
         "enforceSchema": "false",
     }
-    find_schema = json_schema if source.format == "json" else csv_schema
+    find_schema = partial(json_schema, keeps_absent=keeps_absent) if source.format == "json" else csv_schema
     schema = find_schema(spark, source, paths, options, table_schema)
     refuse_unfit_columns(schema.names, f"{source.format} files of {source.path!r}")
     flagged = StructType([*schema.fields, StructField(UNPARSABLE, StringType())])

@@ -11,6 +11,7 @@ from pyspark.sql.types import CharType, DataType, StringType, StructField, Struc
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.spark_jobs.sql.nested_types import completed, field_twins, nullable, types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import condition_of, message_of, parse_ddl_type
 
 
@@ -21,7 +22,7 @@ def declared_types(schema: str | None, table_schema: StructType | None) -> dict[
     :param table_schema: of the target table; None when there is none.
     :raises BadInputError: the DDL cannot be parsed.
     """
-    known = {field.name.lower(): field.dataType for field in (table_schema.fields if table_schema else ())}
+    known = {field.name.lower(): nullable(field.dataType) for field in (table_schema.fields if table_schema else ())}
     if schema:
         known.update((field.name.lower(), field.dataType) for field in parse_ddl(schema).fields)
     return known
@@ -43,13 +44,25 @@ def parse_ddl(schema: str) -> StructType:
     fixed = [field.name for field in parsed if isinstance(field.dataType, (CharType, VarcharType))]
     if fixed:
         raise BadInputError(f"source schema {schema!r}: columns {fixed} are CHAR or VARCHAR; say STRING")
+    times = [field.name for field in parsed if any(each.typeName() == "time" for each in types_inside(field.dataType))]
+    if times:
+        raise BadInputError(f"source schema {schema!r}: columns {times} are TIME, which no table here has; say STRING")
     return parsed
 
 
 def json_schema(
-    spark: SparkSession, source: Files, paths: list[str], options: Mapping[str, str], table_schema: StructType | None
+    spark: SparkSession,
+    source: Files,
+    paths: list[str],
+    options: Mapping[str, str],
+    table_schema: StructType | None,
+    *,
+    keeps_absent: bool = False,
 ) -> StructType:
-    """Return the schema to read JSON lines with; without a declared one, a pass over the files finds the fields."""
+    """Return the schema to read JSON lines with; without a declared one, a pass over the files finds the fields.
+
+    :param keeps_absent: leave out the nested fields of the table that no record has; else they are NULL.
+    """
     if source.schema:
         return parse_ddl(source.schema)
     # Any name but the batch's own, so that a field of that name is told from a record that is none.
@@ -66,7 +79,18 @@ def json_schema(
     fields = [field for field in found.fields if field.name != corrupt]
     if not fields:
         raise BadInputError(f"no record of {source.path!r} is a JSON object with fields, in UTF-8")
-    return _retyped(fields, declared_types(None, table_schema))
+    known = declared_types(None, table_schema)
+    types = {
+        f.name: completed(f.dataType, known.get(f.name.lower(), f.dataType), with_absent=not keeps_absent)
+        for f in fields
+    }
+    schema = StructType([StructField(name, kind) for name, kind in types.items()])
+    if twins := list(field_twins(schema)):
+        raise BadInputError(
+            f"records of {source.path!r} have fields twice, as names are compared without case: {twins}. Name the "
+            "fields that are meant, as they are spelled, in the source's schema, or give each a name of its own"
+        )
+    return schema
 
 
 def csv_schema(

@@ -29,6 +29,7 @@ class IcebergSourceTable:
 
     def rows(self, snapshot: str) -> DataFrame:
         """Live rows at a snapshot."""
+        self.table.refresh_readable()
         return rows_for_queries(self.table, self.table.rows_at(int(snapshot)), int(snapshot))
 
     def has_passed(self, position: str, snapshot: str) -> bool:
@@ -38,7 +39,7 @@ class IcebergSourceTable:
 
     def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:
         """Rows that differ between two snapshots, with ``_change_type``."""
-        self.table.refresh()
+        self.table.refresh_readable()
         first, last = (None if snapshot is None else int(snapshot) for snapshot in (start, end))
         return net_changes(self.table, first, last, wanted).dataframe
 

@@ -32,6 +32,17 @@ def table_with_schema(spark: SparkSession, java_table: Any, schema_id: int) -> A
     return _pinned(spark, java_table, builder.setCurrentSchema(schema_id))
 
 
+def table_at_snapshot(spark: SparkSession, java_table: Any, snapshot_id: int) -> Any:
+    """Return a read-only table whose main is at a snapshot.
+
+    A scan of it takes names for what they mean in the current schema. One that names the snapshot takes the schema of
+    that time, whose names may have meant other columns (``SnapshotUtil.schemaFor``).
+    """
+    jvm: Any = spark._jvm
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(java_table.operations().current())
+    return _pinned(spark, java_table, builder.setBranchSnapshot(snapshot_id, "main"))
+
+
 def table_with_positions(spark: SparkSession, java_table: Any) -> Any:
     """Return a read-only table whose rows have :data:`FILE` and :data:`POSITION` as columns, for a :class:`FileScan`.
 

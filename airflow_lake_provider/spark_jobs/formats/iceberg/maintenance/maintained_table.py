@@ -25,7 +25,7 @@ class IcebergMaintainedTable:
 
     def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
         """Rewrite small files and files with deletes."""
-        return compact(self.table, spec, progress)
+        return compact(self.table.refresh_readable(), spec, progress)
 
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         """Forget old snapshots and delete the files that only they reach."""

@@ -40,7 +40,7 @@ class IcebergMatchedTable:
 
     def applied_state(self) -> AppliedState:
         """Read the newest metadata: head and run keys."""
-        table = self.table.refresh()
+        table = self.table.refresh_readable()
         _refuse(table)
         recent = RecentRunKeys.read(table.properties(), str(table.name))
         return AppliedState(base=table.base_of(None), run_keys=table.history().run_keys(recent))

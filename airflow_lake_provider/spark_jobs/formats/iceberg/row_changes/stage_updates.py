@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 
 
 def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mapping[str, str]) -> list[Any]:
@@ -30,16 +30,14 @@ def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mappi
     _refuse_columns(table, schema, given)
     columns = [
         (sf.expr(given[field.name.lower()]) if field.name.lower() in given else quoted(field.name))
-        .cast(field.dataType)
+        .cast(nullable(field.dataType))
         .alias(field.name)
         for field in schema
     ]
     if ROW_ID in matched.rows.columns:
         # The writer fills it with the commit's own sequence number.
         columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
-    rows = matched.rows.select(*columns)
-    _refuse_nulls(table, rows, [f.name for f in schema if not f.nullable and f.name.lower() in given])
-    return write_staged(table, rows)
+    return write_staged(table, matched.rows.select(*columns))
 
 
 def _refuse_columns(table: IcebergTable, schema: StructType, given: Mapping[str, str]) -> None:
@@ -54,12 +52,3 @@ def _refuse_columns(table: IcebergTable, schema: StructType, given: Mapping[str,
             f"{table.name}: assignments may not change the identifier columns {identifying}: two rows could get one "
             "key. Delete the rows and insert them under their new keys"
         )
-
-
-def _refuse_nulls(table: IcebergTable, rows: DataFrame, required: list[str]) -> None:
-    if not required:
-        return
-    counted = rows.agg(*(sf.count_if(quoted(name).isNull()).alias(name) for name in required)).head()
-    nulls = {name: counted[name] for name in required if counted is not None and counted[name]}
-    if nulls:
-        raise BadInputError(f"{table.name}: required columns would become NULL, in so many rows: {nulls}")

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import table_at_snapshot
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -35,9 +36,7 @@ def planned_tasks(table: IcebergTable, snapshot: int, where: str, *, whole: bool
     :param whole: read every row of the files; else row groups that hold no such row are left out.
     :return: a Java list of ``org.apache.iceberg.FileScanTask``.
     """
-    # As Spark compares names.
-    scan = table.java.newScan().caseSensitive(False).useSnapshot(snapshot)
-    scan = scan.filter(_expression(table, where))
+    scan = _scan_by_newest_schema(table, snapshot).filter(_expression(table, where))
     tasks = (scan.ignoreResiduals() if whole else scan).planFiles()
     try:
         return guava(table.spark).collect.Lists.newArrayList(tasks)
@@ -75,8 +74,7 @@ def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where
     chosen = jvm.java.util.HashSet(java_list(table.spark, paths))
     is_chosen = getattr(package.base.Predicates, "in")(chosen)
     on_tasks = package.base.Predicates.compose(is_chosen, java_functions(table.spark).location_of_task)
-    # As Spark compares names.
-    scan = table.java.newScan().caseSensitive(False).useSnapshot(snapshot)
+    scan = _scan_by_newest_schema(table, snapshot)
     tasks = scan.filter(_expression(table, where)).planFiles()
     try:
         return package.collect.Lists.newArrayList(package.collect.Iterables.filter(tasks, on_tasks))
@@ -101,6 +99,16 @@ def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> Any:
     for file in files:
         tasks.add(task(file, none, schema, specs[file.specId()], every))
     return tasks
+
+
+def _scan_by_newest_schema(table: IcebergTable, snapshot: int) -> Any:
+    """Return a scan whose filter means the columns that have their names now."""
+    if table.has_new_schema(snapshot):
+        scan = table_at_snapshot(table.spark, table.java, snapshot).newScan()
+    else:
+        scan = table.java.newScan().useSnapshot(snapshot)
+    # As Spark compares names.
+    return scan.caseSensitive(False)
 
 
 def _expression(table: IcebergTable, where: str) -> Any:

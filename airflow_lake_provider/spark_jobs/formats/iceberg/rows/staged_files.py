@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_values import refusing_nulls
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems
 
@@ -19,6 +20,7 @@ def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
 
     :param rows: columns of the table and, in format version 3, of its row lineage.
     :return: ``org.apache.iceberg.DataFile`` objects.
+    :raises BadInputError: a required column, or a required field inside one, is NULL.
     """
     name = f"lake_stage_{uuid.uuid4().hex}"
     cache = spark_table_cache(table.spark)
@@ -26,7 +28,8 @@ def write_staged(table: IcebergTable, rows: DataFrame) -> list[Any]:
     cache.add(name, table.java)
     try:
         # The writer of Iceberg's rewrites: distribution, sort order, file size and format are the table's.
-        rows.write.format("iceberg").mode("append").option("rewritten-file-scan-task-set-id", name).save(name)
+        with refusing_nulls(table, lambda: rows):
+            rows.write.format("iceberg").mode("append").option("rewritten-file-scan-task-set-id", name).save(name)
         return list(JavaItems(table.spark, coordinator.fetchNewFiles(table.java, name)))
     finally:
         coordinator.clearRewrite(table.java, name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
@@ -18,6 +19,7 @@ from airflow_lake_provider.contracts.history_checks import refuse_broken_history
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.table_obstacles import without_spark
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.metadata_log import (
     refuse_foreign_metadata_log,
@@ -78,7 +80,11 @@ class IcebergTable:
 
     def exists(self) -> bool:
         """Tell whether the catalog has the table now."""
-        return bool(self.spark.catalog.tableExists(self.sql_name))
+        try:
+            return bool(self.spark.catalog.tableExists(self.sql_name))
+        except UnsupportedOperationException:
+            # Spark has no type for one of its columns, so it is there.
+            return True
 
     @property
     def java(self) -> Any:
@@ -131,6 +137,20 @@ class IcebergTable:
     def settings(self) -> dict[str, str]:
         """Return what the session says of the catalog, by Iceberg's names."""
         return catalog_settings(self.spark, self.catalog)
+
+    def refresh_readable(self) -> IcebergTable:
+        """Refresh a table whose rows are to be read or written.
+
+        :raises UnsupportedError: Spark has no type for a column, or takes two columns for one.
+        """
+        obstacle = without_spark(dict(iceberg_columns(self.refresh()._current_schema())))
+        if obstacle is not None:
+            raise UnsupportedError(f"{self.name}: {obstacle}")
+        return self
+
+    def _current_schema(self) -> dict[str, Any]:
+        schemas = self._metadata().get("schemas") or [self._metadata()["schema"]]
+        return next(schema for schema in schemas if schema.get("schema-id", 0) == self.schema_id)
 
     def properties(self) -> dict[str, str]:
         """Return the table properties, the reserved ones of the metadata left out."""
@@ -187,6 +207,17 @@ class IcebergTable:
         return [PartitionField(source_id=field["source-id"], transform=field["transform"]) for field in fields]
 
     @property
+    def schema_id(self) -> int:
+        """Id of the current schema."""
+        return int(self._metadata().get("current-schema-id", 0))
+
+    def has_new_schema(self, snapshot_id: int) -> bool:
+        """Tell whether the schema is another one than when a snapshot was committed."""
+        snapshots = self._metadata().get("snapshots", ())
+        then = next((each.get("schema-id") for each in snapshots if each["snapshot-id"] == snapshot_id), None)
+        return then is not None and int(then) != self.schema_id
+
+    @property
     def format_version(self) -> int:
         """1, 2 or 3."""
         return int(self._metadata()["format-version"])
@@ -221,13 +252,16 @@ class IcebergTable:
 
         Should the head move before they are read, they are those of the new one.
         """
-        snapshot = self.java.snapshot(snapshot_id)
-        references = self._metadata().get("refs", {}).items()
-        branches = [name for name, ref in references if ref["type"] == "branch" and ref["snapshot-id"] == snapshot_id]
-        if snapshot is None or not branches or snapshot.schemaId() == self.java.schema().schemaId():
+        branches = self.branches_at(snapshot_id)
+        if not branches or not self.has_new_schema(snapshot_id):
             return self.rows_at(snapshot_id)
         # A snapshot that is named is read by the schema of its time, whose names may mean other columns now.
         return self.spark.table(f"{self.sql_name}.{quoted_name(f'branch_{branches[0]}')}")
+
+    def branches_at(self, snapshot_id: int) -> list[str]:
+        """Return the branches whose head is a snapshot."""
+        references = self._metadata().get("refs", {}).items()
+        return [name for name, ref in references if ref["type"] == "branch" and ref["snapshot-id"] == snapshot_id]
 
     def head(self, branch: str = MAIN) -> int | None:
         """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots."""
@@ -322,3 +356,18 @@ def _refuse_broken_metadata(name: str, metadata: dict[str, Any]) -> None:
     logs = (*metadata.get("snapshot-log", ()), *metadata.get("metadata-log", ()))
     refs = {name: ref["snapshot-id"] for name, ref in metadata.get("refs", {}).items()}
     refuse_broken_history(name, entries, (entry["timestamp-ms"] for entry in logs), refs)
+
+
+def iceberg_columns(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield path and type of each column of a schema in the JSON of Iceberg's spec, those inside others as well."""
+    if isinstance(kind, str):
+        return
+    fields = {
+        "struct": [(field["name"], field["type"]) for field in kind.get("fields", ())],
+        "list": [("element", kind.get("element"))],
+        "map": [("key", kind.get("key")), ("value", kind.get("value"))],
+    }
+    for name, inner in fields.get(kind["type"], ()):
+        full = f"{path}.{name}" if path else name
+        yield full, inner if isinstance(inner, str) else str(inner["type"])
+        yield from iceberg_columns(inner, full)

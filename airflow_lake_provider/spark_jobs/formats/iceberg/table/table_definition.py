@@ -9,7 +9,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.layout_terms import partition_terms
@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import build_sort_order
+from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 
 # Names of Spark SQL for methods of Iceberg's builder; the others have one name.
 _BUILDER_METHODS = {
@@ -64,7 +65,7 @@ def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> 
     jvm: Any = table.spark._jvm
     named = {key.lower() for key in keys}
     # Nested fields differ in nullability by reader; the next batch may leave out what this one has.
-    fields = [StructField(f.name, _nullable(f.dataType), f.name.lower() not in named) for f in columns]
+    fields = [StructField(f.name, nullable(f.dataType), f.name.lower() not in named) for f in columns]
     try:
         described = jvm.org.apache.spark.sql.types.DataType.fromJson(StructType(fields).json())
         converted = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(described)
@@ -81,17 +82,6 @@ def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> 
             f"{table.name}: the columns {types} cannot be stored, {root_message(error)}. Cast or drop them in "
             "a Query, or leave them out with exclude_columns"
         ) from error
-
-
-def _nullable(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType():
-            return StructType([StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in data_type])
-        case ArrayType():
-            return ArrayType(_nullable(data_type.elementType), True)
-        case MapType():
-            return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), True)
-    return data_type
 
 
 def _refuse_unknown(table: IcebergTable, schema: Any, bloom_filter_columns: Sequence[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.table_obstacles import SCHEMA_CHANGED
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -51,17 +50,20 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
     :raises UnsupportedError: the strategy that was asked for is not possible.
     """
     if commit.strategy in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
+        if commit.strategy is UpsertStrategy.MERGE:
+            _refuse_new_variant(table, commit)
         return ChosenStrategy(strategy=commit.strategy, reason="as asked")
     is_asked = commit.strategy is not UpsertStrategy.AUTO
     strategy, reason = (commit.strategy, "as asked") if is_asked else _by_rule(table, commit)
     lacking = lacking_internals(table.spark, strategy)
-    obstacle = lacking or unfit_for(TableShape.of(table), strategy, commit.keys) or _obstacle(table, commit)
+    obstacle = lacking or unfit_for(TableShape.of(table), strategy, commit.keys) or _obstacle(commit)
     if obstacle is None:
         candidates = plan_candidates(table, commit)
         chosen = ChosenStrategy(strategy=strategy, reason=reason, candidates=candidates)
         return chosen if reason or candidates is None else _by_cost(table, commit, chosen, candidates)
     if is_asked:
         raise UnsupportedError(f"{table.name}: strategy={strategy.value!r} is not possible, {obstacle}; use 'auto'")
+    _refuse_new_variant(table, commit)
     warning = f"the slower strategy merge was used: {lacking}" if lacking else None
     return ChosenStrategy(strategy=UpsertStrategy.MERGE, reason=obstacle, warning=warning)
 
@@ -88,7 +90,7 @@ def _by_cost(
         is_number_key=is_joined_by_number(commit),
         format_version=table.format_version,
     )
-    others = [UpsertStrategy.COPY_ON_WRITE, *_merging(table)]
+    others = [UpsertStrategy.COPY_ON_WRITE, *_merging(table, commit)]
     best = min(others, key=lambda other: COSTS[other].seconds(size))
     seconds = COSTS[wanted.strategy].seconds(size)
     spared = seconds - COSTS[best].seconds(size)
@@ -97,10 +99,32 @@ def _by_cost(
     return replace(wanted, strategy=chosen, reason=described(size, chosen, rejected))
 
 
-def _merging(table: IcebergTable) -> list[UpsertStrategy]:
+def _merging(table: IcebergTable, commit: KeyedCommit) -> list[UpsertStrategy]:
     """Return ``merge`` where it leaves delete files, too: only of that the cost is known."""
     asks = table.properties().get("write.merge.mode") == "merge-on-read"
-    return [UpsertStrategy.MERGE] if asks else []
+    return [UpsertStrategy.MERGE] if asks and not _new_variants(table, commit) else []
+
+
+def _refuse_new_variant(table: IcebergTable, commit: KeyedCommit) -> None:
+    """Refuse a MERGE that Spark ends with a NullPointerException.
+
+    :raises UnsupportedError: naming the columns.
+    """
+    names = _new_variants(table, commit)
+    if names:
+        raise UnsupportedError(
+            f"{table.name}: strategy='merge' is not possible, columns {names} of type VARIANT were added since the "
+            "last commit, and Spark's MERGE cannot read them before there is another; use 'positions'"
+        )
+
+
+def _new_variants(table: IcebergTable, commit: KeyedCommit) -> list[str]:
+    """Return the columns of type VARIANT that the base's schema lacks: a scan asks that for their statistics."""
+    if commit.base is None or not table.has_new_schema(int(commit.base)):
+        return []
+    then = table.java.schemas().get(table.java.snapshot(int(commit.base)).schemaId())
+    columns = [field for field in table.java.schema().columns() if str(field.type()) == "variant"]
+    return [str(field.name()) for field in columns if then is None or then.findField(field.fieldId()) is None]
 
 
 def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:
@@ -108,12 +132,8 @@ def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:
     return int(table.summary(commit.base).get("total-records", 0))
 
 
-def _obstacle(table: IcebergTable, commit: KeyedCommit) -> str | None:
+def _obstacle(commit: KeyedCommit) -> str | None:
     """Return why this batch cannot, or should not, be applied by a strategy other than ``merge``."""
-    base = table.java.snapshot(int(commit.base)) if commit.base is not None else None
-    if base is not None and base.schemaId() != table.java.schema().schemaId():
-        # A snapshot is read by the schema of its time, whose names may mean other columns now.
-        return SCHEMA_CHANGED
     keys = known_ranges(commit).keys
     if keys > MAX_KEYS:
         return f"{keys} keys are more than the {MAX_KEYS} that are broadcast"

@@ -27,6 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import ref
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import choose_strategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.fitted_rows import fit_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     reading_base,
@@ -58,7 +59,7 @@ class IcebergKeyedTable:
         """Read the newest metadata and what it remembers of a source."""
         if not self.exists():
             return AppliedState()
-        table = self.table.refresh()
+        table = self.table.refresh_readable()
         base = table.base_of(branch)
         if branch is not None:
             # The count goes on from main's, so that main does not look rolled back once the branch is published.
@@ -134,6 +135,7 @@ class IcebergKeyedTable:
         refuse_other_spellings(self.table, commit.rows, commit.keys)
         commit = replace(commit, key_ranges=known_ranges(commit))
         refuse_expired_base(self.table, commit)
+        commit = fit_rows(self.table, replace(commit, schema_id=self.table.schema_id))
         with reading_base(self.table, commit), progress.phase("choose") as facts:
             chosen = choose_strategy(self.table, commit)
             facts["strategy"] = chosen.strategy.value

@@ -20,11 +20,13 @@ class MergeStatement:
     """A ``MERGE INTO``.
 
     :param counts: query for what it will do: ``inserted``, ``updated`` and ``deleted`` in one row.
+    :param written: query for the rows that it will write.
     :param pruning: how the read is bounded, a sentence.
     """
 
     text: str
     counts: str
+    written: str
     pruning: str
 
 
@@ -47,9 +49,11 @@ def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> MergeSt
         {removal}
         WHEN MATCHED{and_wins} THEN UPDATE SET {values}
         WHEN NOT MATCHED AND {merge.adds} THEN
-        INSERT ({", ".join(map(quoted_name, merge.given))}) VALUES ({", ".join(map(merge.added, merge.given))})
+        INSERT ({", ".join(map(quoted_name, merge.table))}) VALUES ({", ".join(map(merge.added, merge.table))})
     """
-    return MergeStatement(text=text, counts=_counts(merge, target, on), pruning=reason)
+    return MergeStatement(
+        text=text, counts=_counts(merge, target, on), written=_written(merge, target, on), pruning=reason
+    )
 
 
 def _counts(merge: RowMerge, target: str, on: str) -> str:
@@ -58,8 +62,24 @@ def _counts(merge: RowMerge, target: str, on: str) -> str:
     return f"""
         SELECT count_if({_HELD} IS NULL AND {merge.adds}) AS inserted,
         count_if({wins} AND NOT {removes}) AS updated, count_if({wins} AND {removes}) AS deleted
-        FROM {_SOURCE_VIEW} AS s LEFT JOIN (SELECT *, true AS _lake_held FROM {target}) AS t ON {on}
+        {_joined(target, on)}
     """
+
+
+def _written(merge: RowMerge, target: str, on: str) -> str:
+    values = (
+        f"CASE WHEN {_HELD} THEN {merge.value(name)} ELSE {merge.added(name)} END AS {quoted_name(name)}"
+        for name in merge.table
+    )
+    is_updated = f"coalesce({_HELD} AND {merge.wins or 'true'} AND NOT {merge.removes or 'false'}, false)"
+    return f"""
+        SELECT {", ".join(values)} {_joined(target, on)}
+        WHERE {is_updated} OR ({_HELD} IS NULL AND {merge.adds})
+    """
+
+
+def _joined(target: str, on: str) -> str:
+    return f"FROM {_SOURCE_VIEW} AS s LEFT JOIN (SELECT *, true AS _lake_held FROM {target}) AS t ON {on}"
 
 
 def _readable(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:

@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_fi
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import has_class
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.statement_summary import run_with_summary
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_values import refusing_nulls
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_statement import merge_into
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -73,7 +74,8 @@ def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> tuple[str, d
     """Merge, and return how the read was pruned and the counts of rows; None where the summary has them."""
     statement = merge_into(table, stage, commit)
     counts = None if has_class(table.spark, _MERGE_SUMMARY) else table.spark.sql(statement.counts).head()
-    run_with_summary(table.spark, statement.text, summary_of(commit))
+    with refusing_nulls(table, lambda: table.spark.sql(statement.written)):
+        run_with_summary(table.spark, statement.text, summary_of(commit))
     return statement.pruning, None if counts is None else counts.asDict()
 
 

@@ -54,7 +54,7 @@ def on_new_head(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, 
         raise CommitConflictError(f"{table.name}: {branch} was at {commit.base} and is at {head} now")
     committed = _summaries_since(table, commit, branch)
     _refuse_decided_anew(table, commit, branch, committed)
-    _refuse_read_anew(table, commit, head)
+    _refuse_read_anew(table, commit)
     return replace(commit, base=head), [summary.get("operation", "") for summary in committed]
 
 
@@ -112,11 +112,10 @@ def _refuse_upgraded(table: IcebergTable, resolved: ResolvedRows) -> None:
         raise CommitConflictError(f"{table.name}: was upgraded to format version 3 since the batch was resolved")
 
 
-def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit, head: str) -> None:
+def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:
     if commit.reads_table:
         raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
-    schemas = {table.java.snapshot(int(snapshot)).schemaId() for snapshot in (commit.base or 0, head)}
-    if schemas != {table.java.schema().schemaId()}:
+    if commit.schema_id != table.schema_id:
         raise CommitConflictError(f"{table.name}: the schema has changed since the batch was written")
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType
 
+from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
@@ -40,10 +41,20 @@ def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:
     # Of the files as they were planned: Spark would read the manifests once more.
     with rows_of_files(table, candidates.tasks) as held:
         if held is None:
-            held = candidates.of(table.rows_at(int(candidates.snapshot)))
+            held = candidates.of(_rows_now_named(table, int(candidates.snapshot)))
         elif not is_joined_by_number(commit):
             held = candidates.of(held)
         return _found(table, commit, held, candidates.pruning)
+
+
+def _rows_now_named(table: IcebergTable, snapshot: int) -> DataFrame:
+    """Return the rows of a snapshot by the names that its columns have now.
+
+    :raises CommitConflictError: only those of a branch's head have them, and it is none any more.
+    """
+    if table.has_new_schema(snapshot) and not table.branches_at(snapshot):
+        raise CommitConflictError(f"{table.name}: the branch has moved on from snapshot {snapshot}")
+    return table.rows_by_newest_schema(snapshot)
 
 
 def is_joined_by_number(commit: KeyedCommit) -> bool:

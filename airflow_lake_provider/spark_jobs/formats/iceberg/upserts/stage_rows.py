@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import L
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 
 # Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.
 _MOST_BROADCAST = 1_000_000
@@ -54,7 +54,7 @@ def rows_of_batch(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRo
         is_held = sf.col(WINS).isNotNull()
         replaces = sf.col(WINS) & ~sf.expr(merge.removes or "false")
         stays = sf.when(is_held, replaces).otherwise(stays)
-    columns = [_value(merge, field, rows.columns, is_held if found is not None else None) for field in table.schema()]
+    columns = [_value(merge, field, is_held if found is not None else None) for field in table.schema()]
     if table.format_version >= 3:
         row_id = sf.col(ROW_ID) if ROW_ID in rows.columns else sf.lit(None).cast("bigint").alias(ROW_ID)
         # The writer fills the other with the commit's own sequence number.
@@ -74,9 +74,9 @@ def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
     return sf.broadcast(found) if resolved.found <= _MOST_BROADCAST else found
 
 
-def _value(merge: RowMerge, field: StructField, columns: Sequence[str], is_held: Column | None) -> Column:
-    given = {name.lower(): name for name in columns}.get(field.name.lower())
-    new = sf.lit(None) if given is None else sf.expr(merge.added(given))
+def _value(merge: RowMerge, field: StructField, is_held: Column | None) -> Column:
+    new = sf.expr(merge.added(field.name))
     if is_held is not None:
         new = sf.when(is_held, sf.expr(merge.value(field.name))).otherwise(new)
-    return new.cast(field.dataType).alias(field.name)
+    # The writer sees to what is required: a cast of a struct refuses what may be NULL, whether or not it is.
+    return new.cast(nullable(field.dataType)).alias(field.name)

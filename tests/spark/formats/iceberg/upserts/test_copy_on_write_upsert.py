@@ -263,7 +263,7 @@ def test_auto_writes_files_anew_where_delete_files_would_cost_readers_more(flow:
     flow.spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN x INT")
     flow.arrive("5.jsonl", row(3, "e"))
     report = flow.apply("run 5", missing_columns=MissingColumns.NULL)
-    assert (report.strategy, report.warnings) == ("merge", ())
+    assert (report.strategy, report.warnings) == ("copy-on-write", ())
     assert flow.rows()[3] == ("e", 0, None)
 
 

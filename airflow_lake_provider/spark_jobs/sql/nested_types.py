@@ -1,0 +1,200 @@
+"""Nested types, and the SQL that makes a value of one into a value of another: fields are matched by name.
+
+Spark's own cast matches them by position, so that a batch with its fields in another order would swap them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, text_literal, type_text
+
+Absent = Callable[[StructField], str]
+
+
+def nullable(data_type: DataType) -> DataType:
+    """Return a type whose nested fields, elements and values may all be NULL, without metadata of its fields.
+
+    By that, Spark's readers put the default of a table's field where a record has none.
+    """
+    match data_type:
+        case StructType():
+            return StructType([StructField(f.name, nullable(f.dataType)) for f in data_type])
+        case ArrayType():
+            return ArrayType(nullable(data_type.elementType), True)
+        case MapType():
+            return MapType(nullable(data_type.keyType), nullable(data_type.valueType), True)
+    return data_type
+
+
+def is_nested(data_type: DataType) -> bool:
+    """Tell whether values of a type have values inside."""
+    return isinstance(data_type, (StructType, ArrayType, MapType))
+
+
+def is_same(one: DataType, other: DataType) -> bool:
+    """Tell whether two types are one, whatever of them may be NULL."""
+    return type_text(one) == type_text(other)
+
+
+def types_inside(data_type: DataType) -> Iterator[DataType]:
+    """Yield a type, and those of all fields, elements, keys and values in it."""
+    yield data_type
+    match data_type:
+        case StructType():
+            inner = [found.dataType for found in data_type]
+        case ArrayType():
+            inner = [data_type.elementType]
+        case MapType():
+            inner = [data_type.keyType, data_type.valueType]
+        case _:
+            inner = []
+    for each in inner:
+        yield from types_inside(each)
+
+
+def field_twins(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
+    """Yield the paths of fields of one struct whose names are one to Spark, which compares them without case."""
+    match data_type:
+        case StructType():
+            by_name: dict[str, list[str]] = {}
+            for found in data_type:
+                by_name.setdefault(found.name.lower(), []).append(".".join((*path, found.name)))
+                yield from field_twins(found.dataType, (*path, found.name))
+            yield from (twins for twins in by_name.values() if len(twins) > 1)
+        case ArrayType():
+            yield from field_twins(data_type.elementType, (*path, "element"))
+        case MapType():
+            yield from field_twins(data_type.keyType, (*path, "key"))
+            yield from field_twins(data_type.valueType, (*path, "value"))
+
+
+def nameless_fields(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the path of each struct that has a field without a name; empty for the columns themselves."""
+    match data_type:
+        case StructType():
+            if any(not found.name for found in data_type):
+                yield ".".join(path)
+            for found in data_type:
+                yield from nameless_fields(found.dataType, (*path, found.name))
+        case ArrayType():
+            yield from nameless_fields(data_type.elementType, (*path, "element"))
+        case MapType():
+            yield from nameless_fields(data_type.keyType, (*path, "key"))
+            yield from nameless_fields(data_type.valueType, (*path, "value"))
+
+
+def completed(found: DataType, known: DataType, *, with_absent: bool) -> DataType:
+    """Return the type to read values with: types that are known win, fields that are not are added.
+
+    Fields keep the spelling of the values, as a reader of JSON tells names by case.
+
+    :param found: told from the values.
+    :param known: of the table.
+    :param with_absent: add the fields that no value has; they are NULL then.
+    """
+    match found, known:
+        case StructType(), StructType():
+            types = {field.name.lower(): field.dataType for field in known}
+            rank = {name: place for place, name in enumerate(types)}
+            fields = [
+                StructField(
+                    f.name, completed(f.dataType, types.get(f.name.lower(), f.dataType), with_absent=with_absent)
+                )
+                for f in found
+            ]
+            held = {field.name.lower() for field in found}
+            fields += [field for field in known if with_absent and field.name.lower() not in held]
+            return StructType(sorted(fields, key=lambda field: rank.get(field.name.lower(), len(rank))))
+        case ArrayType(), ArrayType():
+            return ArrayType(completed(found.elementType, known.elementType, with_absent=with_absent))
+        case StructType(), MapType() if len(found):
+            # What a record has as an object is told as a struct, whose fields are the keys.
+            values = reduce(_united, (field.dataType for field in found))
+            return MapType(known.keyType, completed(values, known.valueType, with_absent=True))
+    return known
+
+
+def _united(one: DataType, other: DataType) -> DataType:
+    """Return a struct with the fields of both; of other types the first."""
+    match one, other:
+        case StructType(), StructType():
+            held = {field.name: field for field in one}
+            for field in other:
+                mine = held.get(field.name)
+                held[field.name] = (
+                    field if mine is None else StructField(field.name, _united(mine.dataType, field.dataType))
+                )
+            return StructType(list(held.values()))
+        case ArrayType(), ArrayType():
+            return ArrayType(_united(one.elementType, other.elementType))
+        case (_, StructType() | ArrayType()):
+            # Told from an empty or missing value.
+            return other
+    return one
+
+
+def fitted_value(value: str, given: DataType, wanted: DataType, absent: Absent, depth: int = 0) -> str:
+    """Return SQL for a value as another type.
+
+    :param value: SQL.
+    :param given: its type.
+    :param absent: SQL for a field of ``wanted`` that ``given`` lacks.
+    """
+    if is_same(given, wanted):
+        return value
+    item = f"lake_item{depth}"
+    match given, wanted:
+        case StructType(), StructType():
+            held = {field.name.lower(): field for field in given}
+
+            def inner(field: StructField) -> str:
+                found = held.get(field.name.lower())
+                if found is None:
+                    return absent(field)
+                name = f"{value}.{quoted_name(found.name)}"
+                return fitted_value(name, found.dataType, field.dataType, absent, depth)
+
+            return _struct(value, wanted, inner)
+        case ArrayType(), ArrayType():
+            element = fitted_value(item, given.elementType, wanted.elementType, absent, depth + 1)
+            return f"transform({value}, {item} -> {element})"
+        case MapType(), MapType():
+            key = fitted_value(f"{item}.key", given.keyType, wanted.keyType, absent, depth + 1)
+            inside = fitted_value(f"{item}.value", given.valueType, wanted.valueType, absent, depth + 1)
+            return f"map_from_entries(transform(map_entries({value}), {item} -> struct({key}, {inside})))"
+    return f"CAST({value} AS {type_text(wanted)})"
+
+
+def with_kept_fields(new: str, old: str, given: DataType, wanted: DataType) -> str:
+    """Return SQL for a struct in which the fields that ``given`` lacks are those of the old one.
+
+    :param new: SQL of a value that has the type ``wanted`` already; ``old``: likewise.
+    :param given: the type that the batch has for it.
+    """
+    if not (isinstance(given, StructType) and isinstance(wanted, StructType)):
+        return new
+    held = {field.name.lower(): field for field in given}
+
+    def inner(field: StructField) -> str:
+        new_field, old_field = (f"{side}.{quoted_name(field.name)}" for side in (new, old))
+        found = held.get(field.name.lower())
+        return old_field if found is None else with_kept_fields(new_field, old_field, found.dataType, field.dataType)
+
+    return new if lacks_no_field(given, wanted) else _struct(new, wanted, inner)
+
+
+def lacks_no_field(given: DataType, wanted: DataType) -> bool:
+    """Tell whether a struct has all fields of another one, and so have the structs in it; arrays and maps count."""
+    if not (isinstance(given, StructType) and isinstance(wanted, StructType)):
+        return True
+    held = {field.name.lower(): field for field in given}
+    return all(f.name.lower() in held and lacks_no_field(held[f.name.lower()].dataType, f.dataType) for f in wanted)
+
+
+def _struct(value: str, wanted: StructType, inner: Callable[[StructField], str]) -> str:
+    fields = ", ".join(f"{text_literal(field.name)}, {inner(field)}" for field in wanted)
+    return f"CASE WHEN {value} IS NOT NULL THEN named_struct({fields}) END"
