@@ -24,7 +24,7 @@ def rest_catalog(
         def log_message(self, *arguments: Any) -> None:
             """Say nothing."""
 
-        def do_GET(self) -> None:  # noqa: N802  # the name that http.server calls
+        def do_GET(self) -> None:
             name = self.path.partition("?")[0].rpartition("/")[2]
             answer: dict[str, Any] = {"defaults": {}, "overrides": dict(overrides)}
             if "/tables/" in self.path:
