@@ -11,7 +11,12 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.errors import (
+    CommitConflictError,
+    InvalidSpecError,
+    JobFailedError,
+    UnsupportedError,
+)
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
@@ -31,6 +36,7 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
     :return: for an update with all columns of the rows.
     :raises CommitConflictError: the base was expired meanwhile.
     :raises InvalidSpecError: the predicate cannot be taken.
+    :raises UnsupportedError: rows to update have a VARIANT that Spark cannot read yet.
     """
     check_match(table, commit.match)
     if commit.base is None:
@@ -42,6 +48,8 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
             refuse_other_spellings(table, commit.match.keys, commit.match.keys.columns)
         held = rows_now_named(table, int(commit.base))
         updates = commit.assignments is not None
+        if updates:
+            _refuse_new_variants(table, int(commit.base))
         lineage = [ROW_ID] if updates and table.format_version >= 3 else []
         kept = [*(held.columns if updates else ()), *lineage]
         # Before a join: it hides the metadata columns.
@@ -53,6 +61,15 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
         changed = found.withColumns({WINS: sf.lit(True), DELETED: sf.lit(not updates)})
         place = collect_positions(changed, keys=None)
     return ResolvedRows(rows=found.drop("_file", "_pos") if updates else None, place=place)
+
+
+def _refuse_new_variants(table: IcebergTable, base: int) -> None:
+    names = table.new_variants(base)
+    if names:
+        raise UnsupportedError(
+            f"{table.name}: rows cannot be updated, columns {names} of type VARIANT were added since the last "
+            "commit, and Spark cannot read them before there is another; run a compaction with level='full' first"
+        )
 
 
 def matching(table: IcebergTable, rows: DataFrame, match: RowMatch, snapshot: int) -> DataFrame:

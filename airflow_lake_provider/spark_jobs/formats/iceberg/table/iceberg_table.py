@@ -143,14 +143,18 @@ class IcebergTable:
 
         :raises UnsupportedError: Spark has no type for a column, or takes two columns for one.
         """
-        obstacle = without_spark(dict(iceberg_columns(self.refresh()._current_schema())))
+        table = self.refresh()
+        obstacle = without_spark(dict(iceberg_columns(table._schema_of(table.schema_id))))
         if obstacle is not None:
             raise UnsupportedError(f"{self.name}: {obstacle}")
         return self
 
-    def _current_schema(self) -> dict[str, Any]:
+    def _schema_of(self, schema_id: int | None) -> dict[str, Any]:
+        """Return a schema as its JSON; the current one where no schema has the id."""
         schemas = self._metadata().get("schemas") or [self._metadata()["schema"]]
-        return next(schema for schema in schemas if schema.get("schema-id", 0) == self.schema_id)
+        by_id = {schema.get("schema-id", 0): schema for schema in schemas}
+        found: dict[str, Any] = by_id.get(schema_id) or by_id[self.schema_id]
+        return found
 
     def properties(self) -> dict[str, str]:
         """Return the table properties, the reserved ones of the metadata left out."""
@@ -213,9 +217,22 @@ class IcebergTable:
 
     def has_new_schema(self, snapshot_id: int) -> bool:
         """Tell whether the schema is another one than when a snapshot was committed."""
+        return self._schema_id_of(snapshot_id) not in (None, self.schema_id)
+
+    def new_variants(self, snapshot_id: int) -> list[str]:
+        """Return the columns of type VARIANT that the schema of a snapshot lacks.
+
+        A scan of them ends with a NullPointerException: it asks that schema for the fields whose statistics it wants
+        (``SparkScanBuilder.includeStats`` of Iceberg 1.12).
+        """
+        then, now = self._schema_of(self._schema_id_of(snapshot_id)), self._schema_of(self.schema_id)
+        known = {field["id"] for field in then["fields"]}
+        return [field["name"] for field in now["fields"] if field["type"] == "variant" and field["id"] not in known]
+
+    def _schema_id_of(self, snapshot_id: int) -> int | None:
         snapshots = self._metadata().get("snapshots", ())
-        then = next((each.get("schema-id") for each in snapshots if each["snapshot-id"] == snapshot_id), None)
-        return then is not None and int(then) != self.schema_id
+        found = next((each.get("schema-id") for each in snapshots if each["snapshot-id"] == snapshot_id), None)
+        return None if found is None else int(found)
 
     @property
     def format_version(self) -> int:

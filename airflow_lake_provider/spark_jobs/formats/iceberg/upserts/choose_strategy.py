@@ -119,12 +119,7 @@ def _refuse_new_variant(table: IcebergTable, commit: KeyedCommit) -> None:
 
 
 def _new_variants(table: IcebergTable, commit: KeyedCommit) -> list[str]:
-    """Return the columns of type VARIANT that the base's schema lacks: a scan asks that for their statistics."""
-    if commit.base is None or not table.has_new_schema(int(commit.base)):
-        return []
-    then = table.java.schemas().get(table.java.snapshot(int(commit.base)).schemaId())
-    columns = [field for field in table.java.schema().columns() if str(field.type()) == "variant"]
-    return [str(field.name()) for field in columns if then is None or then.findField(field.fieldId()) is None]
+    return table.new_variants(int(commit.base)) if commit.base is not None else []
 
 
 def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:

@@ -19,6 +19,7 @@ from tests.spark.formats.iceberg.upserts.test_nested_schemas import (
     applied,
     made,
     rows_of,
+    updated,
     written,
 )
 from tests.spark.upsert_flow import Flow, InterruptedProgress
@@ -131,6 +132,14 @@ def test_a_variant_that_was_just_added_is_no_obstacle_but_to_merge(
         return
     applied(flow, path, "run 1", strategy=strategy, schema_contract=contract)
     assert rows_of(flow) == {1: {"a": "A", "x": None}, 2: {"a": "b", "x": None}, 3: {"a": "C", "x": None}}
+
+
+def test_an_update_of_rows_tells_that_a_variant_was_just_added(spark: SparkSession, flow: Flow) -> None:
+    made(flow, "a STRING", 3)
+    spark.sql(f"INSERT INTO {flow.table} VALUES (1, 'a')")
+    spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN x VARIANT")
+    with pytest.raises(UnsupportedError, match=r"columns \['x'\] of type VARIANT"):
+        updated(flow, "run 1", a="'b'")
 
 
 def with_defaults(flow: Flow) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract
@@ -62,6 +62,17 @@ def applied(flow: Flow, path: Path, run: str, **changes: Any) -> Any:
 def written(path: Path, *records: dict[str, Any]) -> Path:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
+
+
+def updated(flow: Flow, run: str, **assignments: str) -> Any:
+    spec = UpdateRowsSpec(
+        catalog="lake_default",
+        table=flow.table,
+        run=RunIdentity.of("dag", run, "task", "-1"),
+        where="id = 1",
+        assignments=assignments,
+    )
+    return update_rows(flow.spark, spec, Progress())
 
 
 def rows_of(flow: Flow) -> dict[Any, dict[str, Any]]:
@@ -200,22 +211,14 @@ def test_an_update_that_leaves_null_where_a_value_is_required_is_refused(flow: F
     good = {"id": 1, **{name: given for name, (_, given, *_) in REQUIRED.items()}}
     applied(flow, written(tmp_path / "a.json", good), "run 1")
 
-    def update(**assignments: str) -> Any:
-        spec = UpdateRowsSpec(
-            catalog="lake_default",
-            table=flow.table,
-            run=RunIdentity.of("dag", str(assignments), "task", "-1"),
-            where="id = 1",
-            assignments=assignments,
-        )
-        return update_rows(flow.spark, spec, Progress())
-
     for value, paths in ({"v": "NULL"}, {"v": 1}), ({"s": "named_struct('a', NULL, 'b', 1)"}, {"s.a": 1}):
         with pytest.raises(BadInputError) as refused:
-            update(**value)
+            updated(flow, str(paths), **value)
         assert str(paths) in str(refused.value)
-    update(s="named_struct('a', 7, 'b', 8)", v="'y'")
+    updated(flow, "run 2", s="named_struct('b', 8, 'a', 7)", v="'y'")
     assert rows_of(flow)[1]["s"] == {"a": 7, "b": 8}
+    with pytest.raises(InvalidSpecError, match=r"in the fields \['s.c', 's.b'\]"):
+        updated(flow, "run 3", s="named_struct('a', 7, 'c', 8)")
 
 
 @pytest.mark.parametrize("strategy", [POSITIONS, COPY, MERGE])
