@@ -97,24 +97,25 @@ class CatalogConnection:
 
     def spark_settings(self) -> dict[str, str]:
         """Return every setting a Spark session needs for this catalog; hand them over in a file, they hold secrets."""
-        return spark_catalog_properties.session_settings(self.catalog_name, self._java_properties())
+        return spark_catalog_properties.session_settings(self.catalog_name, self.java_properties())
 
     def spark_packages(self, runtime: str = spark_packages.SPARK_RUNTIME) -> tuple[str, ...]:
         """Return the Maven coordinates of the jars that those settings need.
 
         :param runtime: that of Iceberg's runtime for the Spark of the job.
         """
-        return spark_packages.packages(self._java_properties(), runtime)
+        return spark_packages.packages(self.java_properties(), runtime)
 
     def secrets(self) -> tuple[str, ...]:
         """Return every value that must not be seen, longest first so that masking leaves no tails."""
-        found = {*secret_values(self.pyiceberg_properties()), *secret_values(self._java_properties())}
+        found = {*secret_values(self.pyiceberg_properties()), *secret_values(self.java_properties())}
         if self.fields.password:
             # The composed URI holds the password percent-encoded, and SQLAlchemy's errors may show it.
             found |= {self.fields.password, quote(self.fields.password, safe="")}
         return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
-    def _java_properties(self) -> dict[str, str]:
+    def java_properties(self) -> dict[str, str]:
+        """Return the catalog's properties as Iceberg-Java has them; they hold secrets."""
         return spark_catalog_properties.catalog_properties(self.fields, self.warehouse)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +163,29 @@ class LakeCatalogHook(BaseHook):
         with self._translated_errors(f"table {'.'.join(table.name())}"):
             commit_metadata(self.catalog, table, change)
         return True
+
+    def refuse_for_spark(self, tables: Iterable[str]) -> None:
+        """Refuse what Spark would follow though only the connection may say it: a class, a server that gets secrets.
+
+        :param tables: that a job names; those that do not exist yet are left out.
+        :raises UnsupportedError: naming the properties.
+        :raises CatalogUnavailableError: when the catalog does not answer.
+        """
+        from airflow_lake_provider.hooks.bounded_catalogs.trusted_answers import TrustedAnswers
+        from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import refuse_code
+
+        rest = self.catalog if isinstance(self.catalog, TrustedAnswers) else None
+        own = self.connection.java_properties()
+        if rest is not None:
+            rest.refuse_for_spark(own)
+        for name in tables:
+            try:
+                table = self.load_table(name)
+            except MissingTableError:
+                continue
+            refuse_code(table, python=False)
+            if rest is not None:
+                rest.refuse_for_spark(own, table.name())
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog as jobs do, and count its namespaces; whatever goes wrong is an answer.

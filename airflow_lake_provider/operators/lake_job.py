@@ -38,6 +38,7 @@ from airflow_lake_provider.operators.run_identity import IdentifiedRun, clearing
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.operators.sql_files import SqlFiles
+from airflow_lake_provider.operators.trusted_tables import refuse_untrusted
 from airflow_lake_provider.operators.untemplated_arguments import optional_text
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
@@ -236,6 +237,7 @@ class LakeJobOperator(
             setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
         may_defer = self.may_defer(target)
         lost_report = LostReport.before(self.lake, spec)
+        refuse_untrusted(self.lake, spec)
         self._attempt = SparkSubmission.open(
             spec,
             self.lake.connection,

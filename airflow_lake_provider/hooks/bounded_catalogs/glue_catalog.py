@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, seconds_left
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def glue_catalog() -> type[Catalog]:
     """
     from pyiceberg.catalog.glue import GlueCatalog
 
-    class LakeGlueCatalog(GlueCatalog):
+    class LakeGlueCatalog(TrustedTables, GlueCatalog):
         def __init__(self, name: str, **properties: Any) -> None:
             super().__init__(name, **{"botocore_session": _session(), **properties})
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.hooks.call_limits import (
     CONNECT_SECONDS,
     deadline,
@@ -29,7 +30,7 @@ def hive_catalog() -> type[Catalog]:
         def _init_thrift_transport(self) -> Any:
             return _transport(self._uri, bool(self._kerberos_auth), self._kerberos_service_name)
 
-    class LakeHiveCatalog(HiveCatalog):
+    class LakeHiveCatalog(TrustedTables, HiveCatalog):
         @staticmethod
         def _create_hive_client(properties: dict[str, str]) -> _HiveClient:
             plain = HiveCatalog._create_hive_client(properties)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
 from pyiceberg.io import FileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
@@ -13,10 +12,11 @@ from requests import Session
 
 from airflow_lake_provider.hooks.bounded_catalogs.http_requests import BoundedRequests, bound
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_answers import TrustedAnswers
 
 
-class LakeRestCatalog(RestCatalog):
-    """PyIceberg's catalog, with limits for each of its calls."""
+class LakeRestCatalog(TrustedAnswers):
+    """PyIceberg's catalog, with limits for each of its calls, and for what its server may say."""
 
     def _config_headers(self, session: Session) -> None:
         # The first that is done with each new session, before it asks for a token.

@@ -15,12 +15,13 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from sqlalchemy import Engine, event
 
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 from airflow_lake_provider.hooks.call_limits import CONNECT_SECONDS, seconds_left
 
 _ALARM = "lake_alarm"
 
 
-class LakeSqlCatalog(SqlCatalog):
+class LakeSqlCatalog(TrustedTables, SqlCatalog):
     """PyIceberg's catalog, with limits for each of its calls.
 
     A database that has the connection and says nothing is waited for without end: timeouts of statements are kept by

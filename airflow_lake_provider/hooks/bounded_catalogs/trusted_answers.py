@@ -1,0 +1,142 @@
+"""A REST catalog whose server may say neither what code runs nor where the connection's credentials go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urljoin
+
+from pyiceberg.catalog.rest import RestCatalog, TableResponse
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table import StagedTable, Table
+from requests import Response, Session
+
+from airflow_lake_provider.catalogs.foreign_properties import is_endpoint, judge, objections_of_spark
+from airflow_lake_provider.catalogs.web_origin import is_same_origin, may_follow
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
+
+log = logging.getLogger(__name__)
+_AUTH_MANAGER = "auth.manager"
+
+
+class TrustedAnswers(TrustedTables, RestCatalog):
+    """Part of a REST catalog that judges what the server answers.
+
+    ``properties`` are the connection's, and what the server may say beside them. Credentials of the server are used
+    for files alone.
+    """
+
+    def _fetch_config(self) -> None:
+        self._own: dict[str, Any] = dict(self.properties)
+        self._config: dict[str, dict[str, Any]] = {}
+        self._told: set[str] = set()
+        # Of the tables that were loaded; a hook of a job loads few.
+        self._answers: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        asked = self.uri
+        super()._fetch_config()
+        self._refuse_other_server(str(self.uri), asked)
+        said = {**self._config.get("defaults", {}), **self._own, **self._config.get("overrides", {})}
+        self._said = {name: value for name, value in said.items() if self._own.get(name) != value}
+        verdict = judge(self._said, self._own, asked)
+        # An endpoint may get its credentials with a table.
+        self._tell("its configuration", [name for name in verdict.ignored if not is_endpoint(name)])
+        self.properties = {**self._own, **verdict.accepted}
+
+    def _refuse_other_server(self, uri: str, asked: str) -> None:
+        if not is_same_origin(uri, asked):
+            raise UnsupportedError(
+                f"the catalog at {asked} sends its clients to another server, {uri}, which would get the credentials; "
+                "if that is right, write that address into the connection"
+            )
+
+    def _config_headers(self, session: Session) -> None:
+        super()._config_headers(session)
+        session.hooks["response"] += [_refuse_redirect, self._note_config]
+
+    def _note_config(self, response: Response, **_: Any) -> None:
+        if response.ok and not self._config and response.url.partition("?")[0].endswith("/config"):
+            answer = response.json()
+            parts = answer if isinstance(answer, dict) else {}
+            self._config = {name: parts.get(name) or {} for name in ("defaults", "overrides")}
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        return Table(
+            identifier=identifier_tuple,
+            metadata_location=table_response.metadata_location,  # type: ignore[arg-type]  # as PyIceberg does
+            metadata=table_response.metadata,
+            io=self._files_of(identifier_tuple, table_response),
+            catalog=self,
+            config={name: str(value) for name, value in table_response.config.items()},
+        )
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> StagedTable:
+        return StagedTable(
+            identifier=identifier_tuple,
+            metadata_location=table_response.metadata_location,  # type: ignore[arg-type]  # as PyIceberg does
+            metadata=table_response.metadata,
+            io=self._files_of(identifier_tuple, table_response),
+            catalog=self,
+        )
+
+    def _files_of(self, name: tuple[str, ...], answer: TableResponse) -> FileIO:
+        location = answer.metadata_location
+        vended = self._resolve_storage_credentials(answer.storage_credentials, location)
+        verdict = judge({**self._said, **answer.config, **vended}, self._own, self.uri)
+        self._tell(f"table {'.'.join(name)}", verdict.ignored)
+        credentials: list[dict[str, Any]] = [each.config for each in answer.storage_credentials] or [{}]
+        self._answers[name] = [{**answer.config, **each} for each in credentials]
+        properties = {**self._of_table(answer.metadata.properties), **verdict.over(self._own)}
+        if self._auth_manager:
+            properties[_AUTH_MANAGER] = self._auth_manager
+        return bound_files(load_file_io({**properties, "uri": self.uri}, location))
+
+    def _tell(self, what: str, ignored: Iterable[str]) -> None:
+        new = sorted(set(ignored) - self._told)
+        if new:
+            self._told |= set(new)
+            log.warning(
+                "catalog %s: %s says %s, which is ignored: only the connection may say it. If it is right, write it "
+                "into the connection's extra",
+                self.name,
+                what,
+                ", ".join(map(repr, new)),
+            )
+
+    def refuse_for_spark(self, own: Mapping[str, str], table: tuple[str, ...] | None = None) -> None:
+        """Refuse what Iceberg-Java would follow: it asks by itself, and filters nothing.
+
+        :param own: the connection's properties as Iceberg-Java has them.
+        :param table: levels of its name, of one that was loaded; None for the configuration alone.
+        :raises UnsupportedError: naming the properties.
+        """
+        defaults = {name: value for name, value in self._config.get("defaults", {}).items() if name not in own}
+        said = {**defaults, **self._config.get("overrides", {})}
+        if table is None:
+            _refuse(f"catalog {self.name}", objections_of_spark(said, own, self.uri, awaits_credentials=True))
+            return
+        for answer in self._answers.get(table, []):
+            _refuse(f"table {'.'.join(table)}", objections_of_spark({**said, **answer}, own, self.uri))
+
+
+def _refuse(what: str, names: tuple[str, ...]) -> None:
+    if names:
+        raise UnsupportedError(
+            f"{what}: its answer says {', '.join(map(repr, names))}, which Spark would follow, and which only the "
+            "connection may say. If it is right, write it into the connection; else have the server leave it out"
+        )
+
+
+def _refuse_redirect(response: Response, **_: Any) -> None:
+    if not response.is_redirect:
+        return
+    target = urljoin(response.url, response.headers["Location"])
+    if not may_follow(target, response.url):
+        raise UnsupportedError(
+            f"{response.url.partition('?')[0]} redirects to another server, which would get headers and bodies with "
+            f"secrets: {target.partition('?')[0][:200]!r}. If that is right, write that address into the connection"
+        )

@@ -1,0 +1,92 @@
+"""A REST catalog on loopback that answers as it is told, and notes what it was sent."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+METADATA: dict[str, Any] = {
+    "format-version": 2,
+    "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+    "location": "s3://bucket/shop/orders",
+    "last-sequence-number": 0,
+    "last-updated-ms": 1764000000000,
+    "last-column-id": 1,
+    "current-schema-id": 0,
+    "schemas": [
+        {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
+    ],
+    "default-spec-id": 0,
+    "partition-specs": [{"spec-id": 0, "fields": []}],
+    "last-partition-id": 999,
+    "default-sort-order-id": 0,
+    "sort-orders": [{"order-id": 0, "fields": []}],
+}
+
+
+@dataclass
+class Answers:
+    """What a server says.
+
+    :param redirect: address to which each request is sent on; None answers.
+    :param seen: every request: line, headers and body.
+    """
+
+    defaults: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, Any] = field(default_factory=dict)
+    table: dict[str, Any] = field(default_factory=dict)
+    credentials: list[dict[str, Any]] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
+    redirect: str | None = None
+    uri: str = ""
+    seen: list[str] = field(default_factory=list)
+
+    def body(self, path: str) -> dict[str, Any]:
+        if path.endswith("/config"):
+            return {"defaults": self.defaults, "overrides": self.overrides}
+        if path.endswith("/tokens"):
+            return {"access_token": "token-of-the-server", "token_type": "bearer", "expires_in": 3600}
+        metadata = {**METADATA, "properties": self.properties}
+        location = f"{METADATA['location']}/metadata/1.metadata.json"
+        found: dict[str, Any] = {"metadata-location": location, "metadata": metadata, "config": self.table}
+        return {**found, "storage-credentials": self.credentials} if self.credentials else found
+
+
+@contextmanager
+def serve(answers: Answers) -> Iterator[Answers]:
+    """Serve, and say where."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            answers.seen.append(f"{self.requestline} {dict(self.headers)} {sent}")
+            if answers.redirect is not None:
+                self.send_response(307)
+                self.send_header("Location", answers.redirect)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            text = json.dumps(answers.body(self.path.partition("?")[0])).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_POST = do_GET  # noqa: N815  # as http.server names it
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
+    answers.uri = f"http://127.0.0.1:{listening.server_port}"
+    try:
+        yield answers
+    finally:
+        listening.shutdown()
+        listening.server_close()

@@ -1,0 +1,393 @@
+"""Hostile answers of a REST server, and of tables: they choose no code, and no secret goes to another server."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from tests.unit.hooks.rest_server import Answers, serve
+
+THIEF = "http://thief.example.com"
+OWN = {
+    "s3.access-key-id": "OWN-KEY",
+    "s3.secret-access-key": "OWN-SECRET",
+    "s3.session-token": "OWN-SESSION",
+    "s3.region": "eu-west-1",
+    "gcs.oauth2.token": "OWN-GCS",
+    "adls.account-name": "acct",
+    "adls.account-key": "OWN-ADLS",
+}
+SECRETS = ("OWN-KEY", "OWN-SECRET", "OWN-SESSION", "OWN-GCS", "OWN-ADLS")
+_CUSTOM = {"type": "custom", "impl": "strangers_code.Stranger", "custom": {"args": "x"}}
+HOSTILE: dict[str, dict[str, Any]] = {
+    "code for files": {"py-io-impl": "strangers_code.Stranger"},
+    "code that retries": {"s3.retry-strategy-impl": "strangers_code.Stranger"},
+    "code that signs in": {"auth": _CUSTOM},
+    "code of Java for files": {"io-impl": "strangers.Code"},
+    "an endpoint of S3": {"s3.endpoint": THIEF},
+    "an endpoint of S3 with half a key": {"s3.endpoint": THIEF, "s3.access-key-id": "VENDED"},
+    "an endpoint of S3 with empty keys": {
+        "s3.endpoint": THIEF,
+        "s3.access-key-id": "",
+        "s3.secret-access-key": "",
+    },
+    "a region that is a host": {"s3.region": "thief.example.com/#", "client.region": "x.thief.example.com"},
+    "a proxy": {"s3.proxy-uri": THIEF, "http-client.proxy-endpoint": THIEF},
+    "a signer": {"s3.signer": "S3V4RestSigner", "s3.signer.uri": THIEF, "s3.remote-signing-enabled": "true"},
+    "a signer in the path": {"s3.signer": "S3V4RestSigner", "s3.signer.endpoint": f"{THIEF}/sign"},
+    "a role": {"s3.role-arn": "arn:aws:iam::1:role/thief", "client.assume-role.arn": "arn:aws:iam::1:role/thief"},
+    "an endpoint of GCS": {"gcs.service.host": THIEF},
+    "an account of Azure": {
+        "adls.account-host": "thief.example.com",
+        "adls.dfs-storage-authority": "thief.example.com",
+    },
+    "an account of Azure with a token": {
+        "adls.account-host": "thief.example.com",
+        "adls.sas-token.acct.thief.example.com": "sig=x",
+    },
+    "a token endpoint": {"oauth2-server-uri": f"{THIEF}/tokens"},
+    "signing for AWS": {"rest.sigv4-enabled": "true", "rest.signing-name": "s3"},
+    "headers": {"header.Host": "thief.example.com", "header.X-Key": "a\r\nb"},
+    "certificates": {"ssl": {"cabundle": "/tmp/thief.pem"}},
+    "settings of Hadoop": {"hadoop.fs.s3a.endpoint": THIEF, "fs.file.impl": "strangers.Code"},
+}
+PLACES = ("defaults", "overrides", "table", "credentials", "properties")
+
+
+@pytest.fixture
+def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module that anybody could name; the file is there once it ran."""
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w').close()\nclass Stranger:\n    def __init__(self, *_, **__): pass\n"
+    (tmp_path / "strangers_code.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield ran
+    sys.modules.pop("strangers_code", None)
+
+
+def hook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uri: str, **extra: Any) -> Any:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    given = {"conn_type": "iceberg", "host": uri, "extra": {"type": "rest", **extra}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(given))
+    return importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook()
+
+
+def answers_with(place: str, said: Mapping[str, Any]) -> Answers:
+    texts = {name: value for name, value in said.items() if isinstance(value, str)}
+    found = Answers()
+    if place == "credentials":
+        found.credentials.append({"prefix": "s3://bucket", "config": texts})
+    else:
+        getattr(found, place).update(texts if place == "properties" else said)
+    return found
+
+
+def assert_harmless(table: Table, marks: Path, said: Mapping[str, Any]) -> None:
+    assert not marks.exists()
+    assert type(table.io) is PyArrowFileIO
+    properties = table.io.properties
+    obeyed = {name for name, value in said.items() if properties.get(name) == value}
+    # Whose token is vended, it is used alone, and at Microsoft.
+    vended = {name for name in obeyed if name.startswith("adls.sas-token.")}
+    assert obeyed <= {"s3.signer", "s3.remote-signing-enabled"} | vended
+    assert {value for value in properties.values() if value in SECRETS} == set(SECRETS) - (
+        {"OWN-ADLS"} if vended else set()
+    )
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_answer_chooses_no_code_and_gets_no_secret_and_starts_no_job(
+    what: str, place: str, marks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = HOSTILE[what]
+    with serve(answers_with(place, said)) as server:
+        lake = hook(monkeypatch, tmp_path, server.uri, **OWN, token="TOKEN")
+        assert_harmless(lake.load_table("shop.orders"), marks, said)
+        named = followed_by_spark(place, said)
+        if not named:
+            lake.refuse_for_spark(["shop.orders"])
+            return
+        with pytest.raises(UnsupportedError) as refused:
+            lake.refuse_for_spark(["shop.orders"])
+    assert any(repr(name) in str(refused.value) for name in named)
+    assert not any(secret in str(refused.value) for secret in SECRETS)
+
+
+def followed_by_spark(place: str, said: Mapping[str, Any]) -> list[str]:
+    """Return names of which Iceberg-Java would follow one; none where the connection's value wins, or is the same."""
+    if place == "properties":
+        # It opens no file by them. Names of classes are refused by their form, Hadoop's because it gets them.
+        return [
+            name for name in said if name.startswith("fs.") or (name.endswith("impl") and not name.startswith("py-"))
+        ]
+    named = [name for name in said if name not in {"py-io-impl", "s3.signer", "s3.remote-signing-enabled", "ssl"}]
+    if place == "credentials":
+        named = [name for name in named if isinstance(said[name], str)]
+    return [name for name in named if place != "defaults" or name not in {*OWN, "client.region"} - {"s3.region"}]
+
+
+SERVERS: dict[str, tuple[Answers, dict[str, str]]] = {
+    "Polaris, S3": (
+        Answers(
+            defaults={"polaris.config.x": "y", "default-base-location": "s3://bucket"},
+            overrides={"prefix": "lake"},
+            table={"s3.access-key-id": "V", "s3.secret-access-key": "W", "client.region": "us-east-1"},
+        ),
+        {"s3.access-key-id": "V", "s3.secret-access-key": "W", "client.region": "us-east-1"},
+    ),
+    "Polaris, MinIO, credentials of a prefix": (
+        Answers(
+            credentials=[
+                {
+                    "prefix": "s3://bucket/shop",
+                    "config": {
+                        "s3.access-key-id": "V",
+                        "s3.secret-access-key": "W",
+                        "s3.session-token": "X",
+                        "s3.endpoint": "http://minio:9000",
+                        "s3.path-style-access": "true",
+                        "client.refresh-credentials-endpoint": "v1/lake/namespaces/shop/tables/orders/credentials",
+                    },
+                }
+            ]
+        ),
+        {"s3.access-key-id": "V", "s3.session-token": "X", "s3.endpoint": "http://minio:9000"},
+    ),
+    "Lakekeeper, signing": (
+        Answers(
+            overrides={"prefix": "2e6b", "uri": "{uri}"},
+            table={
+                "s3.signer": "S3V4RestSigner",
+                "s3.remote-signing-enabled": "true",
+                "region": "local",
+                "s3.signer.uri": "{uri}",
+                "s3.signer.endpoint": "v1/signer/2e6b/v1/aws/s3/sign",
+                "s3.endpoint": "http://minio:9000",
+                "s3.region": "local",
+                "s3.path-style-access": "true",
+            },
+        ),
+        {"s3.signer": "S3V4RestSigner", "s3.endpoint": "http://minio:9000", "s3.anonymous": "true"},
+    ),
+    "Nessie": (
+        Answers(
+            defaults={
+                "prefix": "main%7Cwh",
+                "warehouse": "s3://bucket",
+                "rest-metrics-reporting-enabled": "false",
+                "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+                "client.region": "us-east-1",
+                "rest-page-size": "200",
+            },
+            overrides={"nessie.core-base-uri": "{uri}/api", "nessie.is-nessie-catalog": "true"},
+            table={
+                "s3.access-key-id": "V",
+                "s3.secret-access-key": "W",
+                "s3.session-token": "X",
+                "s3.endpoint": "http://minio:9000",
+                "s3.remote-signing-enabled": "false",
+                "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+            },
+        ),
+        {"s3.endpoint": "http://minio:9000", "s3.access-key-id": "V"},
+    ),
+    "Gravitino, the endpoint in its configuration": (
+        Answers(
+            defaults={"s3.endpoint": "http://minio:9000", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"},
+            table={"s3.access-key-id": "V", "s3.secret-access-key": "W", "s3.session-token": "X"},
+        ),
+        {"s3.endpoint": "http://minio:9000", "s3.secret-access-key": "W"},
+    ),
+    "Unity Catalog, GCS": (
+        Answers(table={"gcs.oauth2.token": "V", "gcs.oauth2.token-expires-at": "1799999999999"}),
+        {"gcs.oauth2.token": "V"},
+    ),
+    "a store like that of GCS": (
+        Answers(table={"gcs.oauth2.token": "V", "gcs.service.host": "http://gcs:4443"}),
+        {"gcs.oauth2.token": "V", "gcs.service.host": "http://gcs:4443"},
+    ),
+    "Open Catalog, Azure": (
+        Answers(
+            table={
+                "adls.sas-token.acct.dfs.core.windows.net": "sig=V",
+                "adls.sas-token-expires-at-ms.acct.dfs.core.windows.net": "1799999999999",
+                "adls.refresh-credentials-endpoint": "/v1/credentials",
+            }
+        ),
+        {"adls.sas-token.acct.dfs.core.windows.net": "sig=V"},
+    ),
+    "S3 Tables, Glue": (
+        Answers(
+            overrides={"prefix": "catalogs/1234", "namespace-separator": "%2E", "rest-scan-planning-enabled": "true"}
+        ),
+        {},
+    ),
+}
+STORE_OF = {"OWN-KEY": "s3.", "OWN-SECRET": "s3.", "OWN-SESSION": "s3.", "OWN-GCS": "gcs.", "OWN-ADLS": "adls.sas"}
+
+
+def usual(name: str) -> Answers:
+    return copy.deepcopy(SERVERS[name][0])
+
+
+def tell(server: Answers) -> None:
+    for said in (server.overrides, server.table):
+        said.update({name: value.replace("{uri}", server.uri) for name, value in said.items()})
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_vended_credentials_are_used_alone_at_the_endpoint_that_comes_with_them(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    expected = SERVERS[name][1]
+    with serve(usual(name)) as server:
+        tell(server)
+        properties = (
+            hook(monkeypatch, tmp_path, server.uri, **OWN, token="TOKEN").load_table("shop.orders").io.properties
+        )
+    assert {each: properties.get(each) for each in expected} == expected
+    for secret, prefix in STORE_OF.items():
+        vended = any(each.startswith(prefix) and "endpoint" not in each for each in expected if "region" not in each)
+        assert (secret in properties.values()) == (not vended), secret
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_job_starts_where_a_usual_server_vends_what_it_needs(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serve(usual(name)) as server:
+        tell(server)
+        hook(monkeypatch, tmp_path, server.uri, token="TOKEN").refuse_for_spark(["shop.orders", "shop.orders"])
+
+
+@pytest.mark.parametrize("left", ["s3.session-token", "s3.role-arn"])
+def test_spark_is_not_started_where_a_key_of_the_connection_would_go_along_with_vended_ones(
+    left: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = {name: OWN[name] for name in ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")}
+    own = own if left in own else {"s3.role-arn": "arn:aws:iam::1:role/lake"}
+    table = {"s3.access-key-id": "V", "s3.secret-access-key": "W", "s3.endpoint": THIEF}
+    with serve(Answers(table=table)) as server:
+        lake = hook(monkeypatch, tmp_path, server.uri, **own, **{"s3.region": "eu-west-1"})
+        with pytest.raises(UnsupportedError, match=r"'s3\.endpoint'"):
+            lake.refuse_for_spark(["shop.orders"])
+
+
+def test_an_endpoint_that_the_connection_names_too_gets_its_keys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serve(Answers(overrides={"s3.endpoint": "http://minio:9000"})) as server:
+        lake = hook(monkeypatch, tmp_path, server.uri, **OWN, **{"s3.endpoint": "http://minio:9000"})
+        assert lake.load_table("shop.orders").io.properties["s3.secret-access-key"] == "OWN-SECRET"
+        lake.refuse_for_spark(["shop.orders"])
+
+
+@pytest.mark.parametrize("status", ["uri", "redirect"])
+@pytest.mark.parametrize("sign_in", ["token", "credential", "header"])
+def test_no_secret_goes_to_the_server_that_a_catalog_sends_its_clients_to(
+    sign_in: str, status: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serve(Answers()) as thief, serve(Answers()) as server:
+        server.overrides = {"uri": thief.uri} if status == "uri" else {}
+        server.redirect = f"{thief.uri}/v1/config" if status == "redirect" else None
+        extra = {
+            "token": {"token": "SECRET"},
+            "credential": {"credential": "id:SECRET", "oauth2-server-uri": f"{server.uri}/v1/oauth/tokens"},
+            "header": {"header.X-Api-Key": "SECRET"},
+        }[sign_in]
+        with pytest.raises(UnsupportedError, match="write that address into the connection"):
+            hook(monkeypatch, tmp_path, server.uri, **extra).load_table("shop.orders")
+    assert thief.seen == []
+
+
+def test_a_credential_is_sent_to_the_token_endpoint_of_the_connection_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serve(Answers()) as thief, serve(Answers()) as provider, serve(Answers()) as server:
+        server.overrides = {"oauth2-server-uri": f"{thief.uri}/tokens", "credential": "x:y"}
+        given = {"credential": "id:SECRET", "oauth2-server-uri": f"{provider.uri}/tokens"}
+        hook(monkeypatch, tmp_path, server.uri, **given).load_table("shop.orders")
+    assert thief.seen == []
+    assert not any("SECRET" in request for request in server.seen)
+    assert any("SECRET" in request for request in provider.seen)
+
+
+def test_what_is_ignored_is_said_once_and_without_values(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serve(Answers(table={"s3.endpoint": THIEF, "py-io-impl": "a.B"})) as server:
+        lake = hook(monkeypatch, tmp_path, server.uri)
+        for _ in range(3):
+            lake.load_table("shop.orders")
+    said = [record.getMessage() for record in caplog.records if "ignored" in record.getMessage()]
+    assert len(said) == 1
+    assert "'py-io-impl', 's3.endpoint'" in said[0]
+    assert THIEF not in said[0]
+
+
+def alter(table: Table, properties: Mapping[str, str]) -> None:
+    """Set properties as any engine may; PyIceberg would load what they name."""
+    file = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(file.read_text())
+    file.write_text(json.dumps({**metadata, "properties": dict(properties)}))
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_table_of_a_database_chooses_no_code_and_gets_no_secret(
+    what: str, marks: Path, lake_catalog: SqlCatalog, orders: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = {name: value for name, value in HOSTILE[what].items() if isinstance(value, str)}
+    alter(orders, said)
+    sql = {"type": "sql", "uri": lake_catalog.properties["uri"], "warehouse": lake_catalog.properties["warehouse"]}
+    given = {"conn_type": "iceberg", "extra": {**sql, **OWN}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(given))
+    hook_class = importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook
+    assert_harmless(hook_class().load_table("shop.orders"), marks, said)
+
+
+@pytest.mark.parametrize("kind", ["hive", "glue"])
+def test_a_table_of_a_metastore_chooses_no_code_and_gets_no_secret(
+    kind: str, marks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_lake_provider.hooks.open_catalog import open_catalog
+
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    own = {"type": kind, "uri": "thrift://127.0.0.1:1", **OWN}
+    catalog = open_catalog("lake", own)
+    for what in HOSTILE.values():
+        said = {name: value for name, value in what.items() if isinstance(value, str)}
+        found = catalog._load_file_io(said, "s3://bucket/1.metadata.json")
+        assert type(found) is PyArrowFileIO
+        assert {name: found.properties.get(name) for name in said} == {name: own.get(name) for name in said}
+    assert not marks.exists()
+
+
+def test_a_table_that_names_a_location_provider_of_python_is_not_committed_to(
+    marks: Path, orders: Table, lake_connection: str
+) -> None:
+    alter(orders, {"write.py-location-provider.impl": "strangers_code.Stranger"})
+    lake = importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook(lake_connection)
+    table = lake.load_table("shop.orders")
+    with pytest.raises(UnsupportedError, match=r"write\.py-location-provider\.impl"):
+        lake.catalog.commit_table(table, (), ())
+    assert not marks.exists()
+
+
+@pytest.mark.parametrize("name", ["write.location-provider.impl", "fs.file.impl", "write.metadata.x-class"])
+def test_a_table_that_names_a_class_of_java_starts_no_job(name: str, orders: Table, lake_connection: str) -> None:
+    alter(orders, {name: "strangers.Code"})
+    lake = importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook(lake_connection)
+    with pytest.raises(UnsupportedError, match="UNSET TBLPROPERTIES"):
+        lake.refuse_for_spark(["shop.orders", "shop.absent"])
