@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -32,6 +33,8 @@ _FORMAT_OF_SUFFIX = {
 }
 _LONGEST_MEMORY_DAYS = 36_500
 ONE_YEAR = timedelta(days=365)
+UNAVAILABLE_VALUE = "__debezium_unavailable_value"
+_HEX = "hex:"
 
 
 class OnSourceChange(str, Enum):
@@ -43,6 +46,15 @@ class OnSourceChange(str, Enum):
     CONTINUE = "continue"
     REPLAY = "replay"
     FAIL = "fail"
+
+
+class BinaryHandling(str, Enum):
+    """A connector's ``binary.handling.mode``, which says how it writes bytes; ``bytes`` is base64 in JSON."""
+
+    BYTES = "bytes"
+    BASE64 = "base64"
+    BASE64_URL_SAFE = "base64-url-safe"
+    HEX = "hex"
 
 
 def _named(value: object, name: str) -> str:
@@ -87,6 +99,13 @@ def _ordering(value: object, name: str) -> EventOrdering:
         known = ", ".join(repr(ordering.value) for ordering in asked)
         raise InvalidSpecError(f"{name} must be one of {known}, or left out, got {value!r}")
     return EventOrdering(value)
+
+
+def _placeholder(value: object, name: str) -> str:
+    found = text(value, name)
+    if found.startswith(_HEX) and not re.fullmatch("(?:[0-9A-Fa-f]{2})+", found.removeprefix(_HEX)):
+        raise InvalidSpecError(f"{name} must have pairs of hexadecimal digits after 'hex:', got {value!r}")
+    return found
 
 
 def _below(value: object, name: str) -> Source:
@@ -242,6 +261,10 @@ class Debezium(Source):
         offset, else events older than what was applied are refused.
     :param tombstone_retention: how long ``ordering="key"`` remembers deleted keys; timedelta or ISO-8601 text.
     :param max_file_age: how long a consumed file is remembered that is not in the source any more.
+    :param binary_handling_mode: the connector's: ``"bytes"``, ``"base64"``, ``"base64-url-safe"`` or ``"hex"``. Needed
+        for bytes in a BINARY column where the events do not tell how they are written.
+    :param key_field_name: the field that ``ByLogicalTableRouter`` adds to the records' keys, its ``key.field.name``.
+    :param unavailable_value_placeholder: the connector's ``unavailable.value.placeholder``, ``"hex:..."`` included.
     """
 
     kind: ClassVar[str] = "debezium"
@@ -252,6 +275,11 @@ class Debezium(Source):
     ordering: EventOrdering | str | None = field(default=None, metadata=reads(optional(_ordering)))
     tombstone_retention: timedelta | str = field(default=timedelta(seconds=THIRTY_DAYS), metadata=reads(duration))
     max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(_file_age))
+    binary_handling_mode: BinaryHandling | str | None = field(
+        default=None, metadata=reads(optional(choice_of(BinaryHandling)))
+    )
+    unavailable_value_placeholder: str = field(default=UNAVAILABLE_VALUE, metadata=reads(_placeholder))
+    key_field_name: str = field(default="__dbz__physicalTableIdentifier", metadata=reads(text))
 
     @property
     def files(self) -> Debezium:
@@ -262,6 +290,13 @@ class Debezium(Source):
     def format(self) -> str:
         """Format of the files."""
         return "json"
+
+    @property
+    def unavailable_value(self) -> bytes:
+        """Bytes that stand for a value the server did not send."""
+        placeholder = self.unavailable_value_placeholder
+        is_hex = placeholder.startswith(_HEX)
+        return bytes.fromhex(placeholder.removeprefix(_HEX)) if is_hex else placeholder.encode()
 
     def without_policy(self) -> Self:
         """Return the events, without how long their files are remembered."""

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.sources import Debezium
+from airflow_lake_provider.contracts.sources import BinaryHandling, Debezium
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_images
 from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, common_type, inferred_type
@@ -27,11 +27,13 @@ class EventColumns:
     :param types: column -> type, in the order of the result.
     :param connect_types: by text of the connect schema, each column's connect type.
     :param schemaless: some events carry no connect schema.
+    :param binary: how bytes are written as text, where the author says it.
     """
 
     types: dict[str, DataType]
     connect_types: dict[str, dict[str, ConnectType]]
     schemaless: bool
+    binary: BinaryHandling | None = None
 
     def value(self, column: str, text: Column, types: Column) -> Column:
         """Return the typed value of a column, NULL where the text does not convert.
@@ -44,11 +46,11 @@ class EventColumns:
         for schema_text, fields in self.connect_types.items():
             texts.setdefault(fields.get(column), []).append(schema_text)
         kinds = list(texts)
-        result = convert(text, self.types[column], kinds[-1])
+        result = convert(text, self.types[column], kinds[-1], self.binary)
         for kind in kinds[:-1]:
             hashes = [sf.xxhash64(sf.lit(schema_text)) for schema_text in texts[kind]]
             is_kind = sf.coalesce(types.isin(*hashes), sf.lit(kind is None))
-            result = sf.when(is_kind, convert(text, self.types[column], kind)).otherwise(result)
+            result = sf.when(is_kind, convert(text, self.types[column], kind, self.binary)).otherwise(result)
         return result
 
     def lost(self, column: str, text: Column, value: Column) -> Column:
@@ -95,6 +97,7 @@ def find_columns(
         types={name: kind for name, kind in types.items() if kind is not None},
         connect_types=found.connect_types,
         schemaless=found.schemaless > 0 or not found.connect_types,
+        binary=BinaryHandling(source.binary_handling_mode) if source.binary_handling_mode else None,
     )
 
 

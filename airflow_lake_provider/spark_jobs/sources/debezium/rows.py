@@ -9,7 +9,7 @@ from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, TimestampNTZType, TimestampType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DateType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.position_column import POSITION_COLUMN
@@ -187,15 +187,16 @@ class RowBuilder:
             f"{count} of {name} as {self.types[name].simpleString()}, such as {texts[name]!r}"
             for name, count in lost.items()
         )
-        without_unit = any(_is_number_for_time(self.types[name], texts[name]) for name in lost)
-        raise BadInputError(
-            f"values cannot be converted: {told}. "
-            + (
-                _ABOUT_UNITS
-                if without_unit
-                else "Give the columns in the source's schema a type that holds them, or widen the table's"
-            )
-        )
+        raise BadInputError(f"values cannot be converted: {told}. {self._remedy(lost, texts)}")
+
+    def _remedy(self, lost: dict[str, int], texts: dict[str, str]) -> str:
+        kinds = [_element_type(self.types[name]) for name in lost]
+        if self.columns.schemaless and any(_is_number_for_time(self.types[name], texts[name]) for name in lost):
+            return _ABOUT_UNITS
+        if any(isinstance(kind, BinaryType) for kind in kinds):
+            return _ABOUT_BYTES
+        about_years = any(isinstance(kind, (DateType, TimestampType, TimestampNTZType)) for kind in kinds)
+        return f"{_ABOUT_TYPES}{_ABOUT_YEARS if about_years else ''}"
 
     def _refuse_unfilled(self, unfilled: dict[str, int], hint: str) -> None:
         if not unfilled:
@@ -211,11 +212,23 @@ class RowBuilder:
         )
 
 
+_ABOUT_TYPES = "Give the columns in the source's schema a type that holds them, or widen the table's"
+_ABOUT_YEARS = (
+    ". DATE and TIMESTAMP hold the years 1 to 9999 and no infinity; STRING holds any, BIGINT any number of time"
+)
+_ABOUT_BYTES = (
+    "The events do not tell how these bytes are written. Give the source binary_handling_mode='hex', 'base64' or "
+    "'base64-url-safe', as the connector's binary.handling.mode is; or declare the column STRING"
+)
 _ABOUT_UNITS = (
     "A number tells no time unless the events carry their connect schema, which says its unit: let the converter write "
     "it (value.converter.schemas.enable=true), or the connector texts (time.precision.mode=isostring); or declare the "
     "column BIGINT in the source's schema"
 )
+
+
+def _element_type(kind: DataType) -> DataType:
+    return _element_type(kind.elementType) if isinstance(kind, ArrayType) else kind
 
 
 def _is_number_for_time(kind: DataType, text: str) -> bool:

@@ -21,10 +21,15 @@ TIMESTAMP_UNITS = {
     "io.debezium.time.NanoTimestamp": 1_000_000_000,
     "org.apache.kafka.connect.data.Timestamp": 1_000,
 }
+# Days since 1970-01-01.
+DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+# Names of bytes that are nothing else.
+PLAIN_BYTES = (None, "io.debezium.data.Bits")
 _NAMED: dict[str, types.DataType] = {
-    "io.debezium.time.Date": types.DateType(),
-    "org.apache.kafka.connect.data.Date": types.DateType(),
+    **dict.fromkeys((*DATES, "io.debezium.time.IsoDate"), types.DateType()),
     "io.debezium.time.ZonedTimestamp": types.TimestampType(),
+    # A local date and time, whatever its Z says.
+    "io.debezium.time.IsoTimestamp": types.TimestampNTZType(),
     **dict.fromkeys(TIMESTAMP_UNITS, types.TimestampNTZType()),
     # A struct of scale and value; no single DECIMAL holds all of its values.
     VARIABLE_DECIMAL: types.StringType(),
@@ -41,6 +46,7 @@ _PLAIN: dict[str, types.DataType] = {
     "boolean": types.BooleanType(),
     "bytes": types.BinaryType(),
 }
+_MOST_DIGITS = 38
 _WIDER = (types.IntegerType(), types.LongType(), types.FloatType(), types.DoubleType())
 
 
@@ -64,12 +70,19 @@ class ConnectType:
     def natural_type(self) -> types.DataType:
         """Return the Spark type that loses nothing; times of day and durations stay numbers, JSON and UUID text."""
         if self.name == DECIMAL:
-            return types.DecimalType(min(self.precision or 38, 38), self.scale or 0)
+            return _decimal_type(self.precision, self.scale or 0)
         if self.name in _NAMED:
             return _NAMED[self.name]
         if self.kind == "array" and self.items:
             return types.ArrayType(self.items.natural_type())
         return _PLAIN.get(self.kind, types.StringType())
+
+
+def _decimal_type(precision: int | None, scale: int) -> types.DataType:
+    """Return the DECIMAL of a numeric, whose scale may be negative or larger than any DECIMAL's."""
+    if scale > _MOST_DIGITS:
+        return types.StringType()
+    return types.DecimalType(min((precision or _MOST_DIGITS) + max(-scale, 0), _MOST_DIGITS), max(scale, 0))
 
 
 def parse_types(text: str) -> dict[str, ConnectType]:
