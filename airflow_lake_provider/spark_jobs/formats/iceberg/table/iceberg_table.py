@@ -167,8 +167,7 @@ class IcebergTable:
     def _metadata(self) -> dict[str, Any]:
         """Return the metadata as its JSON, made once for each version of it.
 
-        Asked one by one through the gateway, each property and each entry of a summary is a round trip. Whoever walks
-        along a history asks here first: Iceberg's own walks, of commits and of expiry, never end on a circle.
+        Asked one by one through the gateway, each property and each entry of a summary is a round trip.
 
         :raises BrokenMetadataError: the snapshots are such as no writer makes.
         """
