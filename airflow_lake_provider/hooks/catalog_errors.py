@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
+import zlib
 
 from airflow_lake_provider.hooks import aws_errors
 
 # A file that is gone or may not be read stays so. Other errors of a file system may pass.
-_STAYING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+_STAYING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, gzip.BadGzipFile)
 # What parsing of another shape than expected ends in. MemoryError is none: another process may have had the memory.
-_OF_SHAPE = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
+_OF_SHAPE = (
+    *(ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError),
+    *(EOFError, zlib.error),
+)
 # As the stores of PyArrow say it, in an OSError without a number.
 _GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")
 

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from sqlalchemy import Engine, event
 
@@ -32,6 +35,20 @@ class LakeSqlCatalog(TrustedTables, SqlCatalog):
         # Called between the making of the engine and its first use.
         _bound(self.engine)
         super()._init_catalog()
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        # PyIceberg reads the metadata file here with a FileIO that no method gives.
+        location = str(orm_table.metadata_location or "")
+        if not location:
+            raise NoSuchTableError(f"{orm_table.table_name}: the catalog names no metadata file of it")
+        metadata = FromInputFile.table_metadata(self._load_file_io(location=location).new_input(location))
+        return Table(
+            identifier=(*self.identifier_to_tuple(str(orm_table.table_namespace)), str(orm_table.table_name)),
+            metadata=metadata,
+            metadata_location=location,
+            io=self._load_file_io(metadata.properties, location),
+            catalog=self,
+        )
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return bound_files(super()._load_file_io(properties, location))
@@ -83,7 +100,7 @@ def _cut(connection: Any) -> None:
         return
     # One that was closed meanwhile waits for nothing.
     with (
-        suppress(OSError, AttributeError, ValueError, Exception),
+        suppress(Exception),
         socket.socket(fileno=os.dup(connection.fileno())) as s,
     ):
         s.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,134 @@
+"""Metadata files that are gone, cut off, too large or packed many times over, named by a catalog in a database."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+MEGABYTE = 1024 * 1024
+
+
+def written(folder: Path, name: str, body: bytes) -> str:
+    path = folder / name
+    path.write_bytes(body)
+    return f"file://{path}"
+
+
+def pipe(folder: Path) -> str:
+    os.mkfifo(folder / "pipe.metadata.json")
+    return f"file://{folder}/pipe.metadata.json"
+
+
+def changed(**values: object) -> Callable[[Path, bytes], str]:
+    return lambda folder, body: written(folder, "c.metadata.json", json.dumps({**json.loads(body), **values}).encode())
+
+
+FILES: dict[str, Callable[[Path, bytes], str]] = {
+    "gone": lambda folder, _: f"file://{folder}/gone.metadata.json",
+    "a folder": lambda folder, _: f"file://{folder}",
+    "empty": lambda folder, _: written(folder, "e.metadata.json", b""),
+    "cut off": lambda folder, body: written(folder, "c.metadata.json", body[: len(body) // 2]),
+    "no text": lambda folder, _: written(folder, "n.metadata.json", os.urandom(1000)),
+    "a list": lambda folder, _: written(folder, "l.metadata.json", b"[1]"),
+    "nested deeply": lambda folder, _: written(folder, "d.metadata.json", b"[" * 100_000),
+    "too large": lambda folder, body: written(folder, "t.metadata.json", body + b" " * (3 * MEGABYTE)),
+    "too large unpacked": lambda folder, body: written(
+        folder, "b.gz.metadata.json", gzip.compress(body + b" " * (64 * MEGABYTE))
+    ),
+    "a broken archive": lambda folder, body: written(folder, "b.gz.metadata.json", gzip.compress(body)[:-20]),
+    "no archive": lambda folder, body: written(folder, "b.gz.metadata.json", body),
+    "an endless device": lambda *_: "file:///dev/zero",
+    "a pipe that nobody writes": lambda folder, _: pipe(folder),
+    "another scheme": lambda *_: "gopher://nowhere/1.metadata.json",
+    "no schema": changed(schemas=[], **{"current-schema-id": 9}),
+    "a version of 99": changed(**{"format-version": 99}),
+    "a surrogate": lambda folder, body: written(
+        folder, "s.metadata.json", body.replace(b'"properties":{', b'"properties":{"a":"\\ud800",')
+    ),
+    "a number of 5,000 digits": changed(**{"last-updated-ms": "9" * 5000}),
+}
+
+
+@pytest.fixture
+def point_at(
+    orders: Table, append: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
+    monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_ANSWER_MEGABYTES", "1")
+    append(orders, 1)
+    body = Path(orders.metadata_location.removeprefix("file://")).read_bytes()
+
+    def run(name: str) -> None:
+        location = FILES[name](tmp_path, body)
+        with sqlite3.connect(tmp_path / "catalog.db") as connection:
+            connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+
+    return run
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_metadata_that_cannot_be_read_is_an_error_of_the_table_that_no_retry_mends(
+    name: str, point_at: Callable[[str], None], lake_connection: str
+) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.triggers.look_threads import LookThreads
+
+    point_at(name)
+    looks: list[Callable[[], Any]] = [
+        lambda: LakeCatalogHook(lake_connection).load_table("shop.orders"),
+        lambda: LookThreads(lake_connection).look("shop.orders", ("main",), None),
+    ]
+    begin = time.monotonic()
+    for look in looks:
+        with pytest.raises(LakeProviderError, match=r"shop\.orders") as failed:
+            look()
+        assert isinstance(failed.value, BrokenMetadataError), failed.value
+        assert len(str(failed.value)) < 2000
+        str(failed.value).encode()
+    assert time.monotonic() - begin < 8
+
+
+def test_packed_metadata_of_a_sound_size_is_read(
+    orders: Table, append: Callable[..., int], tmp_path: Path, lake_connection: str
+) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.planning.table_state import state_of
+
+    append(orders, 1)
+    body = Path(orders.metadata_location.removeprefix("file://")).read_bytes()
+    packed = written(tmp_path, "p.gz.metadata.json", gzip.compress(body))
+    with sqlite3.connect(tmp_path / "catalog.db") as connection:
+        connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (packed,))
+    assert state_of(LakeCatalogHook(lake_connection).load_table("shop.orders")).manifests == 1
+
+
+def test_a_statement_of_sqlite_that_never_ends_is_interrupted(
+    tmp_path: Path, orders: Table, lake_connection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+    assert orders
+    monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_TIMEOUT", "0.5")
+    hook = LakeCatalogHook(lake_connection)
+    _ = hook.catalog
+    with sqlite3.connect(tmp_path / "catalog.db") as connection:
+        connection.executescript(
+            "ALTER TABLE iceberg_tables RENAME TO kept; CREATE VIEW iceberg_tables AS WITH RECURSIVE n(i) AS "
+            "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT kept.* FROM kept, n WHERE n.i < 0;"
+        )
+    begin = time.monotonic()
+    with pytest.raises(LakeProviderError):
+        hook.load_table("shop.orders")
+    assert time.monotonic() - begin < 5
