@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 from airflow_lake_provider.catalogs import pyiceberg_catalog_properties, spark_catalog_properties, spark_packages
 from airflow_lake_provider.catalogs.connection_errors import nearest, refused
 from airflow_lake_provider.catalogs.connection_fields import OWN_EXTRAS, Fields, read_fields
-from airflow_lake_provider.catalogs.secret_properties import secret_values
+from airflow_lake_provider.catalogs.secret_properties import forms, secret_values
 from airflow_lake_provider.catalogs.warehouse import normalised
 
 _CATALOG_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -111,7 +110,7 @@ class CatalogConnection:
         found = {*secret_values(self.pyiceberg_properties()), *secret_values(self.java_properties())}
         if self.fields.password:
             # The composed URI holds the password percent-encoded, and SQLAlchemy's errors may show it.
-            found |= {self.fields.password, quote(self.fields.password, safe="")}
+            found |= set(forms(self.fields.password))
         return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
     def java_properties(self) -> dict[str, str]:

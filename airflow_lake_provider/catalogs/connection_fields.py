@@ -18,7 +18,11 @@ OWN_EXTRAS = ("catalog_name", "asset_authority", "table_format", "spark", "pyice
 _IDENTITY = ("type", "uri", "warehouse", "catalog-impl", "py-catalog-impl", "token", "credential")
 _URI_SCHEMES = {"rest": ("http", "https"), "hive": ("thrift",), "sql": database_uri.SQL_SCHEMES}
 # PyIceberg hands them on to AWS's client as they are, which counts with them.
+# Parameters of a URI that hold secrets of an API.
+_KEYS = ("key", "code", "auth", "sas")
 _NUMBERS = ("glue.max-retries",)
+# They become headers, or a part of one.
+_OF_HEADERS = ("token", "credential", "scope", "rest.auth.basic.username", "rest.auth.basic.password")
 _SIGNING = ("rest.signing-region", "rest.signing-name", "rest.sigv4.max-retries")
 
 
@@ -82,11 +86,20 @@ def _text(conn_id: str, name: str, value: object) -> str:
     if isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, str) and value.strip():
+        _check_lines(conn_id, name, value.strip())
         return value.strip()
     if name in PYICEBERG_ONLY and isinstance(value, dict):
         _check_name(conn_id, "", name)
     shown = "empty" if value in (None, "") or isinstance(value, str) else f"of type {type(value).__name__}"
     raise refused(conn_id, f"property {name!r} is {shown}; give a text, a number or true/false, or leave it out")
+
+
+def _check_lines(conn_id: str, name: str, value: str) -> None:
+    # What is behind a line break would be a header of its own, and logs would show it.
+    if (name.startswith("header.") or name in _OF_HEADERS) and re.search(r"[\x00-\x1f\x7f]", value):
+        raise refused(
+            conn_id, f"property {name!r} holds a line break or another control character, which a header cannot have"
+        )
 
 
 def _of_pyiceberg(conn_id: str, name: str, value: object) -> object:
@@ -102,7 +115,7 @@ def _of_pyiceberg(conn_id: str, name: str, value: object) -> object:
 
 def _kind(conn_id: str, given: str | None, uri: str | None) -> str:
     if given is None:
-        scheme = urlsplit(uri or "").scheme
+        scheme = _scheme(uri or "")
         wanted = [kind for kind, schemes in _URI_SCHEMES.items() if scheme in schemes]
         if scheme and wanted and wanted[0] != "rest":
             raise refused(
@@ -114,6 +127,12 @@ def _kind(conn_id: str, given: str | None, uri: str | None) -> str:
             conn_id, f"type {given!r} is not supported, expected one of {', '.join(KINDS)}{nearest(given, KINDS)}"
         )
     return given.lower()
+
+
+def _scheme(uri: str) -> str:
+    # An address that cannot be read as a whole may hold a secret, which the error would show.
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", uri)
+    return found.group(1).lower() if found else ""
 
 
 def _uri(conn_id: str, kind: str, host: str | None, extra_uri: str | None) -> str | None:
@@ -131,7 +150,7 @@ def _uri(conn_id: str, kind: str, host: str | None, extra_uri: str | None) -> st
     if not given:
         raise refused(conn_id, f"a {kind} catalog needs its URI, in the host field or as the extra 'uri'")
     for address in given[0].split(",") if kind == "hive" else given[:1]:
-        scheme = urlsplit(address.strip()).scheme
+        scheme = _scheme(address.strip())
         if scheme not in _URI_SCHEMES[kind]:
             raise refused(
                 conn_id,
@@ -148,12 +167,14 @@ def _check_no_credentials_in(conn_id: str, uri: str) -> None:
     for address in uri.split(","):
         try:
             parts = urlsplit(address)
-        except ValueError as error:
-            raise refused(conn_id, "the uri cannot be read as one") from error
+        except ValueError:
+            parts = None
+        if parts is None:
+            raise refused(conn_id, "the uri cannot be read as one")
         names = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
         # An unescaped '/' in a password ends the authority early, so the path is looked at too.
         authority = parts.netloc if parts.scheme == "sqlite" else parts.netloc + parts.path
-        if "@" in authority or "user" in names or any(is_secret(name) for name in names):
+        if "@" in authority or "user" in names or any(is_secret(name) or name in _KEYS for name in names):
             raise refused(conn_id, "the uri holds a user or a password; use the connection's login and password fields")
 
 

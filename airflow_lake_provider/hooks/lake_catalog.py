@@ -25,6 +25,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import AnswerTooLargeError, call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import is_nonsense, is_unanswered, is_unreadable
+from airflow_lake_provider.hooks.hidden_secrets import hide_secrets
 from airflow_lake_provider.hooks.kept_property import kept_property
 
 if TYPE_CHECKING:
@@ -224,6 +225,8 @@ class LakeCatalogHook(BaseHook):
             raise
         except Exception as error:
             translated = self._translated(what, error)
+            # Python keeps it as the context of the new one.
+            hide_secrets(error, self._hidden)
             if translated is None:
                 raise
             raise translated from None
@@ -262,9 +265,13 @@ class LakeCatalogHook(BaseHook):
 
     def _without_secrets(self, error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+        text = self._hidden(text)
+        return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ..."
+
+    def _hidden(self, text: str) -> str:
         for secret in self.connection.secrets():
             text = text.replace(secret, "***")
-        return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ..."
+        return text
 
 
 def _extra(conn_id: str, text: str | None) -> dict[str, Any]:

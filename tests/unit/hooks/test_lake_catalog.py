@@ -6,6 +6,7 @@ import importlib
 import json
 import socket
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,3 +174,25 @@ def test_the_button_in_airflows_form_asks_the_official_hook_whose_answers_differ
     misspelt = {**sqlite, "extra": {**extra, "warehose": "/tmp/lake"}}
     assert answer_of_the_form(monkeypatch, **misspelt)[0]
     assert "'warehose' is unknown" in hook_class("transient").test_connection()[1]
+
+
+@pytest.mark.parametrize("sign_in", ["token", "credential", "header.X-Key"])
+@pytest.mark.parametrize("answer", ["closed", "unreadable", "letters"])
+def test_no_error_shows_a_secret_nor_the_errors_behind_it(
+    sign_in: str, answer: str, hook_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "SECRET-\u20ac-half" if answer == "letters" else "SECRET-half"
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{reserved.getsockname()[1]}" + ("/%zz" if answer == "unreadable" else "")
+        extra = {sign_in: f"id:{secret}" if sign_in == "credential" else secret}
+        extra |= {"oauth2-server-uri": f"{uri}/t?x={secret}"} if sign_in == "credential" else {}
+        set_connection(monkeypatch, host=uri, extra=extra)
+        with pytest.raises(Exception) as raised:  # noqa: PT011  # of any library
+            hook_class().load_table("shop.orders")
+    error: BaseException | None = raised.value
+    shown = "".join(traceback.format_exception(raised.value))
+    while error is not None:
+        shown += repr(error) + str(error)
+        error = error.__cause__ or error.__context__
+    assert "half" not in shown
