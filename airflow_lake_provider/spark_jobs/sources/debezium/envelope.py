@@ -18,18 +18,10 @@ from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete, is_message
+from airflow_lake_provider.spark_jobs.sources.debezium.placeholders import is_placeholder
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import Names, partition_label
+from airflow_lake_provider.spark_jobs.sources.debezium.service_records import is_service_record
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
-
-# What stands for a value the server did not send: as text, as base64 of bytes, as the bytes of an integer array, and
-# as the one element of any other array.
-_PLACEHOLDER = "__debezium_unavailable_value"
-_PLACEHOLDERS = (
-    _PLACEHOLDER,
-    "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
-    "[" + ",".join(str(byte) for byte in _PLACEHOLDER.encode()) + "]",
-    f'["{_PLACEHOLDER}"]',
-)
 
 _CONNECT_TYPE = "type: STRING, name: STRING, parameters: MAP<STRING, STRING>"
 _SCHEMA = (
@@ -55,7 +47,8 @@ def read_events(
 ) -> DataFrame:
     """Return one row per change event of the source's table and per line that is no change event at all.
 
-    Also one per tombstone whose place in Kafka is known: ``op`` is NULL in it, and it is not ``bad``.
+    Also one per tombstone whose place in Kafka is known: ``op`` is NULL in it, and it is not ``bad``. Other records of
+    the connector are left out.
 
     :param source: its options go to Spark's text reader (``lineSep``).
     :param keys: key columns.
@@ -69,7 +62,8 @@ def read_events(
         the order of ``keys``, or NULL); ``types`` (text per distinct connect schema, NULL without one).
     """
     kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>", names)
-    return kept.select(ARRIVAL, "bad", "op", *_places(), _record_key(), "after", *_row_columns(keys))
+    rows = _row_columns(source, keys)
+    return kept.select(ARRIVAL, "bad", "op", *_places(), _record_key(source.key_field_name), "after", *rows)
 
 
 def read_images(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
@@ -109,7 +103,7 @@ def _events_of_table(
     parsed = _parse(spark, _lines(spark, source, files).filter(_may_be_of(table)), files, image)
     if names is None:
         return parsed.filter(wanted)
-    placed_tombstone = sf.col("op").isNull() & sf.col("partition").isNotNull()
+    placed_tombstone = sf.col("tombstone") & sf.col("partition").isNotNull()
     return parsed.withColumn("partition", partition_label(names)).filter(
         sf.coalesce(wanted, sf.lit(False)) | placed_tombstone
     )
@@ -130,10 +124,12 @@ def _parse(spark: SparkSession, lines: DataFrame, files: tuple[InputFile, ...], 
     read = with_arrival(spark, lines, files, ["value", parsed]).select(ARRIVAL, "value", *_event_columns())
     # A row that some tool took out of its envelope may lack "value" or hold anything else there: that is no tombstone.
     says_null = sf.array_contains(sf.json_object_keys("value"), "value") & sf.col("no_value") & ~sf.col("corrupt")
-    tombstone = sf.col("is_record") & sf.coalesce(says_null, sf.lit(False))
+    tombstone = sf.col("op").isNull() & sf.col("is_record") & sf.coalesce(says_null, sf.lit(False))
     # A transform may have taken the table's name away: an event that nobody can give to a table is none of another one.
     of_no_table = ~is_message() & sf.col("source_table").isNull()
-    return read.withColumn("bad", sf.when(sf.col("op").isNull(), ~tombstone).otherwise(sf.col("corrupt") | of_no_table))
+    no_event = sf.when(tombstone, sf.lit(False)).otherwise(sf.col("corrupt") | ~is_service_record("value"))
+    bad = sf.when(sf.col("op").isNull(), no_event).otherwise(sf.col("corrupt") | of_no_table)
+    return read.withColumns({"tombstone": tombstone, "bad": bad})
 
 
 def _event_columns() -> list[Column]:
@@ -158,9 +154,11 @@ def _event_columns() -> list[Column]:
     ]
 
 
-def _row_columns(keys: Sequence[str]) -> list[Column]:
-    image = sf.when(is_delete(), sf.col("before")).otherwise(sf.col("after"))
-    holes = sf.map_keys(sf.map_filter("after", lambda _, text: _is_placeholder(text)))
+def _row_columns(source: Debezium, keys: Sequence[str]) -> list[Column]:
+    # Without an old image, the record's key still tells whose row is gone.
+    key = sf.map_filter(_key_fields("key_text"), lambda name, _: name != source.key_field_name)
+    image = sf.when(is_delete(), sf.coalesce("before", key)).otherwise(sf.col("after"))
+    holes = sf.map_keys(sf.map_filter("after", lambda _, text: is_placeholder(text, source.unavailable_value)))
     return [
         sf.map_keys(image).alias("image"),
         sf.coalesce(holes, sf.array().cast("ARRAY<STRING>")).alias("holes"),
@@ -170,13 +168,6 @@ def _row_columns(keys: Sequence[str]) -> list[Column]:
         _key_of_header("new_key", keys).alias("new_key"),
         _types_text().alias("types"),
     ]
-
-
-def _is_placeholder(text: Column) -> Column:
-    # Only an array can hold spaces that some rewriting tool put there, and the longest placeholder has 107 characters.
-    short_array = text.startswith("[") & (sf.length(text) < 200)
-    compact = sf.when(short_array, sf.replace(text, sf.lit(" "), sf.lit(""))).otherwise(text)
-    return sf.coalesce(compact.isin(*_PLACEHOLDERS), sf.lit(False))
 
 
 def _texts(image: Column, keys: Sequence[str]) -> Column:
@@ -203,24 +194,31 @@ def _places() -> list[Column | str]:
     ]
 
 
-def _record_key() -> Column:
-    """Names of the columns of the record's key; a key that is one bare value has none to tell."""
+def _record_key(added: str) -> Column:
+    """Names of the columns of the record's key; a key that is one bare value has none to tell.
+
+    :param added: field that a transform adds to the key, and no row has.
+    """
     names = sf.json_object_keys("key_text")
     payload = sf.json_object_keys(sf.get_json_object("key_text", "$.payload"))
     told = sf.when(sf.array_contains(names, "payload") & sf.array_contains(names, "schema"), payload).otherwise(names)
     # A sink may write records without their keys, which tells nothing.
     says_null = sf.array_contains(sf.json_object_keys("value"), "key")
     keyless = sf.when(says_null, sf.array().cast("ARRAY<STRING>"))
-    columns = sf.when(sf.col("key_text").isNull(), keyless).otherwise(sf.array_sort(told))
+    columns = sf.when(sf.col("key_text").isNull(), keyless).otherwise(sf.array_sort(sf.array_remove(told, added)))
     return sf.when(sf.col("of_record"), columns).alias("record_key")
 
 
 def _key_of_header(header: str, keys: Sequence[str]) -> Column:
     """The other key of a key change; NULL unless it has all key columns."""
-    plain = sf.from_json(header, "MAP<STRING, STRING>")
-    payload = sf.from_json(sf.element_at(plain, "payload"), "MAP<STRING, STRING>")
-    texts = _texts(sf.coalesce(payload, plain), keys)
+    texts = _texts(_key_fields(header), keys)
     return sf.when(~sf.exists(texts, lambda text: text.isNull()), texts)
+
+
+def _key_fields(text: str) -> Column:
+    """Return the fields of a key, which may stand beside its schema."""
+    plain = sf.from_json(text, "MAP<STRING, STRING>")
+    return sf.coalesce(sf.from_json(sf.element_at(plain, "payload"), "MAP<STRING, STRING>"), plain)
 
 
 def _types_text() -> Column:

@@ -156,8 +156,9 @@ def refuse_bad_events(
         )
     if "t" in found.operations:
         raise UnsupportedError(
-            f"the events of {table} hold a truncation (op 't'), which an upsert cannot apply; "
-            "leave skipped.operations=t in the connector, and empty the table by hand"
+            f"the events of {table} hold a truncation (op 't'), which an upsert cannot apply. Set skipped.operations=t "
+            "in the connector, so that there are no more. To go on, take a new snapshot with the connector, delete the "
+            "table's rows, and give the source a new name and the new files only, by another path or folder"
         )
     unknown = sorted(found.operations - set("crud"))
     if unknown:
@@ -184,6 +185,13 @@ def _refuse_other_keys(found: EventSurvey, table: str, keys: Sequence[str]) -> N
             "table a primary key, or name columns that are unique in the connector's message.key.columns"
         )
     others = [names for names in found.record_keys if set(names) != set(keys)]
+    added = sorted({name for names in others for name in names} - set(found.columns))
+    if added:
+        raise BadInputError(
+            f"events of {table} are keyed by {list(others[0])}, and their rows have no {added}. Where a transform adds "
+            f"it to the key, such as ByLogicalTableRouter, give the source key_field_name={added[0]!r}. Where the "
+            "connector leaves the column out of the rows, let it send the column: the rows have no key without it"
+        )
     if others:
         raise BadInputError(
             f"events of {table} are keyed by {list(others[0])}, and keys are {list(keys)}, which would make one row of "

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, keys_of, oracle
 from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table, by_id, read_items
@@ -179,6 +181,96 @@ def test_all_line_forms_are_read_and_other_tables_left_aside(spark: SparkSession
     assert again.rows == 4
 
 
+# What a connector sends beside change events, as Debezium's SchemaFactory makes it.
+_TRANSACTION = {"status": "BEGIN", "id": "571:53195832", "event_count": None, "data_collections": None, "ts_ms": 1}
+_SERVICE_RECORDS: dict[str, dict[str, Any]] = {
+    "heartbeat": {"ts_ms": 1_700_000_000_000},
+    "begin of a transaction": _TRANSACTION,
+    "end of a transaction": {
+        **_TRANSACTION,
+        "status": "END",
+        "event_count": 2,
+        "data_collections": [{"data_collection": "public.items", "event_count": 2}],
+    },
+    "schema change": {
+        "source": {"schema": "public", "table": "items"},
+        "ts_ms": 1,
+        "databaseName": "d",
+        "schemaName": "public",
+        "ddl": None,
+        "tableChanges": [{"type": "CREATE", "id": '"d"."public"."items"', "table": {"columns": []}}],
+    },
+    "notification": {
+        "id": "5563ae14",
+        "aggregate_type": "Initial Snapshot",
+        "type": "COMPLETED",
+        "additional_data": {"connector_name": "x"},
+        "timestamp": 1,
+    },
+    "message of the log": {**envelope("m", None, ["1", "2"], "items"), "message": {"prefix": "p", "content": "aGk="}},
+    "row of the table of signals": envelope("c", {"id": "s", "type": "log", "data": "{}"}, ["1", "2"], "signals"),
+    "window of an incremental snapshot": envelope(
+        "c", {"id": "s-open", "type": "snapshot-window-open", "data": "{}"}, ["1", "2"], "debezium_signal"
+    ),
+}
+
+
+@pytest.mark.parametrize("ordering", ["partition", "stream"])
+def test_what_a_connector_sends_beside_events_is_left_out_in_every_form(
+    spark: SparkSession, tmp_path: Path, ordering: str
+) -> None:
+    lines: list[str] = []
+    for kind, value in _SERVICE_RECORDS.items():
+        record = {"topic": f"__{kind}", "partition": 0, "offset": len(lines), "key": {"serverName": "s"}}
+        forms = [value, {"schema": {"type": "struct"}, "payload": value}]
+        lines += [json.dumps(form) for form in (*forms, *({**record, "value": form} for form in forms))]
+    event = {"topic": "t", "partition": 0, "offset": 5, "key": {"id": 1}}
+    lines.append(json.dumps({**event, "value": envelope("c", {"id": 1, "n": 7, "note": "x"}, ["1", "7"])}))
+    path = write_files(tmp_path / "in", lines)
+    source = replace(events_of("items", ITEMS), ordering=ordering)
+    batch = read_debezium_changes(spark, source, list_input_files(spark, path), ["id"], TargetState())
+    assert (batch.rows, [row["n"] for row in batch.changes.collect()]) == (1, [7])
+
+
+def _keyed(key: Any, event: Any) -> str:
+    return json.dumps({"topic": "t", "key": key, "value": event})
+
+
+@pytest.mark.parametrize("ordering", ["stream", "key"])
+def test_a_delete_without_an_old_image_is_applied_by_the_records_key(
+    spark: SparkSession, tmp_path: Path, ordering: str
+) -> None:
+    rows: Rows = {(key,): {"id": key, "n": key, "note": "x"} for key in (1, 2, 3)}
+    bare = {**envelope("d", None, ["1", "8"]), "before": None}
+    nested = {**envelope("d", None, ["1", "9"]), "before": None}
+    added = {"__dbz__physicalTableIdentifier": "t"}
+    lines = [_keyed({"id": 1}, bare), _keyed({"schema": {}, "payload": {"id": 2, **added}}, {"payload": nested})]
+    source = replace(events_of("items", ITEMS), ordering=ordering)
+    files = list_input_files(spark, write_files(tmp_path / "in", lines))
+    order = KeyOrder(epoch=0) if ordering == "key" else None
+    batch = read_debezium_changes(spark, source, files, ["id"], TargetState(), order=order)
+    assert {row["id"] for row in batch.changes.filter(DELETED).collect()} == {1, 2}
+    assert (batch.deletes, batch.upserts) == (2, 0)
+    if ordering == "stream":
+        assert applied(rows, batch, ["id"]) == {(3,): rows[(3,)]}
+    with pytest.raises(BadInputError, match="1 events have a key that is NULL"):
+        read_items(spark, write_files(tmp_path / "none", [json.dumps(bare), *lines[1:]]))
+
+
+def test_a_field_that_a_router_adds_to_the_key_is_no_column(spark: SparkSession, tmp_path: Path) -> None:
+    event = envelope("c", {"id": 1, "n": 1, "note": "x"}, ["1", "8"])
+    files = [
+        list_input_files(spark, write_files(tmp_path / f"in {name}", [_keyed({"id": 1, name: "t"}, event)]))
+        for name in ("__dbz__physicalTableIdentifier", "shard")
+    ]
+    source = events_of("items", ITEMS)
+    assert read_debezium_changes(spark, source, files[0], ["id"], TargetState()).keys == 1
+    with pytest.raises(BadInputError, match=r"have no \['shard'\].*key_field_name='shard'"):
+        read_debezium_changes(spark, source, files[1], ["id"], TargetState())
+    advised = replace(source, key_field_name="shard")
+    assert read_debezium_changes(spark, advised, files[1], ["id"], TargetState()).keys == 1
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -193,6 +285,10 @@ def test_all_line_forms_are_read_and_other_tables_left_aside(spark: SparkSession
         ),
         ('{"id": 1, "n": 2}', "no Debezium change events"),
         ('{"key": 1, "n": 2}', "no Debezium change events"),
+        ('{"ts_ms": 1, "n": 2}', "no Debezium change events"),
+        ('{"status": "BEGIN"}', "no Debezium change events"),
+        ('{"id": 1, "type": "a", "n": 2}', "no Debezium change events"),
+        ('{"ts_ms": 1', "no Debezium change events"),
         ('{"topic": "t", "key": {"id": 1}, "value": {"id": 1, "n": 2}}', "no Debezium change events"),
         ('{"topic": "t", "key": {"id": 1}, "value": 5}', "no Debezium change events"),
         (json.dumps(envelope("c", {"id": 1, "n": 1, "note": "x"}, None)), r"1 of 2 events .* no source\.sequence"),
