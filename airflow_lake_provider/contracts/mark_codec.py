@@ -22,6 +22,8 @@ class Mark:
         makes; ``deleted``: whether a delete was. One record of the log makes no two of either, so that such an event is
         recognised when it comes again, where others at the mark are applied again.
     :param consumed: offsets of the partition that were read.
+    :param since_ms: epoch milliseconds before which nothing above ``position`` was committed in this life of the
+        source; None where that is not known, as in marks of earlier versions.
     """
 
     position: tuple[int, int]
@@ -29,15 +31,16 @@ class Mark:
     moved: bool = False
     deleted: bool = False
     consumed: Ranges = ()
+    since_ms: int | None = None
 
     def merged(self, other: Mark) -> Mark:
         """Return the mark after both."""
         position = max(self.position, other.position)
         at_mark = [mark for mark in (self, other) if mark.position == position]
-        times = [ts for ts in (self.ts_ms, other.ts_ms) if ts is not None]
         return Mark(
             position=position,
-            ts_ms=max(times, default=None),
+            ts_ms=_greatest(self.ts_ms, other.ts_ms),
+            since_ms=_greatest(self.since_ms, other.since_ms),
             moved=any(mark.moved for mark in at_mark),
             deleted=any(mark.deleted for mark in at_mark),
             consumed=union(self.consumed, other.consumed),
@@ -47,6 +50,10 @@ class Mark:
     def last_offset(self) -> int:
         """The greatest offset consumed, -1 without one."""
         return self.consumed[-1][1] if self.consumed else -1
+
+
+def _greatest(*times: int | None) -> int | None:
+    return max((ts for ts in times if ts is not None), default=None)
 
 
 def pack(
@@ -85,7 +92,9 @@ def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark], tuple[Mark, bo
 def _of_mark(mark: Mark) -> list[int]:
     commit, row = mark.position
     numbers = [_zigzag(commit), _zigzag(row - commit), 0 if mark.ts_ms is None else _zigzag(mark.ts_ms) + 1]
-    numbers += [mark.moved + 2 * mark.deleted, len(mark.consumed)]
+    numbers += [mark.moved + 2 * mark.deleted + 4 * (mark.since_ms is not None)]
+    numbers += [] if mark.since_ms is None else [_zigzag(mark.since_ms)]
+    numbers += [len(mark.consumed)]
     last = 0
     for low, high in mark.consumed:
         numbers += [low - last, high - low]
@@ -97,8 +106,10 @@ def _mark(packed: Iterator[int]) -> Mark:
     commit = _signed(_number(packed))
     row = commit + _signed(_number(packed))
     ts_ms = _number(packed)
-    flags, ranges, last, consumed = _number(packed), _number(packed), 0, []
-    for _ in range(ranges):
+    flags = _number(packed)
+    since_ms = _signed(_number(packed)) if flags & 4 else None
+    last, consumed = 0, []
+    for _ in range(_number(packed)):
         low = last + _number(packed)
         last = low + _number(packed)
         consumed.append((low, last))
@@ -108,6 +119,7 @@ def _mark(packed: Iterator[int]) -> Mark:
         moved=bool(flags & 1),
         deleted=bool(flags & 2),
         consumed=tuple(consumed),
+        since_ms=since_ms,
     )
 
 

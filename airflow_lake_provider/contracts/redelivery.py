@@ -14,6 +14,9 @@ from airflow_lake_provider.contracts.offset_ranges import Ranges, missing, up_to
 # no greatest time covers theirs.
 LATE_TOLERANCE_MS = 10_000
 
+# The clock of a snapshot's rows is the connector's, not the server's.
+CLOCKS_DIFFER_MS = 300_000
+
 # Of a partition that has tombstones only: below every event.
 NO_POSITION = (-1, -1)
 
@@ -90,11 +93,12 @@ class SeenPartition:
     """Events of a batch from one partition, or from none that is known.
 
     :param mark: that applying all of it would leave; None where it has no event of the table.
-    :param old: events below the mark that the table has of it.
+    :param old: events below the mark that the table has of it; ``newer_ts_ms``: least ``source.ts_ms`` of the others.
     """
 
     mark: Mark | None = None
     old: OldEvents = field(default_factory=OldEvents)
+    newer_ts_ms: int | None = None
     times: SeenTimes = field(default_factory=SeenTimes)
 
 
@@ -104,12 +108,14 @@ class SeenEvents:
 
     :param partitions: by label, None for events without one.
     :param unplaced: events whose partition or offset is not known.
-    :param old: events below the greatest mark of all; ``unkeyed``: below ``EventMarks.key_floor``.
+    :param old: events below the greatest mark of all; ``newer_ts_ms``: least ``source.ts_ms`` of the others;
+        ``unkeyed``: below ``EventMarks.key_floor``.
     """
 
     partitions: Mapping[str | None, SeenPartition] = field(default_factory=dict)
     unplaced: int = 0
     old: OldEvents = field(default_factory=OldEvents)
+    newer_ts_ms: int | None = None
     unkeyed: int = 0
 
 
@@ -158,9 +164,10 @@ def refuse_two_lives(ordering: EventOrdering, seen: SeenEvents, table: str) -> N
 def count_repeated(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents, table: str) -> int:
     """Return how many events were delivered again: those below their mark, which are to be dropped.
 
-    :raises BadInputError: the positions of the source started again, or it cannot be told whether an event is
-        repeated or late.
+    :raises BadInputError: the positions of the source started again, or are those of an earlier log, or it cannot be
+        told whether an event is repeated or late.
     """
+    _refuse_earlier_life(ordering, marks, seen, table)
     if ordering is EventOrdering.PARTITION:
         return sum(_repeated_of(label, part, marks, table) for label, part in seen.partitions.items() if part.old.count)
     greatest = marks.greatest
@@ -173,6 +180,23 @@ def count_repeated(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents,
     if ordering is EventOrdering.STREAM and marks.ordering in (EventOrdering.STREAM, EventOrdering.UNKNOWN):
         return seen.old.count
     raise BadInputError(_cannot_tell(seen.old.count, ordering, marks, table))
+
+
+def _refuse_earlier_life(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents, table: str) -> None:
+    """Refuse events with higher positions that were committed before what was applied, as no one log has them."""
+    found = [(marks.greatest, seen.newer_ts_ms)]
+    if ordering is EventOrdering.PARTITION:
+        found = [(marks.floor(label or ""), part.newer_ts_ms) for label, part in seen.partitions.items()]
+    for mark, oldest in found:
+        if mark is None or mark.since_ms is None or oldest is None or oldest >= mark.since_ms - LATE_TOLERANCE_MS:
+            continue
+        raise BadInputError(
+            f"events of {table} have positions above {list(mark.position)}, up to which events were applied, and were "
+            f"committed earlier (source.ts_ms {oldest}, applied up to {mark.since_ms}). So they are of another log: of "
+            "the source before its positions started again, or of another server. Take their files out of the "
+            "source's path: they would take rows back. Where they are of the source that is to be followed: "
+            f"{_NEW_LIFE}. Nothing was applied"
+        )
 
 
 def applied_marks(

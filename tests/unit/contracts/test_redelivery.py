@@ -150,6 +150,35 @@ def test_marks_of_another_ordering_tell_nothing_of_older_events() -> None:
         count_repeated(EventOrdering.UNKNOWN, by_stream, found, "t")
 
 
+@pytest.mark.parametrize("ordering", EventOrdering)
+def test_a_file_of_an_earlier_log_is_refused_though_its_positions_are_higher(ordering: EventOrdering) -> None:
+    restarted = Mark(position=(400, 500), ts_ms=90_000_000, since_ms=86_400_000)
+    marks = EventMarks.read(EventMarks(ordering=ordering).merged(ordering, {"t-0": restarted}).to_text())
+    assert marks is not None
+
+    def above(ts_ms: int | None) -> SeenEvents:
+        part = SeenPartition(mark=Mark(position=(9_000, 9_001), ts_ms=ts_ms), newer_ts_ms=ts_ms)
+        return SeenEvents(partitions={"t-0": part}, newer_ts_ms=ts_ms)
+
+    with pytest.raises(BadInputError, match=r"above \[400, 500\].*committed earlier.*another log"):
+        count_repeated(ordering, marks, above(86_000_000), "t")
+    # Rows of a long snapshot are read after what is committed meanwhile; clocks are set, and events may have no time.
+    for ts_ms in (86_400_000, 86_400_000 - 9_999, None):
+        assert count_repeated(ordering, marks, above(ts_ms), "t") == 0
+    of_earlier_version = EventMarks(ordering=ordering).merged(ordering, {"t-0": replace(restarted, since_ms=None)})
+    assert count_repeated(ordering, of_earlier_version, above(1), "t") == 0
+
+
+def test_a_mark_that_an_earlier_version_wrote_is_read_and_goes_on() -> None:
+    # EventMarks(ordering=STREAM, table=Mark(position=(7, 9), ts_ms=5, moved=True)) of version 1 without since_ms.
+    found = EventMarks.read("AQEBDgQLAQAA")
+    assert found is not None
+    assert found.table == Mark(position=(7, 9), ts_ms=5, moved=True)
+    later = found.merged(EventOrdering.STREAM, {None: Mark(position=(8, 9), ts_ms=6, since_ms=-3)})
+    assert EventMarks.read(later.to_text()) == later
+    assert later.table == Mark(position=(8, 9), ts_ms=6, since_ms=-3)
+
+
 def test_files_of_two_lives_of_a_source_are_no_batch() -> None:
     old_life = SeenTimes(top=(5_000, 5_001), top_ts_ms=1_000_000, newest_ts_ms=1_000_040)
     new_life = SeenTimes(top=(1_000, 1_001), top_ts_ms=1_060_000, newest_ts_ms=1_060_000)

@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrderin
 from airflow_lake_provider.contracts.mark_codec import DIGEST_BYTES, Mark
 from airflow_lake_provider.contracts.offset_ranges import BUCKET, Ranges, of_bitmap, union
 from airflow_lake_provider.contracts.redelivery import (
+    CLOCKS_DIFFER_MS,
     NO_POSITION,
     OldEvents,
     SeenEvents,
@@ -68,6 +69,7 @@ def place_columns(marks: EventMarks | None) -> list[Column]:
         sf.max(sf.when(is_event, sf.col("ts_ms"))).alias("ts_ms"),
         sf.max(sf.when(is_event, sf.struct("first", "second", "ts_ms"))).alias("top"),
         sf.max(sf.when(is_event & (sf.col("op") != "r"), sf.col("ts_ms"))).alias("change_ts_ms"),
+        sf.min(sf.when(is_event & (sf.col("op") == "r"), sf.col("ts_ms"))).alias("row_ts_ms"),
         sf.max(sf.when(is_event & sf.col("last_commit").isNotNull(), sf.col("ts_ms"))).alias("led_ts_ms"),
         _bitmap(sf.lit(True)).alias("offsets"),
     ]
@@ -79,6 +81,8 @@ def place_columns(marks: EventMarks | None) -> list[Column]:
         *found,
         sf.count_if(of_partition).alias("old"),
         sf.max(sf.when(of_partition, sf.col("ts_ms"))).alias("old_ts_ms"),
+        sf.min(sf.when(is_event & ~of_partition, sf.col("ts_ms"))).alias("newer_ts_ms"),
+        sf.min(sf.when(is_event & ~of_table, sf.col("ts_ms"))).alias("newer_of_table_ts_ms"),
         _bitmap(of_partition).alias("old_offsets"),
         sf.count_if(of_table).alias("old_of_table"),
         sf.max(sf.when(of_table, sf.col("ts_ms"))).alias("old_of_table_ts_ms"),
@@ -107,7 +111,7 @@ def seen_events(groups: Iterable[Mapping[str, Any]], names: Names) -> SeenEvents
     :param groups: with ``partition``, ``file``, ``bucket`` and the aggregates of :func:`place_columns`.
     """
     partitions: dict[str | None, SeenPartition] = {}
-    unplaced, unkeyed, old = 0, 0, OldEvents()
+    unplaced, unkeyed, old, newer = 0, 0, OldEvents(), None
     for group in groups:
         name = names[group["file"]] if group["file"] is not None and names else None
         if name is not None and name.label != group["partition"]:
@@ -119,11 +123,13 @@ def seen_events(groups: Iterable[Mapping[str, Any]], names: Names) -> SeenEvents
             led_ts_ms=group.get("old_led_ts_ms"),
         )
         unkeyed += group.get("unkeyed", 0)
+        newer = _least(newer, group.get("newer_of_table_ts_ms"))
         before = partitions.get(group["partition"], SeenPartition())
         mark = _mark(group, name)
         partitions[group["partition"]] = SeenPartition(
             mark=before.mark.merged(mark) if before.mark else mark,
             old=before.old + _old(group, name),
+            newer_ts_ms=_least(before.newer_ts_ms, group.get("newer_ts_ms")),
             times=before.times + _times(group),
         )
     placed = {
@@ -131,7 +137,11 @@ def seen_events(groups: Iterable[Mapping[str, Any]], names: Names) -> SeenEvents
         for label, part in partitions.items()
         if label is not None or (part.mark and part.mark.position != NO_POSITION)
     }
-    return SeenEvents(partitions=placed, unplaced=unplaced, old=old, unkeyed=unkeyed)
+    return SeenEvents(partitions=placed, unplaced=unplaced, old=old, newer_ts_ms=newer, unkeyed=unkeyed)
+
+
+def _least(*times: int | None) -> int | None:
+    return min((ts for ts in times if ts is not None), default=None)
 
 
 def _mark(group: Mapping[str, Any], name: SinkFile | None) -> Mark:
@@ -145,7 +155,18 @@ def _mark(group: Mapping[str, Any], name: SinkFile | None) -> Mark:
         moved=bool(moved["flag"]),
         deleted=bool(deleted["flag"]),
         consumed=consumed,
+        since_ms=_since(group),
     )
+
+
+def _since(group: Mapping[str, Any]) -> int | None:
+    """Return a time before which nothing above the group's positions was committed.
+
+    The rows of a snapshot are read for hours, and later changes are committed meanwhile: its first row counts.
+    """
+    first_row = group["row_ts_ms"]
+    times = (group["change_ts_ms"], None if first_row is None else first_row - CLOCKS_DIFFER_MS)
+    return max((ts for ts in times if ts is not None), default=None)
 
 
 def _times(group: Mapping[str, Any]) -> SeenTimes:
