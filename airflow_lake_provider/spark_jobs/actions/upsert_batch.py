@@ -29,11 +29,11 @@ from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput, lis
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.debezium.open_key_changes import remember_cut_deletes
+from airflow_lake_provider.spark_jobs.sources.debezium.renamed_table import EarlierTable
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import KeyChangeHistory
 from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input
 from airflow_lake_provider.spark_jobs.sources.plain_rows import read_row_changes
-from airflow_lake_provider.spark_jobs.sources.source_digest import EVENTS_OF
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text, check_query
 
@@ -164,7 +164,7 @@ def _read(
 ) -> ChangeBatch:
     wanted = decision.wanted
     if isinstance(spec.source, Debezium):
-        known = _target_state(spec, target, applied_state, wanted)
+        known = _target_state(spec, target, applied_state, decision)
         order = _key_order(spec, target, known, applied_state.epoch, decision.repeats) if _is_by_key(spec) else None
         batch = read_debezium_changes(
             spark,
@@ -187,12 +187,16 @@ def _read(
     )
 
 
-def _target_state(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState, wanted: BatchInput) -> TargetState:
+def _target_state(
+    spec: UpsertSpec, target: KeyedTable, applied_state: AppliedState, decision: InputDecision
+) -> TargetState:
     position = applied_state.position
+    earlier = None
+    if decision.earlier_table is not None:
+        unread = position.unconsumed(decision.wanted.files)
+        earlier = EarlierTable(digest=decision.earlier_table, unread=unread)
     # A branch keeps no marks: there, a table with rows is the only sign.
     has_had_events = applied_state.base is not None if spec.branch else position.events is not None
-    # Of another table's name nothing is known; it may be misspelled.
-    is_same_table = position.shape.get(EVENTS_OF) in (None, wanted.shape.get(EVENTS_OF))
     return TargetState(
         target.schema(),
         target.rows(applied_state.base),
@@ -200,7 +204,9 @@ def _target_state(spec: UpsertSpec, target: KeyedTable, applied_state: AppliedSt
             known=applied_state.key_changes, rows_of=target.rows_then, is_kept=spec.branch is None
         ),
         marks=position.events,
-        has_had_events=has_had_events and is_same_table,
+        # Of another table's name nothing is known; it may be misspelled.
+        has_had_events=has_had_events and earlier is None,
+        earlier=earlier,
     )
 
 

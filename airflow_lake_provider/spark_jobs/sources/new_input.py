@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.sources import OnSourceChange
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
+from airflow_lake_provider.spark_jobs.sources.source_digest import earlier_table
 
 Positions = Callable[[], Mapping[str, SourcePosition]]
 _REPLACED = "the table was replaced since it applied this source, so that all of the input is applied again"
@@ -26,6 +27,7 @@ class InputDecision:
     :param wanted: what of the input is applied.
     :param position: what the commit sets.
     :param repeats: whether what was applied is applied again on purpose.
+    :param earlier_table: digest of the table of the stream that was read before; None where it is the same one.
     :param note: what the reason of the report has to add; empty for nothing.
     """
 
@@ -33,6 +35,7 @@ class InputDecision:
     wanted: BatchInput
     position: SourcePosition
     repeats: bool = False
+    earlier_table: str | None = None
     note: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -51,7 +54,11 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInp
     """
     _refuse_to_count_again(spec, applied_state)
     changed = _changed_parts(applied_state.position, listed)
+    earlier = earlier_table(applied_state.position.shape, listed.shape, spec.source)
     start = _start(spec, applied_state, listed, changed)
+    if earlier is not None:
+        # No file was read for the events of this table.
+        start = applied_state.position.restarted()
     applies_all = spec.on_repeat is OnRepeat.APPLY
     if not applies_all:
         _refuse_uncertain(spec, start, listed)
@@ -60,7 +67,8 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInp
         wanted=listed if applies_all else listed.beyond(start),
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
         position=listed.position_after(start, spec.keep_consumed_for),
-        note=_REPLACED if applied_state.is_replaced else _note(spec, changed),
+        earlier_table=earlier,
+        note=_REPLACED if applied_state.is_replaced else _note(spec, changed, earlier),
         warnings=_consumed_under_other_names(spec, applied_state, listed.beyond(start), others),
     )
 
@@ -174,10 +182,12 @@ def _counts(spec: UpsertSpec) -> bool:
     return isinstance(spec.merge_engine, Aggregation)
 
 
-def _note(spec: UpsertSpec, changed: list[str]) -> str:
+def _note(spec: UpsertSpec, changed: list[str], earlier: str | None) -> str:
     if not changed:
         return ""
     said = f"{', '.join(changed)} of the source changed since its last commit"
     if spec.source.on_source_change is OnSourceChange.REPLAY:
         return f"{said}, so that all of it is applied again"
+    if earlier is not None:
+        return f"{said}, so that all files were read for the events of the table that is named now"
     return f"{said}, and what was applied before is not applied again"

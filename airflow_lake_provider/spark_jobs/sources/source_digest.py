@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from airflow_lake_provider.contracts.sources import Debezium, Source
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
@@ -31,4 +32,29 @@ def source_shape(source: Source) -> dict[str, str]:
         "envelope": events.kind if events else None,
         EVENTS_OF: events.table if events else None,
     }
-    return {name: hashlib.sha256(text.encode()).hexdigest()[:_DIGITS] for name, text in parts.items() if text}
+    return {name: _digest(text) for name, text in parts.items() if text}
+
+
+def earlier_table(before: Mapping[str, str], now: Mapping[str, str], source: Source) -> str | None:
+    """Return the digest of the stream's table that was read before, where another one is read now.
+
+    ``items`` that became ``public.items`` is the same one.
+
+    :param before: shape of the last commit; ``now``: of the source.
+    """
+    former = before.get(EVENTS_OF)
+    if former is None or EVENTS_OF not in now or not isinstance(source, Debezium):
+        return None
+    return None if former in (now[EVENTS_OF], _digest(source.table.rpartition(".")[2])) else former
+
+
+def is_table(name: str, digest: str) -> bool:
+    """Return whether a digest is that of a stream's table, with or without its schema.
+
+    :param name: ``<schema>.<table>``.
+    """
+    return digest in (_digest(name), _digest(name.rpartition(".")[2]))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

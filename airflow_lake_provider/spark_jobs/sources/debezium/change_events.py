@@ -40,6 +40,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOr
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import refuse_below_snapshots
 from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER, is_old
+from airflow_lake_provider.spark_jobs.sources.debezium.renamed_table import EarlierTable, refuse_other_table
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
@@ -66,6 +67,7 @@ class TargetState:
     :param marks: what was applied of the stream; events that they show to be repeated are dropped first of all.
     :param has_had_events: whether an event of this source was ever applied; else other tables' events alone are an
         error.
+    :param earlier: table of the stream that the source was read for before; None where it is the same one.
     """
 
     schema: StructType | None = None
@@ -74,6 +76,7 @@ class TargetState:
     history: KeyChangeHistory = field(default_factory=KeyChangeHistory)
     marks: EventMarks | None = None
     has_had_events: bool = True
+    earlier: EarlierTable | None = None
 
 
 def read_debezium_changes(
@@ -116,6 +119,8 @@ def read_debezium_changes(
         refuse_unfit_columns(found.columns, f"events of {source.table}")
         if not target.has_had_events and not found.events:
             _refuse_other_tables(spark, source, files)
+        if target.earlier is not None:
+            refuse_other_table(spark, source, target.earlier, found.seen, ignore_marks=ignore_marks)
         told = _told_repeated(found, source, target.marks, ignore_marks)
         if told.dropped == found.events:
             raw.unpersist()

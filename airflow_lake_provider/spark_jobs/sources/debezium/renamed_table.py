@@ -1,0 +1,59 @@
+"""A stream that is read for another table than before: its table was renamed, or another one was meant.
+
+Events under the new name come after those under the old one, since renaming locks the table. So the marks of what was
+applied hold for both, and what contradicts that is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.redelivery import SeenEvents
+from airflow_lake_provider.contracts.sources import Debezium
+from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables
+from airflow_lake_provider.spark_jobs.sources.source_digest import is_table
+
+_MOST_TABLES = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierTable:
+    """The table that the source was read for before.
+
+    :param digest: of its name.
+    :param unread: files that were not consumed for it.
+    """
+
+    digest: str
+    unread: tuple[InputFile, ...]
+
+
+def refuse_other_table(
+    spark: SparkSession, source: Debezium, earlier: EarlierTable, seen: SeenEvents, *, ignore_marks: bool
+) -> None:
+    """Refuse a batch of events that the earlier table has not under a new name, or that would lose some of its own.
+
+    :param seen: where the events of the table stand that is read now.
+    :param ignore_marks: whether older events are applied, too.
+    :raises BadInputError: with how many, and what to do.
+    """
+    if seen.old.count and not ignore_marks:
+        raise BadInputError(
+            f"the source was read for another table before, and {seen.old.count} events of {source.table} are older "
+            f"than what was applied then. So {source.table} is not that table under a new name. Where it is the same "
+            "one, spelled with or without its schema, spell it as before. Otherwise give the source a new name; or "
+            "apply all files with on_repeat='apply'. Nothing was applied"
+        )
+    tables = count_tables(spark, source, earlier.unread, _MOST_TABLES) if earlier.unread else {}
+    for name, count in tables.items():
+        if is_table(name, earlier.digest):
+            raise BadInputError(
+                f"the source was read for {name} before, and is to be read for {source.table} now. "
+                f"{len(earlier.unread)} files that were not read yet hold {count} events of {name}, which would be "
+                f"lost. Run once more with table={name!r}, and change it then; or give the source of {source.table} a "
+                "new name, where it is another table. Nothing was applied"
+            )
