@@ -19,7 +19,10 @@ def refuse_reused(timeline: DataFrame) -> None:
     :param timeline: of ``KeyTimeline``.
     """
     ends = _known_changes(timeline).filter("known IS NOT NULL")
-    borders = timeline.filter("is_new AND op IN ('c', 'r', 'd')").select("key", "second")
+    borders = timeline.filter("is_new AND op IN ('c', 'r', 'd') AND NOT was_known").select("key", "second")
+    # A create that comes again begins a life that is known, as its old key's delete tells it.
+    begun = timeline.filter("op = 'm'").select("key", "second")
+    borders = borders.join(begun, ["key", "second"], "left_anti")
     between = borders.join(ends, "key").filter("second > known AND second < end").select("key")
     creates = timeline.filter("is_new AND op = 'c'").select("second", sf.lit(True).alias("created")).distinct()
     moved = timeline.filter("is_new AND op = 'd' AND NOT was_known").join(creates, "second", "left")
