@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.position_column import THIRTY_DAYS
+from airflow_lake_provider.contracts.reader_options import check_reader_options
 from airflow_lake_provider.contracts.source_name import source_name
 from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
@@ -158,7 +159,7 @@ class Files(Source):
     :param path: path or glob.
     :param format: ``parquet | orc | json | csv | avro``; default by the path's ending. JSON means JSON lines.
     :param schema: DDL of the columns, ``"id BIGINT, total DECIMAL(12,2)"``, without defaults.
-    :param options: options of Spark's reader; texts, numbers and booleans.
+    :param options: options of Spark's reader that leave out nothing; texts, numbers and booleans.
     :param max_file_age: timedelta or ISO-8601 text: how long a consumed file is remembered that is not in the source
         any more; for ever with ``Aggregation``.
     """
@@ -176,9 +177,10 @@ class Files(Source):
         return self
 
     def complete(self) -> None:
-        """Take the format from the path where it is not given."""
+        """Take the format from the path where it is not given, and refuse options that lose rows or files."""
         if self.format is None:
             object.__setattr__(self, "format", _format_of_path(self.path))
+        check_reader_options(self.options, str(self.format), "Files.options")
 
     def without_policy(self) -> Self:
         """Return the files, without how long they are remembered."""
@@ -254,7 +256,7 @@ class Debezium(Source):
     :param path: path or glob of files.
     :param table: source table whose events are taken, ``orders`` or ``public.orders``.
     :param schema: DDL of the columns, ``"order_id STRING, total DECIMAL(12,2)"``.
-    :param options: options of Spark's reader; texts, numbers and booleans.
+    :param options: of Spark's reader of text: ``lineSep``.
     :param ordering: what is known of the order of the events, so that none is applied over a newer one:
         ``"partition"``, each partition of the topic is in order; ``"stream"``, all events of the table are; ``"key"``,
         nothing is, so each row keeps its position. Default: ``"partition"`` where every event tells its partition and
@@ -285,6 +287,10 @@ class Debezium(Source):
     def files(self) -> Debezium:
         """These."""
         return self
+
+    def complete(self) -> None:
+        """Refuse options that lose events or files."""
+        check_reader_options(self.options, self.kind, "Debezium.options")
 
     @property
     def format(self) -> str:

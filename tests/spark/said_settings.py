@@ -26,7 +26,7 @@ def said(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         for name in settings_of(spark).keys() - before.keys():
-            if spark.conf.isModifiable(name) or name.startswith("spark.wap"):
+            if spark.conf.isModifiable(name) or name.startswith("spark.wap") or not name.startswith("spark."):
                 spark.conf.unset(name)
         for name, value in before.items():
             if spark.conf.isModifiable(name) and spark.conf.get(name, None) != value:

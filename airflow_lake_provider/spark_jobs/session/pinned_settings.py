@@ -54,6 +54,12 @@ PINNED: tuple[PinnedSetting, ...] = (
     # Which rows are read.
     _P("spark.sql.files.ignoreCorruptFiles", "false", "a file that cannot be read counts as applied", "true"),
     _P("spark.sql.files.ignoreMissingFiles", "false", "a file that was moved away counts as applied", "true"),
+    _P("spark.sql.files.ignoreInvalidPartitionPaths", "false", "files of other folders count as applied", "true"),
+    # Settings of Hadoop, which it has of ``spark.hadoop.*`` too; a session's own value wins.
+    _P("mapreduce.input.linerecordreader.line.maxlength", "2147483647", "longer lines are left out", "9"),
+    _P("orc.skip.corrupt.data", "false", "the broken part of an ORC file is left out", "true"),
+    _P("hive.exec.orc.skip.corrupt.data", "false", "the broken part of an ORC file is left out", "true"),
+    _P("avro.mapred.ignore.inputs.without.extension", "false", "an Avro file of another name is left out", "true"),
     _P("spark.sql.parquet.respectSummaryFiles", "false", "columns are those of summary files, or none", "true"),
     _P("spark.sql.orc.filterPushdown", "false", "ORC's reader skips rows of a source (decisions/0019)", "true"),
     _P("spark.sql.orc.aggregatePushdown", "false", "counts are taken from statistics of ORC files", "true"),
@@ -101,7 +107,7 @@ def pin_settings(spark: SparkSession) -> list[str]:
     """
     sentences = []
     for setting in PINNED:
-        found = spark.conf.get(setting.name, None)
+        found = _found(spark, setting.name)
         if setting.value is None:
             spark.conf.unset(setting.name)
         else:
@@ -110,6 +116,13 @@ def pin_settings(spark: SparkSession) -> list[str]:
             wanted = "is not set" if setting.value is None else f"is {setting.value}"
             sentences.append(f"{setting.name}={found} is overruled, in a job it {wanted}: otherwise {setting.why}")
     return [*sentences, *_without_legacy(spark)]
+
+
+def _found(spark: SparkSession, name: str) -> str | None:
+    found = spark.conf.get(name, None)
+    if found is None and not name.startswith("spark."):
+        found = spark._jsc.hadoopConfiguration().get(name)
+    return found
 
 
 def _without_legacy(spark: SparkSession) -> list[str]:

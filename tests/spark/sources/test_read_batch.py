@@ -194,7 +194,7 @@ def test_records_that_cannot_be_read_are_refused_with_their_place(
     spark: SparkSession, tmp_path: Path, kind: str, good: str, bad: str
 ) -> None:
     path = files_in(tmp_path, **{f"a_{kind}": f"{good}\n", f"b_{kind}": f"{good}\n{good}\n{bad}\n{good}\n"})
-    source = Files(path=path, format=kind, schema="id INT, n INT", options={"mode": "DROPMALFORMED"})
+    source = Files(path=path, format=kind, schema="id INT, n INT")
     with pytest.raises(BadInputError, match=rf"1 records cannot be read .*/b\.{kind}, the first is its record 3"):
         changes(spark, source)
     query = Query("SELECT * FROM source", over=Files(path=path, format=kind, schema="id INT, n INT"))
