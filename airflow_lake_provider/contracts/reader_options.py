@@ -38,6 +38,8 @@ _CSV_FORMS = (
     "negativeInf",
     "inferSchema",
     "preferDate",
+    # Columns are those of the header; of types that the sample misses, values are refused.
+    "samplingRatio",
     "maxColumns",
     "maxCharsPerColumn",
     "inputBufferSize",
@@ -89,10 +91,10 @@ _INSTEAD = {
 }
 
 
-def check_reader_options(options: Mapping[str, str], kind: str, name: str) -> None:
+def check_reader_options(options: Mapping[str, str], kind: str | None, name: str) -> None:
     """Refuse options that a source does not take.
 
-    :param kind: format of the files, or ``debezium``.
+    :param kind: format of the files, or ``debezium``; None for a format that is not known yet.
     :param name: of the argument, for the message.
     :raises InvalidSpecError: an option leaves out rows, columns or files, is not known, or is given twice.
     """
@@ -108,7 +110,7 @@ def check_reader_options(options: Mapping[str, str], kind: str, name: str) -> No
             why = "may leave out rows, columns or files" if instead else "is not known"
             known = ", ".join(_options_of(kind))
             raise InvalidSpecError(
-                f"{name}: the option {given!r} {why}, so a source of {kind} files does not take it; "
+                f"{name}: the option {given!r} {why}, so a source of {kind or 'any'} files does not take it; "
                 + (instead or f"it takes {known}, and fs.* of Hadoop")
             )
         losing, instead = _LOSING.get(lower, ("", ""))
@@ -116,7 +118,10 @@ def check_reader_options(options: Mapping[str, str], kind: str, name: str) -> No
             raise InvalidSpecError(f"{name}: {given}={value!r} leaves out rows or columns; {instead}")
 
 
-def _options_of(kind: str) -> Iterator[str]:
-    yield from _TAKEN[kind]
+def _options_of(kind: str | None) -> Iterator[str]:
+    if kind is None:
+        yield from sorted({option for taken in _TAKEN.values() for option in taken})
+    else:
+        yield from _TAKEN[kind]
     if kind != "debezium":
         yield "basePath"

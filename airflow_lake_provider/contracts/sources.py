@@ -32,6 +32,7 @@ _FORMAT_OF_SUFFIX = {
     ".csv": "csv",
     ".avro": "avro",
 }
+_RENDERED_LATER = "rendered-later.parquet"
 _LONGEST_MEMORY_DAYS = 36_500
 ONE_YEAR = timedelta(days=365)
 UNAVAILABLE_VALUE = "__debezium_unavailable_value"
@@ -165,7 +166,7 @@ class Files(Source):
     """
 
     kind: ClassVar[str] = "files"
-    path: str = field(metadata=reads(text, "file.parquet"))
+    path: str = field(metadata=reads(text, _RENDERED_LATER))
     format: str | None = field(default=None, metadata=reads(optional(_format)))
     schema: str | None = field(default=None, metadata=reads(optional(_columns)))
     options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
@@ -180,7 +181,9 @@ class Files(Source):
         """Take the format from the path where it is not given, and refuse options that lose rows or files."""
         if self.format is None:
             object.__setattr__(self, "format", _format_of_path(self.path))
-        check_reader_options(self.options, str(self.format), "Files.options")
+        # Of a path that is a template, the format may not be known yet.
+        kind = None if self.path == _RENDERED_LATER else str(self.format)
+        check_reader_options(self.options, kind, "Files.options")
 
     def without_policy(self) -> Self:
         """Return the files, without how long they are remembered."""

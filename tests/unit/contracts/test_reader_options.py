@@ -29,7 +29,6 @@ OF_FORMAT = {
         ("mode", "DROPMALFORMED", "leaves out rows"),
         ("comment", "#", "would be lost"),
         ("enforceSchema", "true", "header"),
-        ("samplingRatio", "0.1", "schema"),
         ("columnPruning", "false", "leave it out"),
         ("singleVariantColumn", "v", "schema"),
         ("skipRows", "1", "is not known"),
@@ -99,6 +98,14 @@ def test_an_option_is_refused_in_a_mapping_below_a_query_and_beside_a_template()
     ):
         with pytest.raises(InvalidSpecError, match="ignoreCorruptFiles"):
             given()
+
+
+def test_beside_a_templated_path_an_option_of_any_format_is_taken_until_the_format_is_known() -> None:
+    written = Files("in/{{ ds }}/*.csv", options={"header": True})
+    rendered = {"csv": written.rendered(lambda _: "in/1/*.csv"), "json": written.rendered(lambda _: "in/1/*.json")}
+    assert rendered["csv"].checked().format == "csv"
+    with pytest.raises(InvalidSpecError, match="'header'"):
+        rendered["json"].checked()
 
 
 def test_a_value_that_a_template_gives_is_checked_once_it_is_rendered() -> None:
