@@ -130,7 +130,7 @@ class SettingWork:
         flow = Flow(self.spark, table, self.folder, {"keys": KEYS, "delete_when": None, "exclude_columns": ()})
         made = flow.apply("1", source=Files(path=f"{self.folder}/1.jsonl", format="json", schema=_NESTED))
         assert made.rows_inserted == len(ALL), made
-        options = {"header": "true", "escape": '"'}
+        options = {"header": "true", "nullValue": ""}
         flat = Files(path=f"{self.folder}/2.csv", format="csv", schema=f"{_FLAT}, op STRING", options=options)
         rest: dict[str, Any] = {
             "delete_when": "op = 'd'",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -30,31 +31,56 @@ def literal_paths(files: Sequence[InputFile]) -> list[str]:
     return ["".join(f"\\{char}" if char in GLOB_CHARACTERS else char for char in file.path) for file in files]
 
 
-def with_arrival(
-    spark: SparkSession, rows: DataFrame, files: tuple[InputFile, ...], columns: Sequence[Column | str] = ("*",)
-) -> DataFrame:
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """One reading of the files.
+
+    :param rows: straight from a file source: nothing may have moved its rows.
+    :param columns: what is made of the rows on the way; no later filter is evaluated below them.
+    :param where: what is kept of them, once they are numbered.
+    """
+
+    rows: DataFrame
+    columns: Sequence[Column | str] = ("*",)
+    where: Column | None = None
+
+    def placed(self, *place: Column) -> DataFrame:
+        """Return the columns with the place of each row."""
+        found = self.rows.select(*self.columns, *place)
+        return found if self.where is None else found.filter(self.where)
+
+
+def with_arrival(spark: SparkSession, files: tuple[InputFile, ...], *scans: Scan) -> DataFrame:
     """Add ``_lake_arrival``, a struct of file index, start of the split and row number, which orders as it is.
 
     The row number counts within a task, and a task reads its splits in any order, so it orders only within a split.
 
-    :param rows: straight from a file source: nothing may have moved its rows.
-    :param files: the files it reads; their order is the order of arrival.
-    :param columns: what is made of the rows on the way; no later filter is evaluated below them.
+    :param files: the files that are read; their order is the order of arrival.
+    :param scans: of these files, with the same columns each.
     """
-    # The rows may have a column of that name.
-    metadata = metadata_column(rows, "_metadata")
-    path, block, row = metadata["file_path"], metadata["file_block_start"], sf.monotonically_increasing_id()
     uris = _uris(spark, files)
     if len(uris) <= _MAX_COMPARED:
         # A join is a job of its own, which takes longer than a small batch.
-        known = [sf.when(path == uri, sf.lit(number)) for number, uri in enumerate(uris)]
-        return rows.select(*columns, _arrival(sf.coalesce(*known), path, block, row))
-    placed = rows.select(*columns, path.alias(_FILE), block.alias(_BLOCK), row.alias(_ROW))
+        return reduce(DataFrame.unionByName, (scan.placed(_compared(scan.rows, uris)) for scan in scans))
+    names = (_FILE, _BLOCK, _ROW)
+    parts = (scan.placed(*(c.alias(n) for c, n in zip(_place(scan.rows), names, strict=True))) for scan in scans)
     # As an Arrow table: rows of Python objects would start a Python worker.
     order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: pa.array(range(len(uris)), pa.int32())})
-    numbered = placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
+    numbered = reduce(DataFrame.unionByName, parts).join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
     arrival = _arrival(*(sf.col(name) for name in (_NUMBER, _FILE, _BLOCK, _ROW)))
     return numbered.withColumn(ARRIVAL, arrival).drop(_FILE, _BLOCK, _ROW, _NUMBER)
+
+
+def _compared(rows: DataFrame, uris: Sequence[str]) -> Column:
+    path, block, row = _place(rows)
+    known = [sf.when(path == uri, sf.lit(number)) for number, uri in enumerate(uris)]
+    return _arrival(sf.coalesce(*known), path, block, row)
+
+
+def _place(rows: DataFrame) -> tuple[Column, Column, Column]:
+    # The rows may have a column of that name.
+    metadata = metadata_column(rows, "_metadata")
+    return metadata["file_path"], metadata["file_block_start"], sf.monotonically_increasing_id()
 
 
 def _arrival(number: Column, path: Column, block: Column, row: Column) -> Column:
@@ -96,5 +122,6 @@ def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...])
     # Spark 3.5 compares only structs whose fields have the same names.
     last = sf.struct(*(sf.lit(first[name]).cast("long").alias(name) for name in ("block", "row")))
     not_later = place <= last
-    record = rows.filter((sf.col(f"{ARRIVAL}.file") == worst["file"]) & not_later).count()
+    # A record that two scans show has one place.
+    record = rows.filter((sf.col(f"{ARRIVAL}.file") == worst["file"]) & not_later).select(place).distinct().count()
     return f"{worst['wrong']} in {files[worst['file']].path}, the first is its record {record}"

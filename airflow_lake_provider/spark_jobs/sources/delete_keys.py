@@ -140,7 +140,7 @@ def _with_texts(source: Source, names: dict[str, DataType]) -> Source:
     """Leave as text what the readers of CSV and JSON would change: they round decimals and cut times off dates."""
     if not isinstance(source, Files) or source.format not in ("csv", "json"):
         return source
-    options = {"inferSchema": "false", **source.options}
+    options = {"inferSchema": "false", **source.options} if source.format == "csv" else source.options
     if not source.schema:
         return replace(source, options=options)
     changed = (DecimalType,) if "dateFormat" in source.options else (DecimalType, DateType)

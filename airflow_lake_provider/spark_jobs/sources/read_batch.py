@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException, UnsupportedOpera
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.readwriter import DataFrameReader
-from pyspark.sql.types import StringType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DateType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
@@ -21,15 +21,23 @@ from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose_format import rows_for_queries
-from airflow_lake_provider.spark_jobs.sources.arrival import describe_first, literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.arrival import Scan, describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, faulty_lines
+from airflow_lake_provider.spark_jobs.sources.json_lines import encoding_of
+from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
 from airflow_lake_provider.spark_jobs.sources.parquet_schema import schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl
+from airflow_lake_provider.spark_jobs.sources.text_values import converted, is_lost, read_as
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, message_of, table_at
 from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
 
+# As RFC 4180 says, and Excel, pandas and PostgreSQL write: a quote in a quoted value is doubled, any other is an error.
+_QUOTES = {"escape": '"', "unescapedQuoteHandling": "RAISE_ERROR"}
+# What Spark puts in the place of nothing at all; the empty text in quotes then stays one.
+_NO_TEXT = "\x00NULL\x00"
 # The view that a query has its rows from.
 _SOURCE = "source"
 
@@ -59,9 +67,11 @@ class RawBatch:
         """
         if count:
             place = describe_first(self.rows, sf.col(UNPARSABLE).isNotNull(), self.files)
+            said = self.rows.select(UNPARSABLE).filter(sf.col(UNPARSABLE).isin(*FAULTS)).distinct().collect()
+            faults = "".join(f"; {fault}: {FAULTS[fault]}" for fault in sorted(row[0] for row in said))
             raise BadInputError(
                 f"{count} records cannot be read as {_columns(self.rows)}: {place}. Repair the file, or give "
-                f"schema and options of the source (encoding, formats) that fit it{_about_numbers(self.rows)}"
+                f"schema and options of the source (encoding, formats) that fit it{_about_numbers(self.rows)}{faults}"
             )
         self.refuse_undecodable()
 
@@ -150,8 +160,10 @@ def _read_files(
         shared = schema_of_footers(spark, files)
         reader = reader.schema(shared) if shared is not None else reader
     rows = _loaded(reader, source, files)
+    if source.format == "orc" and (calendar := calendar_options(spark, files, rows.schema)):
+        rows = _loaded(reader.schema(rows.schema).options(**calendar), source, files)
     refuse_unfit_columns(rows.columns, f"{source.format} files of {source.path!r}")
-    return RawBatch(rows=with_arrival(spark, rows, files), files=files, has_arrival=True)
+    return RawBatch(rows=with_arrival(spark, files, Scan(rows=rows)), files=files, has_arrival=True)
 
 
 def _schema_without_rows(
@@ -233,24 +245,53 @@ def _read_text(
         "columnNameOfCorruptRecord": UNPARSABLE,
         "enforceSchema": "false",
     }
-    find_schema = partial(json_schema, keeps_absent=keeps_absent) if source.format == "json" else csv_schema
+    kind = str(source.format)
+    if kind == "csv":
+        options = {**_QUOTES, **options}
+    find_schema = partial(json_schema, keeps_absent=keeps_absent) if kind == "json" else csv_schema
     schema = find_schema(spark, source, paths, options, table_schema)
     refuse_unfit_columns(schema.names, f"{source.format} files of {source.path!r}")
-    flagged = StructType([*schema.fields, StructField(UNPARSABLE, StringType())])
-    rows = spark.read.format(str(source.format)).options(**options).schema(flagged).load(paths)
+    if kind == "csv":
+        # Not where types are inferred: a number that is quoted and empty would make its column one of texts.
+        options = {"nullValue": _NO_TEXT, **options}
+    lower = {name.lower(): value for name, value in source.options.items()}
+    plain = StructType([StructField(field.name, read_as(field.dataType, kind, lower)) for field in schema])
+    flagged = StructType([*plain.fields, StructField(UNPARSABLE, StringType())])
+    rows = spark.read.format(kind).options(**options).schema(flagged).load(paths)
     # With the option basePath, names of folders are columns beside those of the schema.
-    columns = [*(quoted(name) for name in rows.columns if name != UNPARSABLE), _unparsable(schema)]
+    scans = [Scan(rows=rows, columns=[quoted(name) for name in rows.columns])]
+    scans += faulty_lines(spark, source, paths, options, rows.schema)
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
-    rows = with_arrival(spark, rows, files, columns).persist()
-    lines = _lines(spark, paths) if source.format == "csv" and _is_utf8(source.options) else None
+    arrived = with_arrival(spark, files, *scans)
+    rows = _converted(arrived, plain, schema, kind).persist()
+    lines = _lines(spark, paths) if kind == "csv" and encoding_of(source.options).replace("-", "") == "utf8" else None
     return RawBatch(rows=rows, files=files, has_arrival=True, may_be_unparsable=True, lines=lines)
 
 
-def _unparsable(schema: StructType) -> Column:
+def _converted(rows: DataFrame, read: StructType, schema: StructType, kind: str) -> DataFrame:
+    """Return the columns in their types, and records with a value that does not come through as unparsable."""
+    changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
+    results = {field.name: converted(quoted(field.name), had.dataType, field.dataType, kind) for had, field in changed}
+    # In two steps, so that what is looked at twice is made once.
+    raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}
+    made = rows.select(
+        *(results[name].alias(name) if name in results else quoted(name) for name in rows.columns),
+        *(quoted(name).alias(hidden) for name, hidden in raw.items()),
+    )
+    lost = (
+        is_lost(sf.col(raw[field.name]), quoted(field.name), had.dataType, field.dataType, kind)
+        for had, field in changed
+    )
+    flag = _unparsable(read, reduce(or_, lost, sf.lit(False)))
+    return made.select(*(flag if name == UNPARSABLE else quoted(name) for name in rows.columns))
+
+
+def _unparsable(schema: StructType, lost: Column) -> Column:
     """Return the text of a record that is none; one with a time past the year 9999 is milliseconds read as seconds."""
-    times = [quoted(f.name) for f in schema if isinstance(f.dataType, (TimestampType, TimestampNTZType))]
+    times = [quoted(f.name) for f in schema if isinstance(f.dataType, (DateType, TimestampType, TimestampNTZType))]
     past = reduce(or_, (~sf.year(time).between(1, 9999) for time in times), sf.lit(False))
-    return sf.coalesce(UNPARSABLE, sf.when(past, sf.lit("a time that is out of range"))).alias(UNPARSABLE)
+    wrong = sf.when(past, sf.lit("a time that is out of range")).when(lost, sf.lit(CHANGED_VALUE))
+    return sf.coalesce(UNPARSABLE, wrong).alias(UNPARSABLE)
 
 
 def _about_numbers(rows: DataFrame) -> str:
@@ -260,11 +301,6 @@ def _about_numbers(rows: DataFrame) -> str:
 
 def _lines(spark: SparkSession, paths: list[str]) -> DataFrame:
     return spark.read.text(paths).select("value", sf.col("_metadata.file_path").alias("file"))
-
-
-def _is_utf8(options: Mapping[str, str]) -> bool:
-    given = {name.lower(): value for name, value in options.items()}
-    return given.get("encoding", given.get("charset", "utf-8")).lower().replace("-", "") == "utf8"
 
 
 def _query(spark: SparkSession, query: str, batch: RawBatch) -> RawBatch:

@@ -38,6 +38,7 @@ _CONTENT_ERRORS = frozenset(
         "ParquetDecodingException",
         "SchemaColumnConvertNotSupportedException",
         "TProtocolException",
+        "TextParsingException",
         "ZipException",
         "ZstdIOException",
     }
@@ -63,6 +64,8 @@ _CONTENT_WORDS = (
     "corrupt",
     "csv header",
     "protocol message",
+    "nanos > 999999999 or < 0",
+    "decimal_precision_exceeds",
     "cannot_merge_schemas",
     "cannot_merge_incompatible_data_type",
     "column_already_exists",
@@ -70,6 +73,7 @@ _CONTENT_WORDS = (
     "parquet_type_illegal",
     "unsupported_time_type",
 )
+_UNESCAPED = "unescaped quote character"
 # Alone: with an address behind it, it is a connection that was lost.
 _END_OF_BZIP2 = "unexpected end of stream"
 _GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
@@ -78,6 +82,10 @@ _READERS = tuple(
 )
 _HADOOP = "org.apache.hadoop."
 _ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".tgz", ".xz")
+# Hadoop reads a block format of its own under the first two names, and takes the first bytes of any other for a length.
+_UNREAD_CODECS = (".lz4", ".snappy", ".lzo", ".lzma", ".br", ".z")
+# No compressor writes 0 bytes: it is a file whose writing was never begun, or not ended.
+_COMPRESSED = (".gz", ".gzip", ".bz2", ".zst", ".zstd", ".deflate")
 _LONGEST = 300
 # A store answers in tens of milliseconds, and a source may have thousands of files.
 _OPENED_AT_ONCE = 16
@@ -113,10 +121,19 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
     :raises JobFailedError: a file of which the first bytes matter cannot be opened now.
     """
     packed = [file for file in files if file.path.endswith(".bz2") and file.size]
+    is_text = kind in ("json", "csv")
     for file in files:
         # Hive writes an ORC file of 0 bytes for an empty bucket, and Spark takes it for one.
         if file.size == 0 and kind in ("parquet", "avro"):
             raise BadInputError(f"{file.path} has 0 bytes, so it is no {kind} file: {_WAY_OUT}")
+        if is_text and file.size == 0 and file.path.lower().endswith(_COMPRESSED):
+            raise BadInputError(
+                f"{file.path} has 0 bytes, so it is no compressed file, not even of an empty one: {_WAY_OUT}"
+            )
+        if is_text and file.path.lower().endswith(_UNREAD_CODECS):
+            raise BadInputError(
+                f"{file.path} is compressed in a format that Spark does not read; compress it as .gz or .zst"
+            )
         if file.path.lower().endswith(_ARCHIVES):
             raise BadInputError(
                 f"{file.path} is an archive, which Spark does not open; unpack it, or compress each file by itself, "
@@ -176,6 +193,11 @@ def _translated(
         return None
     if not is_content_error(error):
         return JobFailedError(f"{file.path} cannot be read now{said}")
+    if _UNESCAPED in told.lower():
+        return BadInputError(
+            f"{file.path} has a quote in a quoted value that is not doubled, as RFC 4180 has it{said}; say how it is "
+            r"escaped, options={'escape': '\\'} for a backslash, or repair the file"
+        )
     return BadInputError(
         f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{said}: {_WAY_OUT}"
     )

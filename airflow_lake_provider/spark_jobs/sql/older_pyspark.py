@@ -38,6 +38,11 @@ def try_cast(value: Column, wanted: types.DataType | str) -> Column:
     return column_of(fitted)
 
 
+def keeps_number_texts() -> bool:
+    """Tell whether a number of JSON that is read as text has the digits of the file; Spark 3.5 writes it anew."""
+    return _HAS_TRY_CAST
+
+
 def column_of(expression: Any) -> Column:
     """Return the column of a ``org.apache.spark.sql.catalyst.expressions.Expression``."""
     jvm, _ = _jvm()

@@ -27,7 +27,8 @@ SECRET = "47114711"
 
 def keys_in(spark: SparkSession, path: Path, target: str = "customer_id BIGINT", **source: Any) -> list[Any]:
     """Keys of the files, in the types of a table with the columns ``target``."""
-    keys_from = Files(str(path), **{"format": "csv", "options": {"header": "true"}, **source})
+    options = {} if source.get("format", "csv") == "json" else {"header": "true"}
+    keys_from = Files(str(path), **{"format": "csv", "options": options, **source})
     columns = parse_ddl(target)
     run = RunIdentity.of("dag", "run", "task", "-1")
     spec = DeleteRowsSpec(catalog="c", table="shop.orders", run=run, keys_from=keys_from, keys=tuple(columns.names))

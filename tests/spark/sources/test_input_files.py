@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.sources import input_files
-from airflow_lake_provider.spark_jobs.sources.arrival import with_arrival
+from airflow_lake_provider.spark_jobs.sources.arrival import Scan, with_arrival
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.jvm_commands import commands
 
@@ -43,7 +43,7 @@ def test_the_commands_that_number_files_do_not_grow_with_them(spark: SparkSessio
     sent = {}
     for count in (10, 600):
         with commands(spark) as sent[count]:
-            with_arrival(spark, rows, files[:count])
+            with_arrival(spark, files[:count], Scan(rows=rows))
     assert len(files) == 600
     assert len(sent[600]) <= len(sent[10])
 

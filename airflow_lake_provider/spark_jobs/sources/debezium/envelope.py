@@ -16,11 +16,12 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.arrival import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete, is_message
 from airflow_lake_provider.spark_jobs.sources.debezium.placeholders import is_placeholder
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import Names, partition_label
 from airflow_lake_provider.spark_jobs.sources.debezium.service_records import is_service_record
+from airflow_lake_provider.spark_jobs.sources.json_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
 _CONNECT_TYPE = "type: STRING, name: STRING, parameters: MAP<STRING, STRING>"
@@ -121,7 +122,8 @@ def _may_be_of(table: str) -> Column:
 def _parse(spark: SparkSession, lines: DataFrame, files: tuple[InputFile, ...], image: str) -> DataFrame:
     parsed = sf.from_json("value", _line_schema(image), {"columnNameOfCorruptRecord": _CORRUPT}).alias("line")
     # Parsed where arrival is told: elsewhere Spark would move filters below, and parse a line once per field they use.
-    read = with_arrival(spark, lines, files, ["value", parsed]).select(ARRIVAL, "value", *_event_columns())
+    scan = Scan(rows=lines, columns=("value", parsed))
+    read = with_arrival(spark, files, scan).select(ARRIVAL, "value", *_event_columns())
     # A row that some tool took out of its envelope may lack "value" or hold anything else there: that is no tombstone.
     says_null = sf.array_contains(sf.json_object_keys("value"), "value") & sf.col("no_value") & ~sf.col("corrupt")
     tombstone = sf.col("op").isNull() & sf.col("is_record") & sf.coalesce(says_null, sf.lit(False))
@@ -147,11 +149,16 @@ def _event_columns() -> list[Column]:
         *(sf.col(f"line.{name}").alias(name) for name in ("topic", "partition", "offset")),
         sf.col("line.key").alias("key_text"),
         sf.coalesce("line.value.payload.op", "line.value.op").isNotNull().alias("of_record"),
-        # The parser of JSON puts a mark in the place of bytes that are no UTF-8, and says nothing.
-        (sf.col("line").isNull() | sf.col(f"line.{_CORRUPT}").isNotNull() | ~is_utf8("value")).alias("corrupt"),
+        _is_corrupt().alias("corrupt"),
         (sf.col("line.topic").isNotNull() | sf.col("line.key").isNotNull()).alias("is_record"),
         sf.col("line.value").isNull().alias("no_value"),
     ]
+
+
+def _is_corrupt() -> Column:
+    is_parsed = sf.col("line").isNotNull() & sf.col(f"line.{_CORRUPT}").isNull()
+    # The parser of JSON puts a mark in the place of bytes that are no UTF-8, and says nothing.
+    return ~(is_parsed & is_utf8("value")) | fault_of_line(sf.col("value")).isNotNull()
 
 
 def _row_columns(source: Debezium, keys: Sequence[str]) -> list[Column]:

@@ -1,0 +1,87 @@
+"""Lines of JSON and CSV that Spark's readers take, and read wrong: the rows that a batch is refused for.
+
+They are read as text beside the rows, in the same job.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.sources.arrival import Scan
+from airflow_lake_provider.spark_jobs.sources.json_lines import (
+    HALF_PAIR,
+    MORE_VALUES,
+    encoding_of,
+    fault_of_line,
+    is_parsed,
+)
+from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text
+
+OPEN_QUOTE = "a quoted value without its end"
+CHANGED_VALUE = "a value that its type does not hold"
+# What may be wrong with a record that Spark's reader takes, and what to do.
+FAULTS = {
+    MORE_VALUES: "write each record into a line of its own",
+    HALF_PAIR: "no text can hold it; write the character, or the replacement character",
+    OPEN_QUOTE: "give options={'multiLine': True} for values of several lines, or say how a quote is escaped, "
+    "options={'escape': '\\\\'} for a backslash",
+    CHANGED_VALUE: "it would be rounded, cut off, or taken for another; declare a wider type, or STRING and cast it in "
+    "a Query; options such as locale, dateFormat and timestampFormat say how it is written",
+}
+# By which lines are found; a name with a dot is a setting of the file system.
+_OF_LINES = {"linesep", "encoding", "charset", "basepath"}
+# What the SQL function knows; of any other encoding the signs of JSON and CSV are those of ASCII.
+_DECODED = {"us-ascii", "iso-8859-1", "utf-16be", "utf-16le", "utf-16", "utf-32"}
+
+
+def faulty_lines(
+    spark: SparkSession, source: Files, paths: Sequence[str], options: Mapping[str, str], schema: StructType
+) -> list[Scan]:
+    """Return a scan of the lines that Spark's reader would take and read wrong, as rows of ``schema``.
+
+    :param options: of the reader, with our defaults.
+    :param schema: of the rows; ``_lake_unparsable`` says what is wrong, and the other columns are NULL.
+    """
+    lower = {name.lower(): value for name, value in options.items()}
+    is_whole = lower.get("multiline", "false").lower() == "true"
+    line = _decoded(lower)
+    if source.format == "json":
+        fault = sf.when(is_parsed(line, columns_text(schema), options), fault_of_line(line, options))
+    elif is_whole or not lower.get("quote", '"') or lower.get("quote", '"') != lower["escape"]:
+        # Another escape has rules of its own, and a value of several lines is whole only in its file.
+        return []
+    else:
+        fault = _fault_of_csv(line, lower.get("quote", '"'), lower.get("sep", lower.get("delimiter", ",")))
+    kept = {name: value for name, value in options.items() if name.lower() in _OF_LINES or "." in name}
+    if is_whole:
+        kept["wholetext"] = "true"
+    lines = spark.read.format("text").options(**kept).load(list(paths)).filter(sf.length(sf.trim("value")) > 0)
+    empty = [sf.lit(None).cast(field.dataType).alias(field.name) for field in schema if field.name != UNPARSABLE]
+    return [Scan(rows=lines, columns=[*empty, fault.alias(UNPARSABLE)], where=quoted(UNPARSABLE).isNotNull())]
+
+
+def _decoded(options: Mapping[str, str]) -> Column:
+    """Return the column of Spark's reader of text, which takes all bytes for UTF-8, as text."""
+    encoding = encoding_of(options)
+    if encoding.replace("-", "") == "utf8":
+        return sf.col("value")
+    return sf.decode(sf.col("value").cast("binary"), encoding if encoding in _DECODED else "iso-8859-1")
+
+
+def _fault_of_csv(line: Column, quote: str, separator: str) -> Column:
+    """Tell a line that ends within a quoted value, which Spark's reader takes for its end."""
+    marks = sf.length(line) - sf.length(sf.replace(line, sf.lit(quote), sf.lit("")))
+    q, s = re.escape(quote), re.escape(separator)
+    # A quote may also stand alone in a value that is not quoted: 5" pipe.
+    field = rf"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[ \t]*+|(?!{q})(?:(?!{s}).)*+)"
+    is_complete = line.rlike(rf"(?s)^{field}(?:{s}{field})*+\s*+$")
+    is_odd = line.contains(quote) & (marks % (2 * len(quote)) != 0)
+    return sf.when(is_odd & ~is_complete, sf.lit(OPEN_QUOTE))

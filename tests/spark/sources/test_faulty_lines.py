@@ -1,0 +1,208 @@
+"""Lines of which Spark's readers take a part for the whole: all their records are applied, or the file is refused."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from tests.spark.sources.test_unreadable_files import EVENTS, apply, event
+
+A, B = '{"id": 1, "v": "a"}', '{"id": 2, "v": "b"}'
+# Lines, all but the last sound, of which a reader that stops behind the first value loses or changes something.
+WRONG_LINES = {
+    "two objects without a sign between": f"{A}{B}",
+    "two objects and a blank": f"{A} {B}",
+    "two objects and a comma": f"{A},{B}",
+    "two objects and a tabulator": f"{A}\t{B}",
+    "three objects": f"{A}{A}{B}",
+    "an object and a scalar": f"{A} 5",
+    "an object and a text": f'{A} "}}"',
+    "garbage": f"{A} x",
+    "a comma at the end": f"{A},",
+    "a field outside of the object": '{"id": 1}, "v": "a"}',
+    "a brace too many": f"{A}}}",
+    "a bracket too many": f"{A}]",
+    "a NUL at the end": f"{A}\0",
+    "an array and an object": f"[{A}] {B}",
+    "two arrays": f"[{A}][{B}]",
+    "a nested object and another": '{"id": 1, "s": {"v": "}"}}{"id": 2}',
+    "a brace in a text": '{"id": 1, "v": "}{"}{"id": 2}',
+    "single quotes": "{'id': 1, 'v': 'a'}{'id': 2}",
+    "a high surrogate alone": '{"id": 1, "v": "\\ud800"}',
+    "a low surrogate alone": '{"id": 1, "v": "x\\uDC00y"}',
+    "surrogates in the wrong order": '{"id": 1, "v": "\\ude00\\ud83d"}',
+    "a surrogate behind backslashes": '{"id": 1, "v": "\\\\\\\\\\ud83d"}',
+    "a surrogate in a name": '{"id": 1, "\\ud83d": 1}',
+    "half a record": '{"id": 1, "v":',
+    "a bare value": "5",
+}
+SOUND_LINES = {
+    "blank lines": (f"\n  \n{A}\n\n", [1]),
+    "an array of objects": (f"[{A}, {B}]", [1, 2]),
+    "blanks around": (f"  {A}  \r\n{B}", [1, 2]),
+    "a mark of the byte order": (f"\ufeff{A}", [1]),
+    "carriage returns alone": (f"{A}\r{B}\r", [1, 2]),
+    "braces in texts": ('{"id": 1, "v": "}{\\"}{"}', [1]),
+    "nested": ('{"id": 1, "v": "a", "s": [{"x": {}}, {}]}', [1]),
+    "single quotes": ("{'id': 1, 'v': '}'}", [1]),
+    "a surrogate pair": ('{"id": 1, "v": "}\\ud83d\\ude00\\uD83D\\uDE00"}', [1]),
+    "backslashes before a u": ('{"id": 1, "v": "}\\\\ud800"}', [1]),
+    "infinity": ('{"id": 1, "v": "a", "x": {"y": NaN}}', [1]),
+}
+
+
+def rows_of(spark: SparkSession, path: Path, **words: Any) -> list[tuple[Any, str | None]]:
+    source = Files(str(path), **{"format": "json", "schema": "id INT, v STRING", **words})
+    rows = read_batch(spark, source, list_input_files(spark, source.path), None).rows
+    found = [(row["id"], row["_lake_unparsable"]) for row in rows.collect()]
+    rows.unpersist()
+    return found
+
+
+def test_a_line_of_json_that_would_be_read_in_part_is_refused_once(spark: SparkSession, tmp_path: Path) -> None:
+    for number, line in enumerate(WRONG_LINES.values()):
+        (tmp_path / f"{number:02}.json").write_text(f"{A}\n{line}\n{B}\n")
+    source = Files(str(tmp_path), "json", schema="id INT, v STRING")
+    batch = read_batch(spark, source, list_input_files(spark, source.path), None)
+    told = batch.rows.filter("_lake_unparsable IS NOT NULL").groupBy("_lake_arrival.file").count().collect()
+    found: dict[int, int] = dict(map(tuple, told))
+    # A name that is no text is refused by Spark's parser too.
+    found[list(WRONG_LINES).index("a surrogate in a name")] = 1
+    assert found == dict.fromkeys(range(len(WRONG_LINES)), 1)
+    batch.rows.unpersist()
+
+
+def test_a_sound_line_of_json_is_read_whole(spark: SparkSession, tmp_path: Path) -> None:
+    for number, (text, _) in enumerate(SOUND_LINES.values()):
+        (tmp_path / f"{number:02}.json").write_text(text + "\n", newline="")
+    source = Files(str(tmp_path), "json", schema="id INT, v STRING")
+    batch = read_batch(spark, source, list_input_files(spark, source.path), None)
+    found: dict[int, list[int]] = {}
+    for row in batch.rows.orderBy("_lake_arrival.file", "id").collect():
+        assert row["_lake_unparsable"] is None, row
+        found.setdefault(row["_lake_arrival"]["file"], []).append(row["id"])
+    assert found == dict(enumerate(ids for _, ids in SOUND_LINES.values()))
+    batch.rows.unpersist()
+
+
+def test_options_of_json_say_what_is_sound(spark: SparkSession, tmp_path: Path) -> None:
+    ways: list[tuple[bytes, dict[str, Any], list[int] | None]] = [
+        (b'{"id": 1, "v": "}"} // {\n', {"allowComments": True}, [1]),
+        (b'{id: 01, "v": "}"}\n', {"allowUnquotedFieldNames": True, "allowNumericLeadingZeros": True}, [1]),
+        (b'{"id": 1,\n "v": "}"}\n', {"multiLine": True}, [1]),
+        (f"[{A},\n{B}]\n".encode(), {"multiLine": True}, [1, 2]),
+        (f"{A}\n{B}\n".encode(), {"multiLine": True}, None),
+        (f"{A} {B}\n".encode("utf-16"), {"multiLine": True, "encoding": "UTF-16"}, None),
+        ('{"id": 1, "v": "}é"}\n'.encode("latin-1"), {"encoding": "ISO-8859-1", "lineSep": "\n"}, [1]),
+        (f"{A}{B}|".encode(), {"lineSep": "|"}, None),
+        (f"{A}|{B}|".encode(), {"lineSep": "|"}, [1, 2]),
+    ]
+    for number, (body, options, ids) in enumerate(ways):
+        path = tmp_path / f"{number}.json"
+        path.write_bytes(body)
+        found = rows_of(spark, path, options=options)
+        faults = [fault for _, fault in found if fault is not None]
+        assert (len(faults) == 1) is (ids is None), (body, found)
+        assert ids is None or sorted(id_ for id_, _ in found) == ids, (body, found)
+
+
+def test_a_line_with_two_records_names_the_file_and_the_record_and_nothing_is_applied(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    named = r"1 records cannot be read .*1 in .*/{}, the first is its record 2.*more than one value"
+    (tmp_path / "rows.json.gz").write_bytes(gzip.compress(f"{A}\n{A}{B}\n{B}\n".encode()))
+    with pytest.raises(BadInputError, match=named.format(r"rows\.json\.gz")):
+        apply(spark, tmp_path / "rows.json.gz", schema="id BIGINT, v STRING")
+    with pytest.raises(BadInputError, match=named.format(r"rows\.json\.gz")):
+        apply(spark, tmp_path / "rows.json.gz", query="SELECT * FROM source")
+
+
+EVENT_LINES: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "nothing between": lambda a, b: a + b,
+    "a blank between": lambda a, b: a + b" " + b,
+    "a comma between": lambda a, b: a + b"," + b,
+    "a comma behind": lambda a, b: a + b",",
+    "garbage behind": lambda a, b: a + b" x",
+    "a NUL behind": lambda a, b: a + b"\0",
+    "an array": lambda a, b: b"[" + a + b"," + b + b"]",
+    "half a surrogate pair": lambda a, b: a.replace(b'"x"', b'"\\ud800"'),
+}
+
+
+def test_two_change_events_on_a_line_are_refused_with_their_file(spark: SparkSession, tmp_path: Path) -> None:
+    one, two = event(id=1, name="x").rstrip(), event(id=2, name="y").rstrip()
+    for number, join in enumerate(EVENT_LINES.values()):
+        path = tmp_path / f"{number}.json"
+        path.write_bytes(one + b"\n" + join(one, two) + b"\n")
+        with pytest.raises(BadInputError, match=rf"no Debezium change events, .*: 1 in .*{number}\.json"):
+            apply(spark, path, **EVENTS)
+
+
+def collected(rows: DataFrame) -> list[tuple[str, str | None]]:
+    try:
+        return [(row["v"], row["_lake_unparsable"]) for row in rows.collect()]
+    except Py4JJavaError as error:
+        # The reader refuses all of the file.
+        if "TextParsingException" not in str(error):
+            raise
+        return [("", "Unescaped quote character")]
+
+
+# Text of a file, and the rows that Python's csv module reads; None where a quoted value goes on in the next line.
+CSV_LINES: dict[str, tuple[str, list[str] | None]] = {
+    "doubled quotes": ('"say ""hi""",1\n', ['say "hi"']),
+    "a comma in quotes": ('"a"", b",1\n', ['a", b']),
+    "a value of two lines": ('"a\nb",1\n', None),
+    "a quote without its end": ('"a,1\nb,2\n', None),
+    "a quote without its end, alone in the last field": ('a,"1\n', None),
+    "backslashes before quotes": ('"a\\"b",1\n', None),
+    "one escaped quote": ('"\\"",1\n', None),
+    "two escaped quotes": ('"\\"\\"",1\n', None),
+    "text behind a quote": ('"a"x,1\n', None),
+    "a backslash at the end": ('"C:\\",1\n', ["C:\\"]),
+    "a quote in a bare value": ('5" pipe,1\n', ['5" pipe']),
+    "two quotes in a bare value": ('a"b"c,1\n', ['a"b"c']),
+    "JSON": ('"{""a"": 1}",1\n', ['{"a": 1}']),
+    "empty quotes": ('"",1\n', [""]),
+    "blanks": ('" a ",1\n', [" a "]),
+    "carriage returns": ("a,1\r\nb,2\r\n", ["a", "b"]),
+    "a sign of comments": ("#a,1\n", ["#a"]),
+    "a NUL at the start": ("\0a,1\n", ["\0a"]),
+}
+
+
+def test_a_quoted_value_of_csv_is_what_rfc_4180_says_or_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for name, (text, values) in CSV_LINES.items():
+        path = tmp_path / f"{list(CSV_LINES).index(name)}.csv"
+        path.write_text(text, newline="")
+        source = Files(str(path), "csv", schema="v STRING, n STRING")
+        batch = read_batch(spark, source, list_input_files(spark, source.path), None)
+        found = collected(batch.rows)
+        batch.rows.unpersist()
+        is_refused = any(fault is not None for _, fault in found)
+        assert is_refused is (values is None), (name, found)
+        assert values is None or [value for value, _ in found] == values, (name, found)
+
+
+def test_a_fault_of_a_quote_is_refused_with_the_file_and_what_to_say(spark: SparkSession, tmp_path: Path) -> None:
+    for name, body, said in (
+        ("lines", 'id,v\n1,"a\nb"\n', "multiLine"),
+        ("escaped", 'id,v\n1,"a\\"b"\n', "escape"),
+    ):
+        (tmp_path / f"{name}.csv").write_text(body)
+        with pytest.raises(BadInputError, match=rf"{name}\.csv.*{said}"):
+            apply(spark, tmp_path / f"{name}.csv", format="csv", options={"header": True}, schema="id INT, v STRING")
+    given = {"format": "csv", "schema": "id BIGINT, v STRING"}
+    (tmp_path / "sound.csv").write_text('id,v\n1,"a\nb ""c"""\n')
+    applied = apply(spark, tmp_path / "sound.csv", "quoted", options={"header": True, "multiLine": True}, **given)
+    assert applied.batch_rows == 1
