@@ -29,6 +29,11 @@ def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
         raise BadInputError(
             f"columns {ours} of {what} begin with {_OURS}, which this package keeps for itself; rename them there"
         )
+    if any(not name.strip() for name in columns):
+        raise BadInputError(
+            f"{what} has a column without a name, at place {[not n.strip() for n in columns].index(True) + 1}; a table "
+            "cannot hold it: give it one there"
+        )
     lower = [name.lower() for name in columns]
     twice = sorted({name for name in columns if lower.count(name.lower()) > 1})
     if twice:

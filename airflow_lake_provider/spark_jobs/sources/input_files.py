@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -19,6 +22,7 @@ from airflow_lake_provider.spark_jobs.session.java_methods import (
     texts_of,
 )
 
+_COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
 
 
@@ -27,19 +31,40 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
 
     :param pattern: path or Hadoop glob, of any scheme Spark can read.
     :return: nothing for a glob that matches nothing. A version is the modification time in epoch milliseconds.
-    :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden.
+    :raises BadInputError: a path without glob characters that does not exist, or that Spark would skip as hidden; a
+        name with a colon where Hadoop cannot read it.
     """
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(pattern)
-    filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
-    matches = filesystem.globStatus(path)
+    with _refusing_colons(pattern):
+        path = _path(spark, pattern)
+        filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        matches = filesystem.globStatus(path)
     if not GLOB_CHARACTERS & set(pattern):
         _refuse_unreadable(pattern, str(filesystem.makeQualified(path).toString()), matches)
     if not matches:
         return ()
     statuses = _file_statuses(spark)
-    found = set(_visible_files(statuses, filesystem, matches))
-    return tuple(sorted(found))
+    found = sorted(set(_visible_files(statuses, filesystem, matches)))
+    for file in found:
+        # Hadoop asks for a checksum under the name, and takes what is before the colon for a scheme.
+        if file.path.startswith("file:") and ":" in file.path.rpartition("/")[2]:
+            raise BadInputError(f"{file.path} {_COLON}")
+    return tuple(found)
+
+
+def _path(spark: SparkSession, pattern: str) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.hadoop.fs.Path(pattern)
+
+
+@contextmanager
+def _refusing_colons(pattern: str) -> Iterator[None]:
+    try:
+        yield
+    except (IllegalArgumentException, Py4JJavaError) as error:
+        if "Relative path in absolute URI" not in str(error):
+            raise
+        name = str(error).split("Relative path in absolute URI: ", 1)[-1].splitlines()[0]
+        raise BadInputError(f"source {pattern!r}: {name} {_COLON}. A store such as S3 may take the folder") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +83,8 @@ class SourceLocation:
         """Resolve a path or glob as :func:`list_input_files` does; nothing is looked for."""
         if pattern is None:
             return cls()
-        jvm: Any = spark._jvm
-        path = jvm.org.apache.hadoop.fs.Path(pattern)
+        with _refusing_colons(pattern):
+            path = _path(spark, pattern)
         address = str(path.getFileSystem(spark._jsc.hadoopConfiguration()).makeQualified(path).toString())
         is_named = path.toUri().getScheme() is not None or str(spark.sparkContext.master).startswith("local")
         return cls(address=address, warnings=() if is_named else (default_file_system(pattern, address),))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
@@ -30,7 +29,6 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     COUNTERS,
     NUMBER,
-    ChangeCounts,
     count_changes,
     is_unparsable,
     latest_change_per_key,
@@ -41,8 +39,8 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_keys
+from airflow_lake_provider.spark_jobs.sources.csv_headers import refusing_other_headers
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
-from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
@@ -70,7 +68,7 @@ def read_row_changes(
     :param table_snapshot: of a source table, to read it as it was listed; None for its head.
     :raises BadInputError: missing columns, records that cannot be read, NULL keys, keys without a last change.
     """
-    with released_on_failure() as cached:
+    with released_on_failure() as cached, refusing_other_headers(spark, spec.source_name, files):
         keeps = spec.missing_columns is MissingColumns.KEEP
         types = _types_of_files(spec, table_schema)
         batch = read_batch(spark, spec.source, files, types, table_snapshot, keeps_absent=keeps)
@@ -89,7 +87,7 @@ def read_row_changes(
         with without_adaptive_execution(spark) if is_small and not may_shuffle else nullcontext():
             latest = reduced.persist()
         cached.append(latest)
-        counts = _count(latest, keys, spec)
+        counts = count_changes(latest, keys)
         batch.refuse_unparsable(counts.unparsable)
         refuse_null_keys(counts.null_keys, counts.rows, counts.null_by_key)
         refuse_unordered(counts, keys, order_by)
@@ -173,17 +171,4 @@ def _with_deleted(latest: DataFrame, delete_when: str | None) -> DataFrame:
         columns = [name for name in latest.columns if not name.startswith("_lake_")]
         raise BadInputError(
             f"delete_when {delete_when!r} does not fit the columns {columns}: {message_of(error)}"
-        ) from error
-
-
-def _count(latest: DataFrame, keys: list[str], spec: UpsertSpec) -> ChangeCounts:
-    try:
-        return count_changes(latest, keys)
-    # PySpark leaves a failed task untranslated.
-    except (PySparkException, Py4JJavaError) as error:
-        if "CSV header does not conform to the schema" not in str(error):
-            raise
-        raise BadInputError(
-            f"the CSV files of source {spec.source_name} do not all have the same header, or one has a column twice: "
-            f"{reason_of(error)}"
         ) from error

@@ -44,10 +44,17 @@ def parse_ddl(schema: str) -> StructType:
     fixed = [field.name for field in parsed if isinstance(field.dataType, (CharType, VarcharType))]
     if fixed:
         raise BadInputError(f"source schema {schema!r}: columns {fixed} are CHAR or VARCHAR; say STRING")
-    times = [field.name for field in parsed if any(each.typeName() == "time" for each in types_inside(field.dataType))]
-    if times:
-        raise BadInputError(f"source schema {schema!r}: columns {times} are TIME, which no table here has; say STRING")
+    unread = [field.name for field in parsed if any(map(_is_unread, types_inside(field.dataType)))]
+    if unread:
+        raise BadInputError(
+            f"source schema {schema!r}: columns {unread} are TIME or INTERVAL, which no reader and no table takes; say "
+            "STRING, and cast it in a Query"
+        )
     return parsed
+
+
+def _is_unread(kind: DataType) -> bool:
+    return kind.simpleString().startswith(("time(", "interval"))
 
 
 def json_schema(
