@@ -1,0 +1,83 @@
+"""An expiry that meets other commits between the look at its files and its commit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, guava
+from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
+
+
+def prepared(table: MaintainedTable) -> tuple[IcebergTable, Any, set[int]]:
+    """Plan the expiry of all but the head, as of now."""
+    now = datetime.now(UTC) + timedelta(minutes=1)
+    spec = SnapshotExpirySpec(
+        catalog=CATALOG, table=table.name, run=RUN, expire_before=now, expire_stage_branches_before=now
+    )
+    handle = table.handle.refresh()
+    expiry = expiry_commit._by_age(handle, spec, ())
+    return handle, expiry, expiry_commit._expired(expiry)
+
+
+def snapshots(table: MaintainedTable) -> set[int]:
+    return {snapshot.snapshot_id for snapshot in table.outside().metadata.snapshots}
+
+
+@pytest.fixture
+def orders(spark: SparkSession) -> MaintainedTable:
+    table = MaintainedTable(spark)
+    for place in range(3):
+        table.append(place * 10, 10)
+    return table
+
+
+def test_snapshots_that_others_commit_meanwhile_stay_and_the_planned_ones_go(orders: MaintainedTable) -> None:
+    handle, expiry, planned = prepared(orders)
+    orders.append(30, 10)
+    orders.delete([1])
+    before = snapshots(orders)
+
+    assert expiry_commit._commit(handle, expiry, ())
+
+    assert len(planned) == 2
+    assert snapshots(orders) == before - planned
+    assert orders.rows_read() == orders.rows
+
+
+def test_nothing_goes_where_a_tag_comes_to_a_planned_snapshot_meanwhile(orders: MaintainedTable) -> None:
+    handle, expiry, planned = prepared(orders)
+    orders.spark.sql(f"ALTER TABLE {orders.name} CREATE TAG kept AS OF VERSION {min(planned)}")
+    before = snapshots(orders)
+
+    assert not expiry_commit._commit(handle, expiry, ())
+
+    assert snapshots(orders) == before
+
+
+def test_a_commit_that_went_through_although_it_was_refused_counts_as_made(orders: MaintainedTable) -> None:
+    handle, expiry, planned = prepared(orders)
+    handle.java.operations().commit(expiry.startMetadata(), expiry.currentMetadata())
+
+    assert expiry_commit._commit(handle, expiry, ())
+
+    assert snapshots(orders).isdisjoint(planned)
+
+
+def test_files_that_a_commit_names_again_meanwhile_are_not_deleted(orders: MaintainedTable) -> None:
+    handle = orders.handle.refresh()
+    known, files = handle.java.operations().current(), orders.live_files()
+    tasks = JavaItems(orders.spark, guava(orders.spark).collect.Lists.newArrayList(handle.java.newScan().planFiles()))
+    orders.spark.sql(f"DELETE FROM {orders.name} WHERE id >= 0")
+    append = handle.refresh().java.newAppend()
+    for task in tasks:
+        append.appendFile(task.file())
+    append.commit()
+
+    assert set(files) <= expiry_commit._named_meanwhile(handle, known)
