@@ -58,7 +58,10 @@ class TrustedAnswers(TrustedTables, RestCatalog):
 
     def _note_config(self, response: Response, **_: Any) -> None:
         if response.ok and not self._config and response.url.partition("?")[0].endswith("/config"):
-            answer = response.json()
+            try:
+                answer = response.json()
+            except (ValueError, RecursionError):
+                return  # PyIceberg reads it next, and says so
             parts = answer if isinstance(answer, dict) else {}
             self._config = {name: parts.get(name) or {} for name in ("defaults", "overrides")}
 

@@ -361,11 +361,11 @@ def test_a_table_of_a_database_chooses_no_code_and_gets_no_secret(
 def test_a_table_of_a_metastore_chooses_no_code_and_gets_no_secret(
     kind: str, marks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_lake_provider.hooks.open_catalog import open_catalog
+    from airflow_lake_provider.hooks.open_catalog import catalog_opener
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     own = {"type": kind, "uri": "thrift://127.0.0.1:1", **OWN}
-    catalog = open_catalog("lake", own)
+    catalog: Any = catalog_opener(kind)("lake", own)
     for what in HOSTILE.values():
         said = {name: value for name, value in what.items() if isinstance(value, str)}
         found = catalog._load_file_io(said, "s3://bucket/1.metadata.json")

@@ -206,6 +206,7 @@ def test_a_submission_leaves_no_trace_in_the_authors_arguments(context: Context)
 
 
 @pytest.mark.parametrize(("submitted", "error"), [(False, InvalidSpecError), (True, JobFailedError)])
+@pytest.mark.usefixtures("lake_connection")
 def test_a_value_error_while_waiting_is_not_taken_for_a_wrong_argument(
     context: Context, monkeypatch: pytest.MonkeyPatch, submitted: bool, error: type[Exception]
 ) -> None:
@@ -220,6 +221,7 @@ def test_a_value_error_while_waiting_is_not_taken_for_a_wrong_argument(
         job._run_in_spark(job.build_spec(context), context)
 
 
+@pytest.mark.usefixtures("lake_connection")
 def test_a_cleared_task_is_not_reconnected_to_the_application_it_had(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +242,7 @@ def test_a_cleared_task_is_not_reconnected_to_the_application_it_had(
     assert not set(first) & set(cleared)
 
 
+@pytest.mark.usefixtures("lake_connection")
 def test_a_report_of_an_earlier_run_is_not_taken_where_nothing_was_submitted(
     context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

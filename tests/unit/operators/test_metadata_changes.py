@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
@@ -26,6 +25,7 @@ from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Out
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
+from airflow_lake_provider.hooks.bounded_catalogs.sql_catalog import LakeSqlCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
@@ -61,11 +61,11 @@ def test_a_run_opens_the_catalog_once_and_the_next_run_again(
     append(orders, 2)
     opened = []
 
-    def counted(name: str, **properties: str) -> Catalog:
+    def counted(catalog: LakeSqlCatalog, name: str, **properties: str) -> None:
         opened.append(name)
-        return load_catalog(name, **properties)
+        SqlCatalog.__init__(catalog, name, **properties)
 
-    monkeypatch.setattr("pyiceberg.catalog.load_catalog", counted)
+    monkeypatch.setattr(LakeSqlCatalog, "__init__", counted)
     rollback = LakeRollbackOperator(snapshot_id=first, **ORDERS)
     rollback.execute(context)
     assert len(opened) == 1
