@@ -33,7 +33,7 @@ HARMLESS = frozenset(
         *("s3.path-style-access", "s3.force-virtual-addressing", "s3.cross-region-access-enabled", "s3.resolve-region"),
         *("s3.remote-signing-enabled", "s3.use-arn-region-enabled", "s3.dualstack-enabled", "s3.acceleration-enabled"),
         *("s3.checksum-enabled", "s3.chunked-encoding-enabled", "s3.preload-client-enabled", "s3.delete-enabled"),
-        *("s3.session-token-expires-at-ms", "s3.connect-timeout", "s3.request-timeout", "s3.directory-bucket.*"),
+        *("s3.session-token-expires-at-ms", "s3.connect-timeout", "s3.request-timeout"),
         *("s3.server-side-encryption", "s3.sse-kms-key-id", "s3.sse.type", "s3.sse.key"),
         *("client.refresh-credentials-enabled", "client.legacy-md5-plugin-enabled", "gcs.no-auth"),
         *("gcs.project-id", "gcs.user-project", "gcs.requester-pays", "gcs.delete.batch-size"),

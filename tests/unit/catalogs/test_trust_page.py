@@ -1,0 +1,27 @@
+"""The page of trust lists what the code accepts, no more and no less."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from airflow_lake_provider.catalogs import foreign_properties as rules
+
+_PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "trust.md").read_text()
+_FROM, _TO = "### Of a REST server", "### Of a table"
+
+
+def accepted() -> set[str]:
+    stores = rules.STORES.values()
+    named = {name for store in stores for name in (*store.credentials, *store.endpoints)}
+    named |= {*rules.HARMLESS, *rules.HARMLESS_PREFIXES, *rules.REGIONS, *rules.OF_THE_CATALOG, *rules.CODE}
+    values = {value for of_property in rules.CODE.values() for value in of_property}
+    return {f"{name}*" if name.endswith((".", "cache", ":")) else name for name in named | values} | {
+        "oauth2-server-uri"
+    }
+
+
+def test_the_page_of_trust_lists_what_counts() -> None:
+    part = _PAGE[_PAGE.index(_FROM) : _PAGE.index(_TO)]
+    rows = "".join(line for line in part.splitlines(keepends=True) if line.startswith("|"))
+    assert set(re.findall("`([^`]+)`", rows)) == accepted()
