@@ -237,8 +237,14 @@ _READ_BY_JAVA = re.compile(
     r"lakeformation|kms|encryption|auth|ssl|hive|metastore|signer|write|catalog|io)\."
     r"|(?:impl|class|factory)$|^(?:uri|oauth2-server-uri|credential|scope|audience|resource|type|user|auth)$"
 )
+_READ_BY_PYICEBERG = ("py-", "s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.", "DEFAULT_", "buffer-size", "ssl")
 _TABLE_SETTINGS = re.compile(r"(?:table|view)-(?:default|override)\.(.*)", re.DOTALL)
 _NAMES_CODE = re.compile(r"(?i)(?:^|[.\-_])(?:impl|class|classes|factory|provider)$|^(?:fs|hadoop|dfs)\.")
+
+
+def is_read(name: str) -> bool:
+    """Tell whether somebody would have followed a property, so that it is worth a word that it was ignored."""
+    return name.startswith(_READ_BY_PYICEBERG) or _READ_BY_JAVA.search(name) is not None
 
 
 def objections_of_spark(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin
 
@@ -18,7 +17,6 @@ from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
 from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import TrustedTables
 
-log = logging.getLogger(__name__)
 _AUTH_MANAGER = "auth.manager"
 
 
@@ -32,7 +30,6 @@ class TrustedAnswers(TrustedTables, RestCatalog):
     def _fetch_config(self) -> None:
         self._own: dict[str, Any] = dict(self.properties)
         self._config: dict[str, dict[str, Any]] = {}
-        self._told: set[str] = set()
         # Of the tables that were loaded; a hook of a job loads few.
         self._answers: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         asked = self.uri
@@ -42,7 +39,7 @@ class TrustedAnswers(TrustedTables, RestCatalog):
         self._said = {name: value for name, value in said.items() if self._own.get(name) != value}
         verdict = judge(self._said, self._own, asked)
         # An endpoint may get its credentials with a table.
-        self._tell("its configuration", [name for name in verdict.ignored if not is_endpoint(name)])
+        self._tell("its configuration says", [name for name in verdict.ignored if not is_endpoint(name)])
         self.properties = {**self._own, **verdict.accepted}
 
     def _refuse_other_server(self, uri: str, asked: str) -> None:
@@ -90,25 +87,13 @@ class TrustedAnswers(TrustedTables, RestCatalog):
         location = answer.metadata_location
         vended = self._resolve_storage_credentials(answer.storage_credentials, location)
         verdict = judge({**self._said, **answer.config, **vended}, self._own, self.uri)
-        self._tell(f"table {'.'.join(name)}", verdict.ignored)
+        self._tell(f"table {'.'.join(name)} is told", verdict.ignored)
         credentials: list[dict[str, Any]] = [each.config for each in answer.storage_credentials] or [{}]
         self._answers[name] = [{**answer.config, **each} for each in credentials]
         properties = {**self._of_table(answer.metadata.properties), **verdict.over(self._own)}
         if self._auth_manager:
             properties[_AUTH_MANAGER] = self._auth_manager
         return bound_files(load_file_io({**properties, "uri": self.uri}, location))
-
-    def _tell(self, what: str, ignored: Iterable[str]) -> None:
-        new = sorted(set(ignored) - self._told)
-        if new:
-            self._told |= set(new)
-            log.warning(
-                "catalog %s: %s says %s, which is ignored: only the connection may say it. If it is right, write it "
-                "into the connection's extra",
-                self.name,
-                what,
-                ", ".join(map(repr, new)),
-            )
 
     def refuse_for_spark(self, own: Mapping[str, str], table: tuple[str, ...] | None = None) -> None:
         """Refuse what Iceberg-Java would follow: it asks by itself, and filters nothing.

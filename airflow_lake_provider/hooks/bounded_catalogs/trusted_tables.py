@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
@@ -11,10 +11,12 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from airflow_lake_provider.catalogs.foreign_properties import code_of_table, of_table_properties
+from airflow_lake_provider.catalogs.foreign_properties import code_of_table, is_read, of_table_properties
 from airflow_lake_provider.contracts.errors import UnsupportedError
 
 log = logging.getLogger(__name__)
+# A stranger may think of new ones at each look.
+_MOST_TOLD = 50
 _OF_FILES = ("py-", "s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.", "DEFAULT_", "buffer-size")
 
 
@@ -26,16 +28,23 @@ class TrustedTables(Catalog):
 
     def _of_table(self, properties: Mapping[str, str]) -> dict[str, str]:
         accepted = of_table_properties(properties)
-        told: set[str] = self.__dict__.setdefault("_told", set())
-        new = {name for name in properties if name.startswith(_OF_FILES)} - accepted.keys() - told
-        if new:
-            told |= new
-            log.warning(
-                "catalog %s: a table has the properties %s, which are ignored: only the connection may say them",
-                self.name,
-                ", ".join(map(repr, sorted(new))),
-            )
+        files = {name for name in properties if name.startswith(_OF_FILES)}
+        self._tell("a table has", files - accepted.keys())
         return accepted
+
+    def _tell(self, what: str, ignored: Iterable[str]) -> None:
+        """Say once that properties are ignored, and of what nobody reads nothing."""
+        told: set[str] = self.__dict__.setdefault("_told", set())
+        new = sorted({name for name in ignored if is_read(name)} - told)[:_MOST_TOLD]
+        if new and len(told) < _MOST_TOLD:
+            told.update(new)
+            log.warning(
+                "catalog %s: %s %s, ignored since only the connection may say it; if it is right, write it into the "
+                "connection's extra",
+                self.name,
+                what,
+                ", ".join(repr(name[:100]) for name in new),
+            )
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
