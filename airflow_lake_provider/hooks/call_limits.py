@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from airflow.sdk import conf
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
 
 # Of one connection attempt; a server that is there accepts at once.
 CONNECT_SECONDS = 10.0
@@ -22,10 +22,6 @@ DEFAULT_MEGABYTES = 128.0
 _MEGABYTE = 1024 * 1024
 
 _of_thread = threading.local()
-
-
-class AnswerTooLargeError(Exception):
-    """An answer or a metadata file is larger than ``[lake] catalog_answer_megabytes``."""
 
 
 def call_seconds() -> float:
@@ -77,10 +73,10 @@ def refuse_size(found: int, most: int, what: str) -> None:
     """Refuse more bytes than allowed.
 
     :param what: has that size, for the message.
-    :raises AnswerTooLargeError: ``found`` is above ``most``.
+    :raises BrokenMetadataError: ``found`` is above ``most``.
     """
     if found > most:
-        raise AnswerTooLargeError(
+        raise BrokenMetadataError(
             f"{what} is larger than {most / _MEGABYTE:g} MiB; if it has to be, raise [lake] catalog_answer_megabytes"
         )
 

@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.aws_errors import is_refusal
-from airflow_lake_provider.hooks.call_limits import AnswerTooLargeError, call_seconds, within
+from airflow_lake_provider.hooks.call_limits import call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import is_nonsense, is_unanswered, is_unreadable
 from airflow_lake_provider.hooks.hidden_secrets import hide_secrets
 from airflow_lake_provider.hooks.kept_property import kept_property
@@ -221,6 +221,8 @@ class LakeCatalogHook(BaseHook):
         try:
             with within(call_seconds() if self.timeout is None else self.timeout):
                 yield
+        except BrokenMetadataError as error:
+            raise BrokenMetadataError(f"connection {self.lake_conn_id!r}, {what}: {error}") from None
         except LakeProviderError:
             raise
         except Exception as error:
@@ -242,8 +244,6 @@ class LakeCatalogHook(BaseHook):
         )
 
         said, why = f"connection {self.lake_conn_id!r}, {what}", self._without_secrets(error)
-        if isinstance(error, AnswerTooLargeError):
-            return BrokenMetadataError(f"{said}: {why}")
         if isinstance(error, NoSuchIcebergTableError):
             return UnsupportedError(f"{said} is not an Iceberg table: {why}")
         if isinstance(error, (NoSuchTableError, NoSuchNamespaceError)):

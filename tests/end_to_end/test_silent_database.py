@@ -42,5 +42,5 @@ def test_a_database_that_falls_silent_is_given_up_and_asked_again_when_it_answer
         proxy.thaw()
         hook.timeout = 30
         assert hook.load_table("shop.orders").metadata.location
-        hook.catalog.close()  # type: ignore[attr-defined]  # of a SqlCatalog
+        hook.catalog.close()
         proxy.stop()

@@ -112,7 +112,7 @@ class BoundedRequests:
     ) -> Any:
         """Send a request and read its whole answer.
 
-        :raises AnswerTooLargeError: the answer has more bytes than allowed.
+        :raises BrokenMetadataError: the answer has more bytes than allowed.
         :raises OSError: there was no answer in time; errors of requests are among them.
         """
         if proxy := select_proxy(request.url, proxies):

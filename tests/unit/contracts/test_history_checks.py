@@ -39,7 +39,7 @@ def test_exactly_the_histories_that_go_in_a_circle_are_refused(parents: dict[int
         refuse_broken_history("shop.orders", snapshots)
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[list[tuple[int, int | None, int]], tuple[int, ...]]] = {
     "its own parent": ([(1, 1, AT)], ()),
     "a circle of two": ([(1, 2, AT), (2, 1, AT)], ()),
     "a circle of three": ([(1, 3, AT), (2, 1, AT), (3, 2, AT)], ()),

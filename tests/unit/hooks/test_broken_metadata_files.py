@@ -114,12 +114,12 @@ def test_packed_metadata_of_a_sound_size_is_read(
     assert state_of(LakeCatalogHook(lake_connection).load_table("shop.orders")).manifests == 1
 
 
+@pytest.mark.usefixtures("orders")
 def test_a_statement_of_sqlite_that_never_ends_is_interrupted(
-    tmp_path: Path, orders: Table, lake_connection: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, lake_connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
-    assert orders
     monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_TIMEOUT", "0.5")
     hook = LakeCatalogHook(lake_connection)
     _ = hook.catalog

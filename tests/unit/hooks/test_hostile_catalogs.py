@@ -47,8 +47,8 @@ def connect(monkeypatch: pytest.MonkeyPatch, server: HostileServer, **extra: Any
     from airflow_lake_provider.hooks.open_catalog import catalog_opener
 
     catalog_opener("rest")  # imports, whose time is nobody's
-    fields = {"conn_type": "iceberg", "host": server.uri, "extra": {"type": "rest", **extra}}
-    if "token" in server.modes:
+    fields: dict[str, Any] = {"conn_type": "iceberg", "host": server.uri, "extra": {"type": "rest", **extra}}
+    if "token" in server.modes and not extra:
         fields |= {"login": "client", "password": "secret-of-client"}
         fields["extra"] |= {"oauth2-server-uri": f"{server.uri}/token"}
     monkeypatch.setenv("AIRFLOW_CONN_HOSTILE", json.dumps(fields))
