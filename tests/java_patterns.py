@@ -7,7 +7,9 @@ import importlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
+
+from pyspark.sql import types
 
 import airflow_lake_provider
 
@@ -15,7 +17,7 @@ PACKAGE = Path(airflow_lake_provider.__file__).parent
 # Functions of Spark that take a regular expression, and the argument that is it, for methods of a column one less.
 _OF_SPARK = ("regexp", "regexp_like", "regexp_replace", "regexp_extract", "regexp_extract_all", "regexp_count")
 # What stands in patterns that are put together, by the names that the code has for it.
-_SAMPLES = {"target": SimpleNamespace(scale=10), "wanted": SimpleNamespace(scale=10), "name": "orders"}
+_SAMPLES = ({"target": types.DecimalType(38, 10), "wanted": types.DecimalType(38, 10)}, {"target": types.DoubleType()})
 
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
@@ -45,4 +47,10 @@ def java_patterns() -> dict[str, str]:
 
 def _found(path: Path, pattern: ast.expr) -> dict[str, str]:
     code = compile(ast.fix_missing_locations(ast.Expression(pattern)), str(path), "eval")
-    return {f"{path.relative_to(PACKAGE)}: {ast.unparse(pattern)}": eval(code, {**vars(imported(path)), **_SAMPLES})}
+    place = f"{path.relative_to(PACKAGE)}: {ast.unparse(pattern)}"
+    for sample in _SAMPLES:
+        try:
+            return {place: eval(code, {**vars(imported(path)), "name": "orders", **sample})}
+        except (KeyError, AttributeError):
+            continue
+    raise AssertionError(f"{place}: no sample fits")

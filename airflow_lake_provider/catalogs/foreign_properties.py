@@ -214,7 +214,7 @@ def _rule(name: str, own: Mapping[str, Any]) -> Callable[[str, str], bool] | Non
 
 
 def _is_endpoint_accepted(kind: str, name: str, value: str, said: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    if kind == "adls" and not _MICROSOFT.fullmatch(re.sub(r"(?i)^https?://|/+$", "", value)):
+    if kind == "adls" and not _MICROSOFT.fullmatch(re.sub(r"(?i)^https?://|(?<!/)/++$", "", value)):
         return False
     if STORES[kind].has_vended(said):
         return True

@@ -209,6 +209,7 @@ def texts(pattern: re.Pattern[str], length: int) -> Iterator[str]:
     for before, pumped in sorted(attacks):
         if pumped:
             yield f"{before}{pumped * (length // len(pumped))}\x00!"
+            yield f"{before}{pumped * (length // len(pumped))}\n!"
 
 
 def seconds(use: Use, text: str) -> float:
