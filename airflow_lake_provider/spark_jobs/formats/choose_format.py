@@ -73,6 +73,14 @@ def rows_for_queries(spark: SparkSession, name: TableName, rows: DataFrame, snap
     return filter_pushdown.rows_for_queries(table, rows, int(snapshot))
 
 
+def refuse_unreadable(spark: SparkSession, name: TableName) -> None:
+    """Refuse a table of the session's current catalog that Spark cannot read.
+
+    :raises UnsupportedError: naming the columns.
+    """
+    IcebergTable(spark, spark.catalog.currentCatalog(), name).refresh_readable()
+
+
 def _refuse_unknown(spec: JobSpec) -> None:
     if spec.table_format not in KNOWN_FORMATS:
         raise UnsupportedError(

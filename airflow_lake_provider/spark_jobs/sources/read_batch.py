@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
-from airflow_lake_provider.spark_jobs.formats.choose_format import rows_for_queries
+from airflow_lake_provider.spark_jobs.formats.choose_format import refuse_unreadable, rows_for_queries
 from airflow_lake_provider.spark_jobs.sources.arrival import Scan, describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, faulty_lines
@@ -130,7 +130,8 @@ def _read_table(spark: SparkSession, table: str, snapshot: str | None) -> RawBat
     except AnalysisException as error:
         raise BadInputError(f"source table {table} cannot be read: {message_of(error)}") from error
     except UnsupportedOperationException as error:
-        raise UnsupportedError(f"source table {table} cannot be read by Spark: {message_of(error)}") from error
+        refuse_unreadable(spark, name)
+        raise UnsupportedError(f"source table {table} cannot be read by Spark: {error}") from error
     refuse_unfit_columns(rows.columns, f"source table {table}")
     return RawBatch(rows=rows)
 
