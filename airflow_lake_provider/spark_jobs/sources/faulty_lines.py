@@ -38,8 +38,10 @@ FAULTS = {
 }
 # By which lines are found; a name with a dot is a setting of the file system.
 _OF_LINES = {"linesep", "encoding", "charset", "basepath"}
-# What the SQL function knows; of any other encoding the signs of JSON and CSV are those of ASCII.
-_DECODED = {"us-ascii", "iso-8859-1", "utf-16be", "utf-16le", "utf-16", "utf-32"}
+# Encodings in which the signs of JSON and CSV are not those of ASCII.
+_WIDE = ("utf-16", "utf-32")
+# Java's regular expressions take a place of the stack for each field.
+_MOST_FIELDS = 1_000
 
 
 def faulty_lines(
@@ -55,11 +57,11 @@ def faulty_lines(
     line = _decoded(lower)
     if source.format == "json":
         fault = sf.when(is_parsed(line, columns_text(schema), options), fault_of_line(line, options))
-    elif is_whole or not lower.get("quote", '"') or lower.get("quote", '"') != lower["escape"]:
-        # Another escape has rules of its own, and a value of several lines is whole only in its file.
+    elif is_whole or not _has_lines_of_csv(lower):
+        # A value of several lines is whole only in its file.
         return []
     else:
-        fault = _fault_of_csv(line, lower.get("quote", '"'), lower.get("sep", lower.get("delimiter", ",")))
+        fault = _fault_of_csv(line, lower.get("quote", '"'), _separator(lower))
     kept = {name: value for name, value in options.items() if name.lower() in _OF_LINES or "." in name}
     if is_whole:
         kept["wholetext"] = "true"
@@ -73,15 +75,33 @@ def _decoded(options: Mapping[str, str]) -> Column:
     encoding = encoding_of(options)
     if encoding.replace("-", "") == "utf8":
         return sf.col("value")
-    return sf.decode(sf.col("value").cast("binary"), encoding if encoding in _DECODED else "iso-8859-1")
+    return sf.decode(sf.col("value").cast("binary"), encoding if encoding.startswith(_WIDE) else "iso-8859-1")
+
+
+def _has_lines_of_csv(options: Mapping[str, str]) -> bool:
+    """Tell whether lines can be found, and quotes in them are doubled: another escape has rules of its own."""
+    quote = options.get("quote", '"')
+    is_doubled = bool(quote) and quote == options["escape"]
+    is_found = not encoding_of(options).startswith(_WIDE) or "linesep" in options
+    return is_doubled and is_found and "\\" not in _separator(options)
+
+
+def _separator(options: Mapping[str, str]) -> str:
+    # Spark takes these two signs for one.
+    return options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
 
 
 def _fault_of_csv(line: Column, quote: str, separator: str) -> Column:
     """Tell a line that ends within a quoted value, which Spark's reader takes for its end."""
-    marks = sf.length(line) - sf.length(sf.replace(line, sf.lit(quote), sf.lit("")))
     q, s = re.escape(quote), re.escape(separator)
     # A quote may also stand alone in a value that is not quoted: 5" pipe.
-    field = rf"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[ \t]*+|(?!{q})(?:(?!{s}).)*+)"
+    bare = rf"[^{s}]*+" if len(separator) == 1 else rf"(?:(?!{s}).)*+"
+    field = rf"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[ \t]*+|(?!{q}){bare})"
     is_complete = line.rlike(rf"(?s)^{field}(?:{s}{field})*+\s*+$")
-    is_odd = line.contains(quote) & (marks % (2 * len(quote)) != 0)
-    return sf.when(is_odd & ~is_complete, sf.lit(OPEN_QUOTE))
+    is_odd = line.contains(quote) & (_count(line, quote) % 2 != 0) & (_count(line, separator) < _MOST_FIELDS)
+    return sf.when(is_odd, sf.when(~is_complete, sf.lit(OPEN_QUOTE)))
+
+
+def _count(line: Column, sign: str) -> Column:
+    without = sf.length(sf.replace(line, sf.lit(sign), sf.lit("")))
+    return ((sf.length(line) - without) / len(sign)).cast("int")

@@ -35,7 +35,7 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, message_
 from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
 
 # As RFC 4180 says, and Excel, pandas and PostgreSQL write: a quote in a quoted value is doubled, any other is an error.
-_QUOTES = {"escape": '"', "unescapedQuoteHandling": "RAISE_ERROR"}
+_QUOTES = {"unescapedQuoteHandling": "RAISE_ERROR"}
 # What Spark puts in the place of nothing at all; the empty text in quotes then stays one.
 _NO_TEXT = "\x00NULL\x00"
 # The view that a query has its rows from.
@@ -246,16 +246,15 @@ def _read_text(
         "columnNameOfCorruptRecord": UNPARSABLE,
         "enforceSchema": "false",
     }
-    kind = str(source.format)
+    kind, lower = str(source.format), {name.lower(): value for name, value in source.options.items()}
     if kind == "csv":
-        options = {**_QUOTES, **options}
+        options = {"escape": lower.get("quote") or '"', **_QUOTES, **options}
     find_schema = partial(json_schema, keeps_absent=keeps_absent) if kind == "json" else csv_schema
     schema = find_schema(spark, source, paths, options, table_schema)
     refuse_unfit_columns(schema.names, f"{source.format} files of {source.path!r}")
     if kind == "csv":
         # Not where types are inferred: a number that is quoted and empty would make its column one of texts.
         options = {"nullValue": _NO_TEXT, **options}
-    lower = {name.lower(): value for name, value in source.options.items()}
     plain = StructType([StructField(field.name, read_as(field.dataType, kind, lower)) for field in schema])
     flagged = StructType([*plain.fields, StructField(UNPARSABLE, StringType())])
     rows = spark.read.format(kind).options(**options).schema(flagged).load(paths)
