@@ -30,9 +30,9 @@ with DAG(
         "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level", section="Compaction"),
         "strategy": Param("binpack", enum=["binpack", "sort"], title="Compaction strategy", section="Compaction"),
         "older_than": Param(
-            "P5D", type="string", pattern=r"^P[1-9][0-9]{0,3}D$", title="Expire older than", section="Expiry"
+            "", type="string", pattern=r"^(P[1-9][0-9]{0,3}D)?$", title="Expire older than", section="Expiry"
         ),
-        "retain_last": Param(3, type="integer", minimum=1, title="Retain last", section="Expiry"),
+        "retain_last": Param(None, type=["null", "integer"], minimum=1, title="Retain last", section="Expiry"),
     },
     tags=["lake", "maintenance"],
     doc_md=__doc__,
@@ -57,7 +57,7 @@ with DAG(
         allowed_tables=TABLES,
         minimum_age=timedelta(days=1),
         older_than="{{ params.older_than }}",
-        retain_last="{{ params.retain_last }}",
+        retain_last="{{ params.retain_last or '' }}",
         dry_run="{{ params.dry_run }}",
     )
     chosen_action() >> [compaction, snapshot_expiry]

@@ -136,7 +136,7 @@ class AppliedOfSource:
 
         :param position: as the properties have it.
         :param table: name, for messages.
-        :raises UnsupportedError: the property of an epoch is broken.
+        :raises BrokenMetadataError: the property of an epoch is broken.
         """
         if position.generation == 0 or not history.is_replaced_since(source_name):
             said = history.newest_position(source_name)

@@ -139,7 +139,7 @@ def number(value: object, name: str) -> int:
 
     :raises InvalidSpecError: for anything else.
     """
-    if isinstance(value, str) and value.strip().isdecimal():
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 4_300:
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidSpecError(f"{name} must be a whole number, got {value!r}")

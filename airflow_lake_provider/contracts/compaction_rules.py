@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.metadata_numbers import number_property
 
+TARGET_SIZE = "write.target-file-size-bytes"
+DELETE_TARGET_SIZE = "write.delete.target-file-size-bytes"
 DEFAULT_TARGET_BYTES = 512 * 1024**2
 DELETE_TARGET_BYTES = 64 * 1024**2
 OFF = 2**31 - 1
@@ -63,6 +68,27 @@ def rules_for(spec: CompactionSpec, level: CompactionLevel, table_target_bytes: 
         rewrite_all=level is CompactionLevel.FULL,
         group_bytes=min(_LARGEST_GROUP_BYTES, _TARGETS_PER_GROUP * target) if in_small_groups else _LARGEST_GROUP_BYTES,
     )
+
+
+def table_size(table: str, properties: Mapping[str, str], name: str) -> int | None:
+    """Return the size in bytes that the owner of a table has set; None where there is none.
+
+    :param table: name, for the message.
+    :param name: of the property, such as ``TARGET_SIZE``.
+    :raises BrokenMetadataError: it is no number above 0.
+    """
+    value = number_property(table, properties, name)
+    if value == 0:
+        raise BrokenMetadataError(f"{table}: property {name!r} is 0, expected a number of bytes above 0")
+    return value
+
+
+def held_target(spec: CompactionSpec, table_target_bytes: int | None) -> str:
+    """Say by whom the size of new files was set, as the end of a sentence; empty where nobody has."""
+    if spec.target_file_size is not None:
+        other = f" and not {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes is not None else ""
+        return f"; target_file_size is the DAG's{other}"
+    return f"; target_file_size is {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes else ""
 
 
 def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int) -> tuple[CompactionLevel, str]:

@@ -119,7 +119,7 @@ class MetadataChangeSpec(JobSpec):
 
 
 def _refuse_no_id(table: str, name: str, value: str | None) -> None:
-    if value is not None and not value.isdecimal():
+    if value is not None and not (value.isascii() and value.isdecimal() and len(value) < 20):
         raise InvalidSpecError(f"{table}: {name} must be a snapshot id as text, got {value!r}")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from airflow_lake_provider.contracts.property_values import reading_property, whole_number
+from airflow_lake_provider.contracts.property_values import checked_number, reading_property
 from airflow_lake_provider.contracts.table_properties import KEY_CHANGES_PREFIX, MAX_VALUE_CHARACTERS
 
 # A long number takes no longer than it is.
@@ -69,7 +69,7 @@ class OpenKeyChanges:
         """Read the property; a table without it remembers nothing.
 
         :param table: name, for messages.
-        :raises UnsupportedError: it is not what this package writes.
+        :raises BrokenMetadataError: it is not what this package writes.
         """
         name = KEY_CHANGES_PREFIX + source_name
         with reading_property(table, name, properties, _REMEDY):
@@ -101,7 +101,7 @@ def _group(text: str) -> tuple[str, str]:
     found = _GROUP.fullmatch(text)
     if found is None:
         raise ValueError("a group is not <snapshot id>=<position>-<hash>,...")
-    return str(whole_number(found[1])), found[2]
+    return str(checked_number(found[1])), found[2]
 
 
 def _entry(text: str, snapshot: str) -> OpenKeyChange:

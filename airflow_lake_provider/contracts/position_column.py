@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_lake_provider.contracts.property_values import reading_property, whole_number
+from airflow_lake_provider.contracts.property_values import checked_number, reading_property
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX
 
 POSITION_COLUMN = "_source_position"
@@ -31,7 +31,7 @@ def epoch_of(properties: Mapping[str, str], source_name: str, table: str = "the 
     """Return the epoch of a source; of one that the table does not know, the next.
 
     :param table: name, for messages.
-    :raises UnsupportedError: a property is no number.
+    :raises BrokenMetadataError: a property is no number.
     """
     known = EPOCH_PREFIX + source_name
     return _epoch(properties, known, table) if known in properties else next_epoch(properties, table)
@@ -45,7 +45,7 @@ def next_epoch(properties: Mapping[str, str], table: str = "the table") -> int:
 
 def _epoch(properties: Mapping[str, str], name: str, table: str) -> int:
     with reading_property(table, name, properties, "Set it to a number above all that rows have as their epoch"):
-        return whole_number(properties[name], _LAST_EPOCH)
+        return checked_number(properties[name], _LAST_EPOCH)
 
 
 def epoch_property(epoch: int, source_name: str) -> dict[str, str]:

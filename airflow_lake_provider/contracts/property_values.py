@@ -6,7 +6,8 @@ import binascii
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.metadata_numbers import whole_number
 
 # Iceberg's ids, times and counts are 64 bits wide.
 LARGEST = 2**63 - 1
@@ -19,15 +20,15 @@ _BROKEN = (
 )  # fmt: skip
 
 
-def whole_number(text: str, most: int = LARGEST) -> int:
-    """Read the digits 0 to 9 as a number.
+def checked_number(text: str, most: int = LARGEST) -> int:
+    """Read a number that has to be one.
 
-    :raises ValueError: for any other text, other digits of Unicode included, and a number above ``most``.
+    :raises ValueError: it is none, or above ``most``.
     """
-    # Python refuses to read more than 4,300 digits, and reads digits of all scripts.
-    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(LARGEST)) or int(text) > most:
+    found = whole_number(text)
+    if found is None or found > most:
         raise ValueError(f"it is no number from 0 to {most}")
-    return int(text)
+    return found
 
 
 def is_whole_number(value: object, most: int = LARGEST) -> bool:
@@ -37,10 +38,7 @@ def is_whole_number(value: object, most: int = LARGEST) -> bool:
 
 def count_of(summary: Mapping[str, str], name: str) -> int:
     """Return a count of a snapshot's summary; 0 where it is not said, or is no number."""
-    try:
-        return whole_number(summary.get(name) or "0")
-    except ValueError:
-        return 0
+    return whole_number(summary.get(name)) or 0
 
 
 @contextmanager
@@ -48,14 +46,14 @@ def reading_property(table: str, name: str, properties: Mapping[str, str], remed
     """Name the table and the property in the error of what reads it.
 
     :param remedy: sentence that says what to do.
-    :raises UnsupportedError: the property cannot be read.
+    :raises BrokenMetadataError: the property cannot be read.
     """
     try:
         yield
     except _BROKEN as error:
         text = ascii(properties.get(name, ""))
         shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}... of {len(text):,} characters"
-        raise UnsupportedError(
+        raise BrokenMetadataError(
             f"{table}: the table property {name} is {shown}, which is not what this package writes there: "
             f"{type(error).__name__} {str(error)[:200]}. {remedy}"
         ) from error

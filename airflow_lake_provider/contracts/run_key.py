@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.errors import ForgottenRunError, InvalidSpecError
-from airflow_lake_provider.contracts.property_values import LAST_SECOND, reading_property, whole_number
+from airflow_lake_provider.contracts.metadata_numbers import whole_number
 from airflow_lake_provider.contracts.table_properties import (
     MAX_VALUE_CHARACTERS,
     RECENT_RUN_KEYS,
@@ -23,9 +23,8 @@ from airflow_lake_provider.contracts.table_properties import (
 
 MAX_RECENT_RUN_KEYS = 100
 _ENTRY = re.compile(r"([0-9a-f]{16})@([0-9]+)")
-_REMEDY = (
-    "Look who wrote it; ALTER TABLE ... UNSET TBLPROPERTIES removes it, and then a retry of a run may be applied twice"
-)
+# Of the year 9999, the last that Python's datetime knows.
+_LAST_SECOND = 253_402_300_799
 # Ways out of a refused retry; the second where each clearing of a task is a run of its own.
 NEW_RUN = "start a new DAG run"
 CLEAR_OR_NEW_RUN = f"clear the task again, or {NEW_RUN}"
@@ -79,18 +78,17 @@ class RecentRunKeys:
     dropped_before: int | None = None
 
     @classmethod
-    def read(cls, properties: Mapping[str, str], table: str = "the table") -> RecentRunKeys:
-        """Read the two properties; a table without them remembers nothing.
-
-        :param table: name, for messages.
-        :raises UnsupportedError: one is not what this package writes.
-        """
-        text = properties.get(RECENT_RUN_KEYS, "")
-        with reading_property(table, RECENT_RUN_KEYS, properties, _REMEDY):
-            entries = tuple(_entry(entry) for entry in text.split(",")) if text else ()
+    def read(cls, properties: Mapping[str, str]) -> RecentRunKeys:
+        """Read the two properties; a table without them remembers nothing."""
+        found = _ENTRY.findall(properties.get(RECENT_RUN_KEYS, ""))
         dropped = properties.get(RUN_KEYS_DROPPED_BEFORE)
-        with reading_property(table, RUN_KEYS_DROPPED_BEFORE, properties, _REMEDY):
-            return cls(entries, whole_number(dropped, LAST_SECOND) if dropped else None)
+        entries = ((key, whole_number(at)) for key, at in found)
+        # What is no number may be any time: then no old retry is taken for a new run.
+        until = whole_number(dropped) if dropped else None
+        return cls(
+            tuple((key, at) for key, at in entries if at is not None),
+            _LAST_SECOND if dropped and (until is None or until > _LAST_SECOND) else until,
+        )
 
     def __contains__(self, run_key: str) -> bool:
         return any(key == run_key for key, _ in self.entries)
@@ -132,13 +130,6 @@ class RecentRunKeys:
                 f"table has forgotten runs committed until {dropped}, so it cannot be told whether it was applied. "
                 f"Check the rows, then {way_out}."
             )
-
-
-def _entry(text: str) -> tuple[str, int]:
-    found = _ENTRY.fullmatch(text)
-    if found is None:
-        raise ValueError("an entry is not <16 hexadecimal digits>@<epoch seconds>")
-    return found[1], whole_number(found[2], LAST_SECOND)
 
 
 def _text(entries: tuple[tuple[str, int], ...]) -> str:

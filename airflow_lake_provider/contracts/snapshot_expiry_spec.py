@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import ClassVar
 
@@ -41,7 +41,11 @@ class SnapshotExpirySpec(JobSpec):
     """Forget snapshots and delete the files that only they reach.
 
     :param expire_before: snapshots committed before this moment may go; fixed in the worker, so a queue cannot move it.
-    :param retain_last: newest ancestors of each branch that stay in any case.
+        None takes the table's ``history.expire.max-snapshot-age-ms``, counted back from ``asked_at``.
+    :param retain_last: newest ancestors of each branch that stay in any case; None takes the table's
+        ``history.expire.min-snapshots-to-keep``.
+    :param asked_at: the worker's time; needed without ``expire_before``.
+    :param minimum_age: least age that the table's own setting can have.
     :param expire_stage_branches_before: left-over stage branches whose head was committed before this moment go too.
     :param foreign_files: whether an expiry that would delete files outside of the table's locations, or of another
         table, is refused, keeps them or deletes them; data files in no known table's location are kept by ``refuse``,
@@ -49,15 +53,19 @@ class SnapshotExpirySpec(JobSpec):
     """
 
     action: ClassVar[str] = "snapshot-expiry"
-    expire_before: datetime
     expire_stage_branches_before: datetime
-    retain_last: int = 1
+    expire_before: datetime | None = None
+    retain_last: int | None = None
+    asked_at: datetime | None = None
+    minimum_age: timedelta = timedelta(0)
     foreign_files: ForeignFiles = ForeignFiles.REFUSE
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.retain_last < 1:
+        if self.retain_last is not None and self.retain_last < 1:
             raise InvalidSpecError(f"{self.table}: retain_last must be at least 1, got {self.retain_last}")
-        for moment in (self.expire_before, self.expire_stage_branches_before):
-            if moment.tzinfo is None:
+        if self.expire_before is None and self.asked_at is None:
+            raise InvalidSpecError(f"{self.table}: without expire_before, asked_at must say when it was asked")
+        for moment in (self.expire_before, self.expire_stage_branches_before, self.asked_at):
+            if moment is not None and moment.tzinfo is None:
                 raise InvalidSpecError(f"{self.table}: {moment!r} must carry a time zone")

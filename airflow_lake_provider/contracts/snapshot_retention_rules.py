@@ -10,11 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 
 MAIN = "main"
 FOREVER = 2**63 - 1
+MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
+MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
+MAX_REF_AGE = "history.expire.max-ref-age-ms"
+# Iceberg's own, TableProperties of 1.12.
+_DEFAULT_LEAST = 1
+_DEFAULT_AGE = 5 * 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +55,7 @@ class RetentionRequest:
     :param expire_stages_before: epoch milliseconds; stage branches left over from before go.
     :param now: epoch milliseconds, against which ages of refs count.
     :param default_max_ref_age: the table's ``history.expire.max-ref-age-ms``.
+    :param held: which settings are the DAG's, the table's and defaults.
     """
 
     expire_before: int
@@ -54,6 +63,7 @@ class RetentionRequest:
     expire_stages_before: int
     now: int
     default_max_ref_age: int = FOREVER
+    held: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,15 +164,49 @@ def _line(head: int, by_id: Mapping[int, SnapshotFact]) -> Iterator[int]:
         current = by_id[current].parent
 
 
-def request_for(spec: SnapshotExpirySpec, max_ref_age: int, now: datetime) -> RetentionRequest:
-    """Turn a spec into epoch milliseconds, rounded down as Iceberg is given them."""
+def request_for(spec: SnapshotExpirySpec, properties: Mapping[str, str], now: datetime) -> RetentionRequest:
+    """Return what holds, in epoch milliseconds, rounded down as Iceberg is given them.
+
+    :param properties: of the table; its owner's settings hold where the DAG names no value, else Iceberg's default.
+    :raises BrokenMetadataError: a setting of the table is no number that Iceberg takes.
+    """
+    least = _setting(spec.table, properties, MIN_SNAPSHOTS)
+    age = _setting(spec.table, properties, MAX_SNAPSHOT_AGE)
+    ref_age = _setting(spec.table, properties, MAX_REF_AGE)
+    held = [
+        _held("retain_last", spec.retain_last, MIN_SNAPSHOTS, least, _DEFAULT_LEAST),
+        _held("older_than", spec.expire_before, MAX_SNAPSHOT_AGE, age, "P5D"),
+    ]
     return RetentionRequest(
-        expire_before=to_millis(spec.expire_before),
-        retain_last=spec.retain_last,
+        expire_before=_cutoff(spec, _DEFAULT_AGE if age is None else age),
+        retain_last=spec.retain_last or least or _DEFAULT_LEAST,
         expire_stages_before=to_millis(spec.expire_stage_branches_before),
         now=to_millis(now),
-        default_max_ref_age=max_ref_age,
+        default_max_ref_age=FOREVER if ref_age is None else ref_age,
+        held=", ".join(held),
     )
+
+
+def _cutoff(spec: SnapshotExpirySpec, age: int) -> int:
+    if spec.expire_before is not None:
+        return to_millis(spec.expire_before)
+    asked = to_millis(spec.asked_at) if spec.asked_at is not None else 0
+    # No snapshot is from before 1970.
+    return max(0, asked - max(age, spec.minimum_age // timedelta(milliseconds=1)))
+
+
+def _setting(table: str, properties: Mapping[str, str], name: str) -> int | None:
+    value = number_property(table, properties, name)
+    if value == 0:
+        raise BrokenMetadataError(f"{table}: property {name!r} is 0, expected a number above 0, as Iceberg takes it")
+    return value
+
+
+def _held(argument: str, asked: object, name: str, own: int | None, default: object) -> str:
+    """Say by whom a value was set."""
+    if asked is not None:
+        return f"{argument} is the DAG's" + (f" and not {own:,}, the table's {name}" if own is not None else "")
+    return f"{argument} is {own:,}, the table's {name}" if own is not None else f"{argument} is the default {default}"
 
 
 def to_millis(moment: datetime) -> int:
@@ -170,14 +214,20 @@ def to_millis(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
-def expiry_sentence(retention: Retention, spec: SnapshotExpirySpec) -> str:
-    """Say what goes and what keeps the rest."""
-    moment = spec.expire_before.isoformat(timespec="seconds")
+def expiry_sentence(retention: Retention, request: RetentionRequest) -> str:
+    """Say what goes and what keeps the rest, and whose settings these are."""
+    moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=request.expire_before)).isoformat(
+        timespec="seconds"
+    )
     parts = [f"{len(retention.expired):,} snapshots from before {moment} are not needed by any branch or tag"]
     if retention.kept_by_refs:
-        parts.append(f"{len(retention.kept_by_refs):,} older ones are kept by refs or retain_last={spec.retain_last}")
+        parts.append(
+            f"{len(retention.kept_by_refs):,} older ones are kept by refs or retain_last={request.retain_last}"
+        )
     if retention.aged_refs:
         parts.append(f"refs past their own maximum age: {', '.join(retention.aged_refs)}")
     if retention.stage_branches:
         parts.append(f"left-over stage branches: {', '.join(retention.stage_branches)}")
+    if request.held:
+        parts.append(request.held)
     return "; ".join(parts)

@@ -21,9 +21,9 @@ from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.input_file import PATH_BYTES, InputFile
 from airflow_lake_provider.contracts.property_values import (
     LAST_SECOND,
+    checked_number,
     is_whole_number,
     reading_property,
-    whole_number,
 )
 from airflow_lake_provider.contracts.table_properties import (
     EVENTS_PREFIX,
@@ -79,7 +79,7 @@ class SourcePosition:
         """Read the position of a source from a table's properties; absent means nothing was consumed.
 
         :param table: name, for messages.
-        :raises UnsupportedError: a property is not what this package writes.
+        :raises BrokenMetadataError: a property is not what this package writes.
         """
         name = POSITION_PREFIX + source_name
         text = properties.get(name)
@@ -272,7 +272,7 @@ def _refuse_unknown(plain: Mapping[str, Any]) -> None:
         "side_file": isinstance(path, str) and is_whole_number(entries),
         "superseded": isinstance(superseded, list) and _are_texts(superseded),
         "forgotten_until": is_whole_number(plain.get("forgotten_until", 0), LAST_SECOND),
-        "snapshot": is_whole_number(whole_number(plain.get("snapshot", "0"))),
+        "snapshot": is_whole_number(checked_number(plain.get("snapshot", "0"))),
         "shape": isinstance(shape, dict) and _are_texts(shape.values()),
     }
     wrong = [name for name, is_sound in sound.items() if not is_sound]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import flag, number
+from airflow_lake_provider.contracts.argument_validation import flag, number, optional
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
@@ -24,11 +24,14 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     """Expire snapshots by age and number; branches, tags and the consumers behind them keep theirs.
 
     :param table: ``namespace.table`` (templated).
-    :param older_than: snapshots younger than this stay; timedelta or ISO-8601 text (templated).
-    :param retain_last: newest snapshots of each branch that stay in any case (templated).
+    :param older_than: snapshots younger than this stay; timedelta or ISO-8601 text (templated). None or an empty text
+        takes the table's ``history.expire.max-snapshot-age-ms``, or 5 days.
+    :param retain_last: newest snapshots of each branch that stay in any case (templated). None or an empty text takes
+        the table's ``history.expire.min-snapshots-to-keep``, or 1.
     :param stage_branches_older_than: age at which a left-over stage branch of a killed upsert is removed (templated);
         it must be longer than any upsert takes.
-    :param minimum_age: least value of both ages above; a timedelta, not a template, so that no form can go below it.
+    :param minimum_age: least value of both ages above, the table's own included; a timedelta, not a template, so that
+        no form can go below it.
     :param foreign_files: ``"refuse"``, ``"keep"`` or ``"delete"``: what becomes of expired files that lie outside
         of the table's locations, or in another table's; not a template. ``"refuse"`` keeps data files that lie in no
         table's location, as ``add_files`` brings them.
@@ -56,8 +59,8 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     def __init__(
         self,
         *,
-        older_than: timedelta | str = timedelta(days=5),
-        retain_last: int | str = 1,
+        older_than: timedelta | str | None = None,
+        retain_last: int | str | None = None,
         stage_branches_older_than: timedelta | str = timedelta(days=1),
         minimum_age: timedelta = timedelta(days=1),
         foreign_files: str = "refuse",
@@ -78,10 +81,13 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         """Translate the arguments; the cutoff is fixed here, so that a slow queue does not move it."""
         now = datetime.now(UTC)
         flag(self.only_plan, "dry_run")
+        age = optional(self._age)(self.older_than, "older_than")
         return SnapshotExpirySpec(
             **frame,
-            expire_before=now - self._age(self.older_than, "older_than"),
-            retain_last=number(self.retain_last, "retain_last"),
+            expire_before=None if age is None else now - age,
+            retain_last=optional(number)(self.retain_last, "retain_last"),
+            asked_at=now,
+            minimum_age=self.minimum_age,
             expire_stage_branches_before=now - self._age(self.stage_branches_older_than, "stage_branches_older_than"),
             foreign_files=self.foreign_files,
         )

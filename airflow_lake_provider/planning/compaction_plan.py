@@ -6,14 +6,17 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.compaction_rules import (
     DELETE_TARGET_BYTES,
+    DELETE_TARGET_SIZE,
+    TARGET_SIZE,
     RewriteRules,
     choose_level,
+    held_target,
     rules_for,
     surely_nothing_due,
+    table_size,
 )
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
-from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.planning.file_groups import FileRecord, plan_groups
 from airflow_lake_provider.planning.file_records import DeleteIndex, parsed_where, read_files
 from airflow_lake_provider.planning.table_state import state_of, total
@@ -31,11 +34,16 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
     parsed_where(spec.where, spec.table)
     before = state_of(table)
     level, why = choose_level(spec, before, total(table.current_snapshot(), "total-equality-deletes"))
-    rules = rules_for(spec, level, _target_bytes(table, "write.target-file-size-bytes"))
+    size = table_size(spec.table, table.properties, TARGET_SIZE)
+    rules = rules_for(spec, level, size)
     if surely_nothing_due(rules, before):
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
         return CompactionReport(
-            table=spec.table, outcome=Outcome.NOTHING_DUE, reason=reason, before=before, level=level.value
+            table=spec.table,
+            outcome=Outcome.NOTHING_DUE,
+            reason=f"{reason}{held_target(spec, size)}",
+            before=before,
+            level=level.value,
         )
     files, deletes = read_files(table, spec.where)
     groups = plan_groups(files, rules, table.spec().spec_id)
@@ -44,7 +52,7 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
     return CompactionReport(
         table=spec.table,
         outcome=Outcome.PLANNED if groups or to_merge else Outcome.NOTHING_DUE,
-        reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_merge)}",
+        reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_merge)}{held_target(spec, size)}",
         before=before,
         level=level.value,
         files_rewritten=len(rewritten),
@@ -84,7 +92,7 @@ def _deletes_to_merge(table: Table, spec: CompactionSpec, deletes: DeleteIndex, 
     left = [d for d in deletes.all if not (d.is_equality or d.is_vector or d.id in applied)]
     if not left or spec.where is not None:
         return 0
-    target = _target_bytes(table, "write.delete.target-file-size-bytes") or DELETE_TARGET_BYTES
+    target = table_size(spec.table, table.properties, DELETE_TARGET_SIZE) or DELETE_TARGET_BYTES
     to_vectors = table.format_version >= 3
     rules = RewriteRules(target_bytes=target, min_input_files=spec.min_input_files, rewrite_all=to_vectors)
     records = [
@@ -92,7 +100,3 @@ def _deletes_to_merge(table: Table, spec: CompactionSpec, deletes: DeleteIndex, 
         for d in left
     ]
     return sum(len(group) for group in plan_groups(records, rules, 0))
-
-
-def _target_bytes(table: Table, name: str) -> int | None:
-    return number_property(".".join(table.name()), table.properties, name)

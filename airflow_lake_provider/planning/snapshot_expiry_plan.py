@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
-    FOREVER,
     RefFact,
     Retention,
     RetentionRequest,
@@ -20,8 +18,11 @@ from airflow_lake_provider.contracts.snapshot_retention_rules import (
     work_out,
 )
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
+from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.planning.foreign_metadata_files import refuse_foreign_metadata_files
 from airflow_lake_provider.planning.table_state import state_of
+
+_UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -37,14 +38,17 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
     """
     if (why := without_expiry(table.properties)) is not None:
         raise UnsupportedError(f"{spec.table}: {why}")
-    retention = retention_of(table, request_for(spec, _max_ref_age(table), datetime.now(UTC)))
+    request = request_for(spec, table.properties, datetime.now(UTC))
+    retention = retention_of(table, request)
     refuse_foreign_metadata_files(table, spec, retention.expired)
     due = retention.expired or retention.stage_branches or retention.aged_refs
-    sentence = expiry_sentence(retention, spec)
+    is_unfinished = UNFINISHED_EXPIRY in table.properties
+    sentence = expiry_sentence(retention, request)
     return ExpiryReport(
         table=spec.table,
-        outcome=Outcome.PLANNED if due else Outcome.NOTHING_DUE,
+        outcome=Outcome.PLANNED if due or is_unfinished else Outcome.NOTHING_DUE,
         reason=f"{sentence}; the files that would go were not counted" if due else sentence,
+        warnings=(_UNFINISHED,) if is_unfinished else (),
         before=state_of(table),
         snapshots_expired=tuple(str(id_) for id_ in retention.expired),
         kept_by_refs={str(id_): names for id_, names in retention.kept_by_refs.items()},
@@ -72,8 +76,3 @@ def retention_of(table: Table, request: RetentionRequest) -> Retention:
         for name, ref in table.metadata.refs.items()
     ]
     return work_out(snapshots, refs, request)
-
-
-def _max_ref_age(table: Table) -> int:
-    name = "history.expire.max-ref-age-ms"
-    return number_property(".".join(table.name()), table.properties, name, FOREVER) or 0

@@ -34,7 +34,7 @@ def applied_of_source(table: Table | None, source_name: str) -> AppliedOfSource:
     """Return what a table says it has applied of a source; the list of files may lie in a file and is not read.
 
     :param table: loaded now; None for one that does not exist.
-    :raises UnsupportedError: a property is not what this package writes.
+    :raises BrokenMetadataError: a property is not what this package writes.
     """
     if table is None:
         return AppliedOfSource(position=SourcePosition(), newest_summary=None, epoch=1)

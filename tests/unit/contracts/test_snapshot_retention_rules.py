@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
     RefFact,
     Retention,
     RetentionRequest,
     SnapshotFact,
+    request_for,
     work_out,
 )
 
@@ -158,3 +165,51 @@ def test_no_ref_loses_its_snapshot_and_nothing_young_goes(
     in_order = all(s.parent is None or by_id[s.parent].at <= s.at for s in snapshots)
     if in_order:
         assert all(by_id[i].at < hour * HOUR for i in gone)
+
+
+LEAST, AGE, REF_AGE = (
+    "history.expire.min-snapshots-to-keep",
+    "history.expire.max-snapshot-age-ms",
+    "history.expire.max-ref-age-ms",
+)
+ASKED = datetime(2026, 6, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def asked(**given: object) -> SnapshotExpirySpec:
+    base = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("d", "r", "t", "-1"), "asked_at": ASKED}
+    return SnapshotExpirySpec(**{**base, "expire_stage_branches_before": ASKED, **given})  # type: ignore[arg-type]  # as kwargs
+
+
+@pytest.mark.parametrize(
+    ("given", "properties", "retain_last", "age", "held"),
+    [
+        ({}, {}, 1, 5 * DAY, ["retain_last is the default 1", "older_than is the default P5D"]),
+        ({}, {LEAST: "3"}, 3, 5 * DAY, [f"retain_last is 3, the table's {LEAST}"]),
+        ({"retain_last": 7}, {LEAST: "3"}, 7, 5 * DAY, [f"retain_last is the DAG's and not 3, the table's {LEAST}"]),
+        ({"retain_last": 7}, {}, 7, 5 * DAY, ["retain_last is the DAG's,"]),
+        ({}, {AGE: "86400000"}, 1, DAY, [f"older_than is 86,400,000, the table's {AGE}"]),
+        ({"minimum_age": 2 * DAY}, {AGE: "86400000"}, 1, 2 * DAY, [AGE]),
+        ({"minimum_age": DAY}, {AGE: "864000000"}, 1, 10 * DAY, [AGE]),
+        ({"expire_before": ASKED - 9 * DAY}, {AGE: "1"}, 1, 9 * DAY, ["older_than is the DAG's and not 1,"]),
+        ({}, {AGE: str(2**63 - 1)}, 1, ASKED - datetime(1970, 1, 1, tzinfo=UTC), []),
+    ],
+)
+def test_what_the_owner_of_a_table_has_set_holds_unless_the_dag_names_a_value(
+    given: dict[str, object], properties: dict[str, str], retain_last: int, age: timedelta, held: list[str]
+) -> None:
+    request = request_for(asked(**given), properties, ASKED)
+    assert request.retain_last == retain_last
+    assert request.expire_before == round((ASKED - age).timestamp() * 1000)
+    for said in held:
+        assert said in request.held
+
+
+@pytest.mark.parametrize("name", [LEAST, AGE, REF_AGE])
+@pytest.mark.parametrize("value", ["", "x", "0", "-1", "1.5", "²", "9" * 5000, "NaN"])
+def test_a_setting_that_is_no_number_is_refused_by_its_name(name: str, value: str) -> None:
+    with pytest.raises(BrokenMetadataError) as refused:
+        request_for(asked(), {name: value}, ASKED)
+    for said in ("shop.orders", name, "a whole number from 0 on" if value != "0" else "above 0"):
+        assert said in str(refused.value)
+    assert len(str(refused.value)) < 700

@@ -362,9 +362,20 @@ def test_the_cutoff_of_an_expiry_is_fixed_when_the_task_runs(
 ) -> None:
     spec = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", older_than=older_than).build_spec(context)
     assert isinstance(spec, SnapshotExpirySpec)
+    assert spec.expire_before is not None
     assert abs(datetime.now(UTC) - timedelta(days=5) - spec.expire_before) < timedelta(minutes=1)
     assert spec.expire_before.tzinfo is not None
-    assert spec.retain_last == 1
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_what_an_author_or_a_form_leaves_out_of_an_expiry_is_left_to_the_table(
+    lake_connection: str, context: Context, nothing: str | None
+) -> None:
+    job = LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", older_than=nothing, retain_last=nothing)
+    spec = job.build_spec(context)
+    assert (spec.expire_before, spec.retain_last, spec.minimum_age) == (None, None, timedelta(days=1))
+    assert spec.asked_at is not None
+    assert abs(datetime.now(UTC) - spec.asked_at) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("cls", [CompactionSpec, SnapshotExpirySpec])

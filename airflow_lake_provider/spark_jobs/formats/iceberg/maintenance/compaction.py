@@ -11,10 +11,17 @@ import random
 import time
 from dataclasses import dataclass, field, replace
 
-from airflow_lake_provider.contracts.compaction_rules import choose_level, rules_for
+from airflow_lake_provider.contracts.compaction_rules import (
+    TARGET_SIZE,
+    choose_level,
+    held_target,
+    rules_for,
+    table_size,
+)
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
@@ -30,7 +37,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import to_expression
 from airflow_lake_provider.spark_jobs.progress import Progress
 
-_TARGET = "write.target-file-size-bytes"
 _LONGEST_WAIT_SECONDS = 30.0
 
 
@@ -56,12 +62,12 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     with progress.phase("plan") as facts:
         before = table.refresh().state()
         level, why = _level(table, spec, before)
-        target = table.properties().get(_TARGET)
+        target = table_size(spec.table, table.properties(), TARGET_SIZE)
         run_key = spec.run.run_key(spec.digest_text(), ())
         rewrite = DataFileRewrite(
             table=table,
             spec=spec,
-            rules=rules_for(spec, level, int(target) if target else None),
+            rules=rules_for(spec, level, target),
             expression=to_expression(table, spec.where),
             summary={ACTION: spec.action, RUN_KEY: run_key},
         )
@@ -74,7 +80,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     report = CompactionReport(
         table=spec.table,
         outcome=Outcome.NOTHING_DUE,
-        reason=f"level {level.value} ({why}): no file is due",
+        reason=f"level {level.value} ({why}): no file is due{held_target(spec, target)}",
         run_key=run_key,
         before=before,
         after=before,
@@ -85,12 +91,14 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     tally = _rewrite(rewrite, planned, progress)
     if tally.groups or deletes_due:
         _upkeep(rewrite, tally, progress)
-    return _reported(rewrite, replace(report, reason=f"level {level.value} ({why})"), planned, tally, progress)
+    report = replace(report, reason=f"level {level.value} ({why})")
+    done = _reported(rewrite, report, planned, tally, progress)
+    return replace(done, reason=f"{done.reason}{held_target(spec, target)}")
 
 
 def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tuple[CompactionLevel, str]:
     summary = next(table.summaries(), {})
-    return choose_level(spec, state, int(summary.get("total-equality-deletes", 0)))
+    return choose_level(spec, state, count_of(summary, "total-equality-deletes"))
 
 
 def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progress) -> _Tally:
@@ -196,7 +204,7 @@ def _commits_since(table: IcebergTable, report: CompactionReport) -> tuple[list[
 
 
 def _sum(commits: list[tuple[str, dict[str, str]]], name: str) -> int:
-    return sum(int(summary.get(name, 0)) for _, summary in commits)
+    return sum(count_of(summary, name) for _, summary in commits)
 
 
 def _sentence(planned: PlannedGroups, tally: _Tally, foreign: list[str]) -> str:

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from airflow_lake_provider.contracts.compaction_rules import RewriteRules
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -152,7 +153,7 @@ class DataFileRewrite:
         return options
 
     def _has_equality_deletes(self) -> bool:
-        return int(next(self.table.summaries()).get("total-equality-deletes", 0)) > 0
+        return count_of(next(self.table.summaries()), "total-equality-deletes") > 0
 
     def _java_strings(self, texts: tuple[str, ...]) -> Any:
         array = self._gateway.new_array(self._jvm.java.lang.String, len(texts))

@@ -5,6 +5,7 @@ All that may fail or be refused comes before the commit: nothing is forgotten wh
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.snapshot_retention_rules import to_millis
+from airflow_lake_provider.contracts.snapshot_retention_rules import RetentionRequest
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -23,6 +24,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files 
     named_by,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import file_owners, refuse_twins
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unfinished_expiry import (
+    finish_expiry,
+    note_unfinished,
+    remove_note,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -43,10 +49,19 @@ class CommittedExpiry:
 
 
 def commit_expiry(
-    table: IcebergTable, spec: SnapshotExpirySpec, stage_branches: tuple[str, ...], progress: Progress
+    table: IcebergTable,
+    spec: SnapshotExpirySpec,
+    request: RetentionRequest,
+    stage_branches: tuple[str, ...],
+    progress: Progress,
+    *,
+    is_due: bool = True,
 ) -> CommittedExpiry:
     """Forget snapshots and stage branches in one commit, and delete the files that no other snapshot reaches.
 
+    Before that, what an earlier expiry had no time to delete.
+
+    :param is_due: False where only that is to be done.
     :raises UnsupportedError: a file is missing or not the table's, or the namespace has the table twice.
     :raises CommitConflictError: other commits were in the way each time. As above, nothing changed then.
     :raises UnknownOutcomeError: the answer to the commit was lost; no file was deleted.
@@ -54,8 +69,13 @@ def commit_expiry(
     with progress.phase("check owners"):
         owners, not_checked = file_owners(table)
         refuse_twins(table, owners, spec.foreign_files)
+    with progress.phase("finish an earlier expiry") as facts:
+        finished, left = finish_expiry(table, owners, spec.foreign_files)
+        facts.update(finished)
+    if not is_due:
+        return CommittedExpiry(deleted=finished, warnings=(*left, *_unchecked(not_checked)))
     for _ in range(_PLANS):
-        expiry = _by_age(table, spec, stage_branches)
+        expiry = _by_age(table, request, stage_branches)
         before, after = expiry.startMetadata(), expiry.currentMetadata()
         with (
             progress.phase("find files") as facts,
@@ -67,8 +87,9 @@ def commit_expiry(
                 committed = _commit(table, expiry, stage_branches)
             if committed:
                 with progress.phase("delete files"):
-                    deleted = files.delete(_named_meanwhile(table, before))
-                return CommittedExpiry(deleted=deleted, warnings=(*files.warnings(), *_unchecked(not_checked)))
+                    deleted = Counter(files.delete(_named_meanwhile(table, before))) + Counter(finished)
+                    left += remove_note(table) if _expired(expiry) else []
+                return CommittedExpiry(deleted=deleted, warnings=(*left, *files.warnings(), *_unchecked(not_checked)))
     raise CommitConflictError(f"{table.name}: the snapshots to expire changed {_PLANS} times while they were looked at")
 
 
@@ -78,11 +99,13 @@ def _unchecked(not_checked: list[str]) -> list[str]:
     return [f"not looked at, so that files of theirs would not have been noticed: {'; '.join(not_checked)}"]
 
 
-def _by_age(table: IcebergTable, spec: SnapshotExpirySpec, stage_branches: tuple[str, ...]) -> Any:
+def _by_age(table: IcebergTable, request: RetentionRequest, stage_branches: tuple[str, ...]) -> Any:
     """Return an ``org.apache.iceberg.Transaction`` that expires by the rules, not committed."""
     transaction = _without_branches(table, stage_branches)
     expiry = transaction.expireSnapshots().cleanExpiredFiles(False)
-    expiry.expireOlderThan(to_millis(spec.expire_before)).retainLast(spec.retain_last).commit()
+    expiry.expireOlderThan(request.expire_before).retainLast(request.retain_last).commit()
+    if _expired(transaction):
+        note_unfinished(transaction)
     return transaction
 
 
@@ -94,6 +117,7 @@ def _by_id(table: IcebergTable, ids: set[int], stage_branches: tuple[str, ...]) 
     for snapshot in sorted(ids & _ids(transaction.startMetadata())):
         expiry = expiry.expireSnapshotId(snapshot)
     expiry.commit()
+    note_unfinished(transaction)
     return transaction
 
 
@@ -143,7 +167,7 @@ def _refusal(table: IcebergTable, error: Py4JJavaError) -> str:
     if is_unknown(error):
         raise UnknownOutcomeError(
             f"{table.name}: the catalog did not answer the expiry's commit, so it may have been made; no file was "
-            f"deleted. Run it again; if it was made, its files are orphans. {root_message(error)}"
+            f"deleted. Run it again; if it was made, the next expiry deletes its files. {root_message(error)}"
         ) from error
     refusal = conflict_message(error)
     if refusal is None:

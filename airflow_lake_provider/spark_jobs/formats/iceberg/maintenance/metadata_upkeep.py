@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -103,7 +104,7 @@ def _actions(table: IcebergTable) -> Any:
 
 def _deleted_positions(table: IcebergTable) -> int:
     summary = next(table.summaries(), {})
-    return int(summary.get("total-position-deletes", 0))
+    return count_of(summary, "total-position-deletes")
 
 
 def _holds_older_deletes(group: Any) -> bool:

@@ -9,18 +9,18 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
-    FOREVER,
     RefFact,
     Retention,
+    RetentionRequest,
     SnapshotFact,
     expiry_sentence,
     request_for,
     work_out,
 )
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
+from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import (
     DATA,
     DELETES,
@@ -45,18 +45,20 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
     with progress.phase("plan") as facts:
         _refuse_without_gc(table.refresh())
         before = table.state()
-        retention = _retention(table, spec)
+        request = request_for(spec, table.properties(), datetime.now(UTC))
+        retention = work_out(_snapshot_facts(table), _ref_facts(table), request)
         facts.update({"snapshots": len(retention.expired), "stage branches": len(retention.stage_branches)})
     report = ExpiryReport(
         table=spec.table,
         outcome=Outcome.NOTHING_DUE,
-        reason=expiry_sentence(retention, spec),
+        reason=expiry_sentence(retention, request),
         before=before,
         after=before,
         kept_by_refs={str(id_): names for id_, names in retention.kept_by_refs.items()},
     )
-    if retention.expired or retention.stage_branches or retention.aged_refs:
-        report = _expire(table, spec, progress, retention, report)
+    is_due = bool(retention.expired or retention.stage_branches or retention.aged_refs)
+    if is_due or UNFINISHED_EXPIRY in table.properties():
+        report = _expire(table, spec, request, progress, retention, report, is_due=is_due)
     return replace(report, seconds=dict(progress.seconds))
 
 
@@ -66,11 +68,19 @@ def _refuse_without_gc(table: IcebergTable) -> None:
 
 
 def _expire(
-    table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress, retention: Retention, report: ExpiryReport
+    table: IcebergTable,
+    spec: SnapshotExpirySpec,
+    request: RetentionRequest,
+    progress: Progress,
+    retention: Retention,
+    report: ExpiryReport,
+    *,
+    is_due: bool,
 ) -> ExpiryReport:
     known = _snapshot_ids(table)
     try:
-        committed, refusal = commit_expiry(table, spec, retention.stage_branches, progress), None
+        stages, refusal = retention.stage_branches, None
+        committed = commit_expiry(table, spec, request, stages, progress, is_due=is_due)
     except CommitConflictError as error:
         committed, refusal = CommittedExpiry(), str(error)
     table.refresh()
@@ -95,13 +105,6 @@ def _deleted(by_kind: dict[str, int]) -> dict[str, Any]:
         "manifest_lists_deleted": by_kind.get(MANIFEST_LIST, 0),
         "statistics_deleted": by_kind.get(STATISTICS, 0),
     }
-
-
-def _retention(table: IcebergTable, spec: SnapshotExpirySpec) -> Retention:
-    name = "history.expire.max-ref-age-ms"
-    default_age = number_property(str(table.name), table.properties(), name, FOREVER)
-    request = request_for(spec, default_age or 0, datetime.now(UTC))
-    return work_out(_snapshot_facts(table), _ref_facts(table), request)
 
 
 def _snapshot_facts(table: IcebergTable) -> Iterator[SnapshotFact]:

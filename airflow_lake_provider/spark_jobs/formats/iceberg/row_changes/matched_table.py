@@ -42,7 +42,7 @@ class IcebergMatchedTable:
         """Read the newest metadata: head and run keys."""
         table = self.table.refresh_readable()
         _refuse(table)
-        recent = RecentRunKeys.read(table.properties(), str(table.name))
+        recent = RecentRunKeys.read(table.properties())
         return AppliedState(base=table.base_of(None), run_keys=table.history().run_keys(recent))
 
     def schema(self) -> StructType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -84,7 +85,7 @@ def _by_cost(
 ) -> ChosenStrategy:
     size = UpsertSize(
         keys=known_ranges(commit).keys,
-        files=int(table.summary(commit.base).get("total-data-files", 0)),
+        files=count_of(table.summary(commit.base), "total-data-files"),
         candidate_rows=candidates.rows_by_file,
         cores=table.spark.sparkContext.defaultParallelism,
         is_number_key=is_joined_by_number(commit),
@@ -124,7 +125,7 @@ def _new_variants(table: IcebergTable, commit: KeyedCommit) -> list[str]:
 
 def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:
     """Return the rows of the base's data files, those that deletes hide included."""
-    return int(table.summary(commit.base).get("total-records", 0))
+    return count_of(table.summary(commit.base), "total-records")
 
 
 def _obstacle(commit: KeyedCommit) -> str | None:

@@ -70,7 +70,7 @@ class IcebergKeyedTable:
         open_changes = OpenKeyChanges.read(table.properties(), source_name, str(table.name))
         return AppliedState(
             base=table.base_of(None),
-            run_keys=history.run_keys(RecentRunKeys.read(table.properties(), str(table.name))),
+            run_keys=history.run_keys(RecentRunKeys.read(table.properties())),
             position=applied.position,
             newest_summary=applied.newest_summary,
             key_changes=OpenKeyChanges() if applied.is_replaced else open_changes,
@@ -152,6 +152,6 @@ class IcebergKeyedTable:
         """Return the run keys of a branch; one that is not there yet starts from main, and what was applied there."""
         origin = self.table.origin_of(branch)
         keys = [key for summary in self.table.summaries(origin) if (key := summary.get(RUN_KEY))]
-        recent = RecentRunKeys.read(self.table.properties(), str(self.table.name))
+        recent = RecentRunKeys.read(self.table.properties())
         published = self.table.history().run_keys(recent).entries if origin == MAIN else ()
         return RecentRunKeys((*((key, 0) for key in keys), *published))

@@ -9,6 +9,7 @@ two writers of one key, cannot both win.
 from __future__ import annotations
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import summary_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
@@ -82,7 +83,7 @@ def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> tuple[str, d
 def _applied(table: IcebergTable, staged: int, reason: str, counts: dict[str, int] | None) -> AppliedCommit:
     summary = table.summary(staged)
     counts = counts or {
-        name: int(summary.get(f"spark.merge-into.num-target-rows-{name}", 0))
+        name: count_of(summary, f"spark.merge-into.num-target-rows-{name}")
         for name in ("inserted", "updated", "deleted")
     }
     return AppliedCommit(

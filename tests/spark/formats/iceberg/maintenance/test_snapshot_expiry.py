@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -173,3 +174,54 @@ def test_a_missing_table_is_named(spark: SparkSession) -> None:
 
     with pytest.raises(MissingTableError, match=r"maintained\.nowhere"):
         expire_snapshots(spark, spec, Progress())
+
+
+LEAST, AGE, REF_AGE = (
+    "history.expire.min-snapshots-to-keep",
+    "history.expire.max-snapshot-age-ms",
+    "history.expire.max-ref-age-ms",
+)
+
+
+def empty_appends(spark: SparkSession, properties: dict[str, str]) -> MaintainedTable:
+    """Make a table with six snapshots of main, and a branch and a tag on the second."""
+    table = MaintainedTable(spark)
+    said = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    if said:
+        spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ({said})")
+    util = spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]  # JVM attribute
+    java = util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{table.name}")
+    for _ in range(6):
+        java.newFastAppend().commit()
+    second = list(java.snapshots())[1].snapshotId()
+    java.manageSnapshots().createBranch("b", second).createTag("t", second).commit()
+    return table
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {LEAST: "3"},
+        {AGE: "1"},
+        {LEAST: "2", AGE: "1"},
+        {LEAST: "5", AGE: "1"},
+        {LEAST: "9", AGE: "1"},
+        {AGE: "1", REF_AGE: "1"},
+        {LEAST: "2", AGE: "1", REF_AGE: "1"},
+    ],
+)
+def test_an_expiry_that_names_no_value_keeps_what_iceberg_keeps_of_a_twin(
+    spark: SparkSession, properties: dict[str, str]
+) -> None:
+    ours, twin = empty_appends(spark, properties), empty_appends(spark, properties)
+    asked = {"expire_before": None, "asked_at": datetime.now(UTC) + timedelta(seconds=1)}
+    planned = plan_expiry(ours.outside(), expiry(ours, **asked))
+    report = expire(ours, **asked)
+    time.sleep(0.01)
+    spark.sql(f"CALL system.expire_snapshots(table => '{twin.name}')")
+    assert len(snapshots(ours)) == len(snapshots(twin))
+    assert sorted(ours.outside().metadata.refs) == sorted(twin.outside().metadata.refs)
+    assert set(report.snapshots_expired) == set(planned.snapshots_expired)
+    for name in properties:
+        assert name in report.reason or name == REF_AGE

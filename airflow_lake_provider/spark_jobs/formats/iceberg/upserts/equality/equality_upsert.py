@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
@@ -108,6 +109,6 @@ def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> App
 
 def _equality_deletes(table: IcebergTable, snapshot: int) -> tuple[int, int]:
     """Return the number of keys and of files."""
-    keys = int(table.summary(snapshot).get("total-equality-deletes", 0))
+    keys = count_of(table.summary(snapshot), "total-equality-deletes")
     files = table_at(table.spark, f"{table.sql_name}.delete_files", str(snapshot))
     return keys, int(files.filter("content = 2").count())

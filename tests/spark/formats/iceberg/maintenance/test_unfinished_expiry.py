@@ -1,0 +1,140 @@
+"""Cut an expiry off after its commit, and let the next one finish it or say what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
+from tests.spark.upsert_flow import InterruptedProgress, Killed
+
+NOTE = "lake.expiry-unfinished"
+MOMENTS = ["plan", "check owners", "find files", "commit", "delete files"]
+
+
+def spec(table: MaintainedTable) -> SnapshotExpirySpec:
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    return SnapshotExpirySpec(
+        catalog=CATALOG, table=table.name, run=RUN, expire_before=later, expire_stage_branches_before=later
+    )
+
+
+def expire(table: MaintainedTable, progress: Progress | None = None) -> ExpiryReport:
+    return expire_snapshots(table.spark, spec(table), progress or Progress())
+
+
+def killed(table: MaintainedTable, at: str = "delete files") -> None:
+    def kill() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        expire(table, InterruptedProgress(at=at, then=kill))
+
+
+def rewritten(spark: SparkSession) -> MaintainedTable:
+    """Make a table whose first snapshots alone reach two data files."""
+    table = MaintainedTable(spark, version=2)
+    table.append(0, 5)
+    table.append(5, 5)
+    spark.sql(f"INSERT OVERWRITE {table.name} SELECT 50L, 'north', 500L")
+    table.rows = {50: ("north", 500)}
+    return table
+
+
+def folder(table: MaintainedTable) -> Path:
+    return Path(table.outside().location().removeprefix("file:").replace("///", "/"))
+
+
+def left_over(table: MaintainedTable) -> set[str]:
+    """Return the names of data files, manifests and manifest lists on disk that no snapshot names, by PyIceberg."""
+    outside = table.outside()
+    named = set()
+    for snapshot in outside.metadata.snapshots:
+        named.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(outside.io):
+            named.add(manifest.manifest_path)
+            named |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(outside.io)}
+    known = {name.rpartition("/")[2] for name in named}
+    return {path.name for path in folder(table).rglob("*") if path.suffix in (".parquet", ".avro")} - known
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_what_an_expiry_had_no_time_for_is_done_by_the_next_one(spark: SparkSession, moment: str) -> None:
+    table = rewritten(spark)
+    killed(table, moment)
+    planned = plan_expiry(table.outside(), spec(table))
+    assert planned.outcome is Outcome.PLANNED
+    assert bool(planned.warnings) is (moment == "delete files")
+    report = expire(table)
+    assert (report.outcome, report.data_files_deleted) == (Outcome.DONE, 2)
+    assert left_over(table) == set()
+    assert NOTE not in table.outside().properties
+    assert expire(table).outcome is Outcome.NOTHING_DUE
+    assert table.rows_read() == table.rows
+
+
+def test_an_expiry_finishes_the_one_before_and_does_its_own(spark: SparkSession) -> None:
+    table = rewritten(spark)
+    killed(table)
+    table.append(100, 5)
+    spark.sql(f"INSERT OVERWRITE {table.name} SELECT 60L, 'north', 600L")
+    table.rows = {60: ("north", 600)}
+    report = expire(table)
+    assert (report.outcome, report.data_files_deleted, left_over(table)) == (Outcome.DONE, 4, set())
+    assert table.rows_read() == table.rows
+
+
+def without(suffix: str) -> Callable[[MaintainedTable], None]:
+    """Remove one left-over file, as a driver that was killed later had."""
+
+    def remove(table: MaintainedTable) -> None:
+        gone = next(name for name in sorted(left_over(table)) if name.endswith(suffix))
+        next(folder(table).rglob(gone)).unlink()
+
+    return remove
+
+
+def noted(value: Callable[[MaintainedTable], str]) -> Callable[[MaintainedTable], None]:
+    def note(table: MaintainedTable) -> None:
+        table.spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{NOTE}' = '{value(table)}')")
+
+    return note
+
+
+def without_metadata(table: MaintainedTable) -> None:
+    Path(table.outside().properties[NOTE].removeprefix("file:").replace("///", "/")).unlink()
+
+
+TELLING: dict[str, tuple[Callable[[MaintainedTable], None], str | None]] = {
+    "a data file was deleted already": (without(".parquet"), None),
+    "a manifest was deleted already": (without("-m0.avro"), "remove_orphan_files"),
+    "the metadata of before is gone": (without_metadata, "is gone"),
+    "the note names a foreign file": (noted(lambda _: "/etc/hostname"), "no metadata of the table"),
+    "the note names nothing": (noted(lambda _: "x"), "no metadata of the table"),
+    "the note leads out of the folder": (
+        noted(lambda table: f"{table.outside().location()}/metadata/../../x.metadata.json"),
+        "no metadata of the table",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TELLING)
+def test_what_cannot_be_finished_is_said_once_and_never_passed_over(spark: SparkSession, what: str) -> None:
+    table = rewritten(spark)
+    killed(table)
+    change, said = TELLING[what]
+    change(table)
+    report = expire(table)
+    assert report.outcome is Outcome.DONE
+    assert (said is None and left_over(table) == set()) or any(str(said) in warning for warning in report.warnings)
+    assert expire(table).outcome is Outcome.NOTHING_DUE
+    assert table.rows_read() == table.rows
