@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -51,7 +53,7 @@ OF_FORMAT = {
     "debezium": [("wholetext", "true", "one event"), ("multiLine", "true", "one line"), ("mode", "DROPMALFORMED", "")],
 }
 LOSING = [(kind, *option) for kind in (*FORMATS, "debezium") for option in (*OF_FILES, *OF_FORMAT[kind])]
-HARMLESS = {
+HARMLESS: dict[str, dict[str, object]] = {
     "csv": {"header": True, "sep": ";", "quote": "'", "escape": "\\", "nullValue": "-", "encoding": "UTF-16"},
     "json": {
         "multiLine": True,
@@ -90,12 +92,13 @@ def test_options_that_lose_nothing_are_taken(kind: str) -> None:
 
 def test_an_option_is_refused_in_a_mapping_below_a_query_and_beside_a_template() -> None:
     losing = {"ignoreCorruptFiles": True}
-    for given in (
+    givens: tuple[Callable[[], Source], ...] = (
         lambda: source({"type": "files", "path": "in/*.csv", "options": losing}),
         lambda: Query("SELECT * FROM source", over={"type": "files", "path": "in/*.csv", "options": losing}),
         lambda: Files("in/{{ ds }}/*.csv", options=losing),
         lambda: source({"type": "debezium", "path": "{{ path }}", "table": "t", "options": losing}),
-    ):
+    )
+    for given in givens:
         with pytest.raises(InvalidSpecError, match="ignoreCorruptFiles"):
             given()
 

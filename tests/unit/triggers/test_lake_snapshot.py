@@ -269,7 +269,7 @@ async def test_watchers_and_deferrals_share_one_catalog_and_close_it_with_the_la
 ) -> None:
     opened: list[LakeCatalogHook] = []
     closed: list[object] = []
-    read: Callable[[LakeCatalogHook], CatalogConnection] = LakeCatalogHook.connection.func  # type: ignore[attr-defined]  # of a cached property
+    read: Callable[[LakeCatalogHook], CatalogConnection] = LakeCatalogHook.connection.func
 
     def noted(hook: LakeCatalogHook) -> CatalogConnection:
         opened.append(hook)

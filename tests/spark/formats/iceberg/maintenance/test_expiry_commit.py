@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.snapshot_retention_rules import request_for
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, guava
@@ -22,7 +23,7 @@ def prepared(table: MaintainedTable) -> tuple[IcebergTable, Any, set[int]]:
         catalog=CATALOG, table=table.name, run=RUN, expire_before=now, expire_stage_branches_before=now
     )
     handle = table.handle.refresh()
-    expiry = expiry_commit._by_age(handle, spec, ())
+    expiry = expiry_commit._by_age(handle, request_for(spec, handle.properties(), now), ())
     return handle, expiry, expiry_commit._expired(expiry)
 
 
