@@ -175,6 +175,7 @@ class LakeJobOperator(
             if found is not None:
                 return found
             self.refuse_from_metadata(spec)
+            refuse_untrusted(self.lake, spec)
             return self._run_in_spark(spec, context)
 
         self._started = now()
@@ -237,7 +238,6 @@ class LakeJobOperator(
             setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
         may_defer = self.may_defer(target)
         lost_report = LostReport.before(self.lake, spec)
-        refuse_untrusted(self.lake, spec)
         self._attempt = SparkSubmission.open(
             spec,
             self.lake.connection,
