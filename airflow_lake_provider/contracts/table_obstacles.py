@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from airflow_lake_provider.contracts.code_properties import code_properties
+
 CHANGE_TYPE = "_change_type"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
@@ -53,6 +55,15 @@ def without_row_lineage(format_version: int) -> str | None:
 def with_change_type(columns: Collection[str]) -> str | None:
     """Return why the columns of a table are in the way of its changes; None where they are not."""
     return f"has a column {CHANGE_TYPE}; rename it to read its changes" if CHANGE_TYPE in columns else None
+
+
+def choosing_code(properties: Mapping[str, str]) -> str | None:
+    """Return which properties of a table choose a driver's code, or where keys go; None where none does.
+
+    :param properties: of the table.
+    """
+    unsafe = ", ".join(code_properties(properties))
+    return f"its properties {unsafe} choose code, or where keys go; unset them" if unsafe else None
 
 
 def without_expiry(properties: Mapping[str, str]) -> str | None:

@@ -6,11 +6,12 @@ The same rules refuse it when a task runs. What depends on rows, on a batch or o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN
 from airflow_lake_provider.contracts.table_obstacles import (
+    choosing_code,
     with_change_type,
     without_expiry,
     without_row_changes,
@@ -48,13 +49,15 @@ def check_table(table: Table, keys: Sequence[str] = ()) -> list[Verdict]:
     :param keys: key columns of upserts and changes; without any, the identifier fields.
     """
     found = tuple(keys) or tuple(sorted(table.schema().identifier_field_names()))
-    return [
+    verdicts = [
         *_upserts(table, found),
         *_row_changes(table),
         _source_of_changes(table, found),
         *_maintenance(table),
         *_metadata_changes(table),
     ]
+    unsafe = choosing_code(table.properties)
+    return verdicts if unsafe is None else [replace(each, possible=False, reason=unsafe) for each in verdicts]
 
 
 def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "") -> Verdict:

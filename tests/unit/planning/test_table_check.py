@@ -163,3 +163,10 @@ def test_branches_rollback_expiry_and_upgrade_are_told(lake_catalog: SqlCatalog)
     assert said(table, "LakeRollbackOperator", "snapshot_id, timestamp, tag")[0] is True
     assert said(table, "LakeSnapshotExpiryOperator", "older_than")[0] is False
     assert said(table, "LakeTableUpgradeOperator", "format_version=3")[0] is True
+
+
+def test_a_table_whose_properties_choose_code_is_no_table_for_any_operator(make: Make) -> None:
+    table = make("shop.orders", 2, **{"fs_file.impl": "x", "write_location-provider.impl": "x"})
+    found = check_table(table, ["id"])
+    assert {each.operator for each in found if each.possible} == set()
+    assert all("fs.file.impl, write.location-provider.impl" in each.reason for each in found)
