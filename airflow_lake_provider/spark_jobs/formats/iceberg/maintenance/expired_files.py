@@ -7,6 +7,7 @@ names, which whoever may write to the table decides.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -15,9 +16,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import IO, Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
@@ -27,11 +29,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import e
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, guava, java_list
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 DATA, DELETES, MANIFEST, MANIFEST_LIST = "data file", "delete file", "manifest", "manifest list"
 STATISTICS = "statistics file"
 # Values of the column content: Iceberg spec, data_file fields.
 _CONTENT = {0: DATA, 1: DELETES, 2: DELETES}
+_AROUND = re.compile(r"/\.{1,2}/")
 # Files of one command, and of one request where a store takes several.
 _BATCH = 1_000
 _NAMED = 3
@@ -62,6 +66,9 @@ class ExpiredFiles:
         A data file outside of all tables' locations is what ``add_files`` or a migration has brought.
         """
         owner = self.owners.owner_of(location)
+        if owner == self.owners.table.name and _AROUND.search(location):
+            # No writer spells a path so, and it may be a live file by another name.
+            owner = OUTSIDE
         if owner == self.owners.table.name or self.foreign is ForeignFiles.DELETE:
             self.counts[kind] += 1
             self._noted.write(json.dumps([kind, location]) + "\n")
@@ -140,18 +147,34 @@ def _is_damage(error: Exception) -> bool:
 
 
 def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple[str, str]]:
-    left = _static(table, after, before.metadataFileLocation())
-    gone = _static(table, _without(table, before, after), before.metadataFileLocation())
-    columns = _content_files(table, gone).subtract(_content_files(table, left))
-    for row in columns.toLocalIterator():
-        yield row[0], row[1]
+    """Yield kind and location of the files that only ``before`` names.
+
+    A location is one file, whatever names it and however it is spelled: a statistics file that is named like a live
+    data file is not yielded.
+    """
+    location = before.metadataFileLocation()
+    left = _static(table, after, location)
+    gone = _static(table, _without(table, before, after), location)
+    named = _content_files(table, left).unionAll(_other_files(table, left, [location, *table.metadata_log()]))
+    files = _content_files(table, gone).unionAll(_other_files(table, gone)).withColumn("file", _file())
+    for row in files.join(named.select(_file().alias("file")), "file", "left_anti").distinct().toLocalIterator():
+        yield row["kind"], row["location"]
+
+
+def _file() -> Column:
+    """Return a location without its scheme and doubled slashes."""
+    return sf.regexp_replace(sf.regexp_replace("location", "^[A-Za-z][A-Za-z0-9+.-]*:", ""), "/+", "/")
+
+
+def _other_files(table: IcebergTable, static: Any, metadata_files: Collection[str] = ()) -> DataFrame:
+    """Return kind and location of manifest lists and statistics."""
     reachable: Any = table.spark._jvm.org.apache.iceberg.ReachableFileUtil  # type: ignore[union-attr]  # JVM attribute
-    for kind, list_of in (
-        (MANIFEST_LIST, reachable.manifestListLocations),
-        (STATISTICS, reachable.statisticsFilesLocations),
-    ):
-        kept = {str(location) for location in list_of(left)}
-        yield from ((kind, str(location)) for location in list_of(gone) if str(location) not in kept)
+    found = [(MANIFEST_LIST, str(each)) for each in reachable.manifestListLocations(static)]
+    found += [(STATISTICS, str(each)) for each in reachable.statisticsFilesLocations(static)]
+    found += [("metadata file", each) for each in metadata_files]
+    kinds, locations = [kind for kind, _ in found], [location for _, location in found]
+    text = pa.string()
+    return dataframe_of(table.spark, pa.table({"kind": pa.array(kinds, text), "location": pa.array(locations, text)}))
 
 
 def _without(table: IcebergTable, before: Any, after: Any) -> Any:

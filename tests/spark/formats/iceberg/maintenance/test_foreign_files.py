@@ -136,6 +136,23 @@ def test_other_files_outside_the_table_are_refused_before_the_commit_and_kept_wh
     assert ids_outside(table) == sorted(table.rows)
 
 
+def test_a_live_file_that_is_also_named_as_something_to_delete_stays(spark: SparkSession) -> None:
+    table = orders(spark)
+    base = hostile.head(table)
+    live = sorted(hostile.on_disk(file) for file in table.live_files())
+    manifests = str(table.handle.java.currentSnapshot().manifestListLocation())
+    hostile.add_delete_file(table, f"file:////{live[0]}")
+    hostile.add_statistics(table, f"file:{live[1]}")
+    hostile.add_statistics(table, manifests, partition=True)
+    hostile.back_to(table, base)
+
+    report = expire(table)
+
+    assert report.outcome is Outcome.DONE
+    assert report.delete_files_deleted == report.statistics_deleted == 0
+    assert ids_outside(table) == sorted(table.rows)
+
+
 def test_a_table_that_names_files_of_another_one_is_refused_and_both_stay_readable(spark: SparkSession) -> None:
     table, other = orders(spark), orders(spark)
     base = hostile.head(table)
