@@ -12,11 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow
@@ -238,3 +240,33 @@ def test_a_field_that_no_struct_of_the_batch_has_keeps_its_old_value(
         2: {"s": {"a": 9, "b": None, "d": {"x": None, "y": 8}}, "l": [{"a": None, "b": 7}]},
         3: {"s": None, "l": None},
     }
+
+
+def test_an_incremental_target_gets_new_fields_and_no_null_where_a_value_is_required(
+    spark: SparkSession, flow: Flow, tmp_path: Path
+) -> None:
+    made(flow, "s STRUCT<a: INT NOT NULL>", 3)
+    source = Flow(spark, f"{flow.table}_source", tmp_path)
+    made(source, "s STRUCT<b: INT, a: INT>", 3)
+
+    def run(value: str, id_: int) -> Any:
+        spark.sql(f"INSERT INTO {source.table} VALUES ({id_}, {value})")
+        head = source.loaded().current_snapshot()
+        assert head is not None
+        spec = IncrementalSpec(
+            catalog="lake_default",
+            table=flow.table,
+            run=RunIdentity.of("dag", value, "task", "-1"),
+            source=source.table,
+            consumer="c",
+            keys=("id",),
+            source_keys=("id",),
+            to_snapshot=str(head.snapshot_id),
+            query="SELECT * FROM changes",
+        )
+        return run_incremental(spark, spec, Progress())
+
+    run("named_struct('b', 2, 'a', 1)", 1)
+    assert rows_of(flow) == {1: {"s": {"a": 1, "b": 2}}}
+    with pytest.raises(BadInputError, match=r"{'s.a': 1}"):
+        run("named_struct('b', 2, 'a', NULL)", 2)
