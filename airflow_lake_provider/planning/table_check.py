@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refu
 from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
 from airflow_lake_provider.planning.table_state import total
 from airflow_lake_provider.snapshots.ancestors import ancestors
+from airflow_lake_provider.snapshots.main_history import broken_position
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -65,7 +66,7 @@ def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "")
 
 
 def _upserts(table: Table, keys: Sequence[str]) -> Iterator[Verdict]:
-    operator, wrong = "LakeUpsertOperator", spark_obstacle(table) or _unfit_keys(table, keys)
+    operator, wrong = "LakeUpsertOperator", spark_obstacle(table) or broken_position(table) or _unfit_keys(table, keys)
     yield _verdict(operator, "strategy='auto'", wrong, _automatic(table, keys))
     for strategy in UpsertStrategy:
         if strategy is UpsertStrategy.AUTO:

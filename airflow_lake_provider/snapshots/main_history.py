@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.applied_history import AppliedOfSource, CommitFact, MainHistory
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -41,3 +44,18 @@ def applied_of_source(table: Table | None, source_name: str) -> AppliedOfSource:
     name = ".".join(table.name())
     position = SourcePosition.read(table.properties, source_name, name)
     return AppliedOfSource.of(position, table.properties, main_history(table), source_name, name)
+
+
+def broken_position(table: Table) -> str | None:
+    """Return what is wrong with a position that a table keeps of a source; None where all of them can be read.
+
+    :param table: loaded now.
+    """
+    names = [name.removeprefix(POSITION_PREFIX) for name in table.properties if name.startswith(POSITION_PREFIX)]
+    try:
+        for name in sorted(names):
+            applied_of_source(table, name)
+            OpenKeyChanges.read(table.properties, name, ".".join(table.name()))
+    except BrokenMetadataError as broken:
+        return str(broken)
+    return None

@@ -170,3 +170,27 @@ def test_a_table_whose_properties_choose_code_is_no_table_for_any_operator(make:
     found = check_table(table, ["id"])
     assert {each.operator for each in found if each.possible} == set()
     assert all("fs.file.impl, write.location-provider.impl" in each.reason for each in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lake.position.inbox", "x"),
+        ("lake.position.inbox", "{}"),
+        ("lake.position.inbox", '{"generation":-1}'),
+        ("lake.position.inbox", '{"generation":"²"}'),
+        ("lake.position.inbox", '{"generation":' + "9" * 5000 + "}"),
+        ("lake.position.inbox", '{"generation":1,"forgotten_until":99999999999999}'),
+        ("lake.position.inbox", '{"generation":1,"side_file":["/etc/hostname",1,2]}'),
+        ("lake.events.inbox", "x"),
+        ("lake.key-changes.inbox", "7=1-2-3"),
+        ("lake.source-epoch.inbox", "99999999999"),
+    ],
+)
+def test_a_position_that_no_upsert_can_read_is_told_before_one_starts(make: Make, name: str, value: str) -> None:
+    table = make("shop.a", 2)
+    with table.transaction() as change:
+        change.set_properties({"lake.position.inbox": '{"generation":1}', name: value})
+    possible, reason = said(table, UPSERT, "strategy='auto'")
+    assert not possible
+    assert name in reason
