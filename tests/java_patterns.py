@@ -17,6 +17,7 @@ PACKAGE = Path(airflow_lake_provider.__file__).parent
 # Functions of Spark that take a regular expression, and the argument that is it, for methods of a column one less.
 _OF_SPARK = ("regexp", "regexp_like", "regexp_replace", "regexp_extract", "regexp_extract_all", "regexp_count")
 # What stands in patterns that are put together, by the names that the code has for it.
+_PARTS = {"name": "orders", "s": ",", "field": r'(?:"[^"]*+(?:""[^"]*+)*+"[ \t]*+|(?!")[^,]*+)'}
 _SAMPLES = ({"target": types.DecimalType(38, 10), "wanted": types.DecimalType(38, 10)}, {"target": types.DoubleType()})
 
 
@@ -50,7 +51,7 @@ def _found(path: Path, pattern: ast.expr) -> dict[str, str]:
     place = f"{path.relative_to(PACKAGE)}: {ast.unparse(pattern)}"
     for sample in _SAMPLES:
         try:
-            return {place: eval(code, {**vars(imported(path)), "name": "orders", **sample})}
+            return {place: eval(code, {**vars(imported(path)), **_PARTS, **sample})}
         except (KeyError, AttributeError):
             continue
     raise AssertionError(f"{place}: no sample fits")

@@ -1,4 +1,4 @@
-"""What workers, triggerers and drivers do with a table, each within a bound, and what came of it."""
+"""Actions of workers, triggerers and drivers on a table, each within a bound, and their outcome."""
 
 from __future__ import annotations
 

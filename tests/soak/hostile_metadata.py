@@ -1,4 +1,4 @@
-"""What others may do to a table's metadata: each function alters one drawn thing and says which."""
+"""Changes that others may make to a table's metadata: each function alters one drawn thing and says which."""
 
 from __future__ import annotations
 

@@ -9,7 +9,10 @@ import pytest
 from scripts import check_site
 
 NAME = "airflow_lake_provider.hooks.lake_catalog.LakeCatalogHook"
-ENTRY = f'<section id="h"><dl><dt id="{NAME}">LakeCatalogHook</dt><strong>lake_conn_id</strong></dl></section>'
+ENTRY = (
+    f'<section id="h"><dl><dt id="{NAME}">LakeCatalogHook</dt><strong>lake_conn_id</strong>'
+    "<strong>timeout</strong></dl></section>"
+)
 
 
 @pytest.fixture
