@@ -23,10 +23,12 @@ def is_placeholder(text: Column, unavailable: bytes) -> Column:
     """
     forms = list(dict.fromkeys(_forms(unavailable)))
     compact = [form.replace(" ", "") for form in forms if form[:1] in ("[", "{")]
+    # Every value of every event is looked at, and most of a long one need not be.
+    is_short = sf.octet_length(text) <= 2 * max(len(form.encode()) for form in forms)
     # Only an array or a map can hold spaces that some rewriting tool put there.
-    nested = text.rlike(r"^[\[{]") & (sf.length(text) < 2 * max(map(len, forms)))
-    found = text.isin(*forms)
-    return sf.coalesce(found | (nested & sf.replace(text, sf.lit(" "), sf.lit("")).isin(*compact)), sf.lit(False))
+    is_nested = text.startswith("[") | text.startswith("{")
+    is_form = text.isin(*forms) | (is_nested & sf.replace(text, sf.lit(" "), sf.lit("")).isin(*compact))
+    return sf.coalesce(is_short & is_form, sf.lit(False))
 
 
 def _forms(unavailable: bytes) -> Iterator[str]:
