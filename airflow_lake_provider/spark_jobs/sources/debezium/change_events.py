@@ -114,8 +114,9 @@ def read_debezium_changes(
         names = [sink_file(file.path, source.table) for file in files]
         raw = read_events(spark, source, files, keys, names).persist()
         cached.append(raw)
-        found = survey(raw, names, target.marks).without(exclude_columns)
-        refuse_bad_events(spark, found, source, files, keys)
+        surveyed = survey(raw, names, target.marks)
+        refuse_bad_events(spark, surveyed, source, files, keys)
+        found = surveyed.without(exclude_columns)
         refuse_unfit_columns(found.columns, f"events of {source.table}")
         if not target.has_had_events and not found.events:
             _refuse_other_tables(spark, source, files)

@@ -168,7 +168,7 @@ def refuse_bad_events(
             f"{found.unsequenced} of {found.events} events of {table} have no source.sequence with two positions, "
             "which orders them; the PostgreSQL connector writes it, other connectors are not supported yet"
         )
-    _refuse_other_keys(found, table, keys)
+    _refuse_other_keys(found, source, keys)
     if found.keys_changed:
         raise BadInputError(
             f"{found.keys_changed} updates of {table} change the key columns; the connector splits such an update into "
@@ -176,8 +176,14 @@ def refuse_bad_events(
         )
 
 
-def _refuse_other_keys(found: EventSurvey, table: str, keys: Sequence[str]) -> None:
+def _refuse_other_keys(found: EventSurvey, source: Debezium, keys: Sequence[str]) -> None:
     """Refuse keys that do not tell the rows of the source apart, where the records say which columns do."""
+    table = source.table
+    if source.key_field_name in found.columns:
+        raise BadInputError(
+            f"rows of {table} have a column {source.key_field_name}, so it is no field that a transform adds to the "
+            "key, as key_field_name says of it; give key_field_name the name of that field, or leave it out"
+        )
     if () in found.record_keys:
         raise BadInputError(
             f"events of {table} have no key: the source table has no primary key, so several of its rows may be equal "

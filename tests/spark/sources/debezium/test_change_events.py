@@ -267,6 +267,8 @@ def test_a_field_that_a_router_adds_to_the_key_is_no_column(spark: SparkSession,
     assert read_debezium_changes(spark, source, files[0], ["id"], TargetState()).keys == 1
     with pytest.raises(BadInputError, match=r"have no \['shard'\].*key_field_name='shard'"):
         read_debezium_changes(spark, source, files[1], ["id"], TargetState())
+    with pytest.raises(BadInputError, match="rows of items have a column id"):
+        read_debezium_changes(spark, replace(source, key_field_name="id"), files[1], ["id"], TargetState())
     advised = replace(source, key_field_name="shard")
     assert read_debezium_changes(spark, advised, files[1], ["id"], TargetState()).keys == 1
 
