@@ -56,7 +56,9 @@ def faulty_lines(
     is_whole = lower.get("multiline", "false").lower() == "true"
     line = _decoded(lower)
     if source.format == "json":
-        fault = sf.when(is_parsed(line, columns_text(schema), options), fault_of_line(line, options))
+        found = fault_of_line(line, options)
+        # In this order: a sound line is not parsed once more.
+        fault = sf.when(found.isNotNull(), sf.when(is_parsed(line, columns_text(schema), options), found))
     elif is_whole or not _has_lines_of_csv(lower):
         # A value of several lines is whole only in its file.
         return []
