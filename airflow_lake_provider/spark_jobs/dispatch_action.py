@@ -13,14 +13,20 @@ from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.spark_jobs.failures.broken_tables import told_as_ours
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
     """Carry out a spec.
 
-    :raises UnsupportedError: for a spec that no action here knows.
+    :raises LakeProviderError: what the action refuses, and errors of Java.
     """
+    with told_as_ours(spec.table):
+        return _carry_out(spark, spec, progress)
+
+
+def _carry_out(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
     # Each action is imported alone: a driver pays only for what it runs.
     match spec:
         case UpsertSpec():

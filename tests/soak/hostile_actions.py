@@ -48,7 +48,7 @@ LONGEST_BEAT = 2.0
 LONG_AGO = "2020-01-01T00:00:00+00:00"
 WORKER_ACTIONS = ("sensor", "watcher", "trigger", "check", "plans")
 DRIVER_ACTIONS = ("upsert", "delete rows", "incremental", "compaction", "expiry")
-DONE, REFUSED, WAITS = "done", "refused", "waits"
+DONE, REFUSED, RETRIED, WAITS = "done", "refused", "to be retried", "waits"
 HANG, RAW, WRONG, DAMAGE = "HANG", "RAW ERROR", "WRONG ROWS", "DAMAGE"
 FAULTS = (HANG, RAW, WRONG, DAMAGE)
 
@@ -102,7 +102,7 @@ def attempt(action: str, work: Callable[[], str], seconds: float) -> Result:
     except _LoopStoodStillError as stood:
         return Result(action, HANG, str(stood))
     except LakeProviderError as error:
-        return Result(action, REFUSED, _shown(error))
+        return Result(action, RETRIED if error.retry_may_help else REFUSED, _shown(error))
     # Whatever else comes out is what is looked for.
     except Exception as error:  # noqa: BLE001
         return Result(action, RAW, _shown(error))

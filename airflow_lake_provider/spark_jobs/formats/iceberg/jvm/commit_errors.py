@@ -42,8 +42,12 @@ def root_message(error: Exception) -> str:
 
 
 def messages_with_path(error: Exception) -> str:
-    """Return the messages of the causes that name a file, or the innermost one where none does."""
-    named = [message for _, message in _causes(error) if "/" in message]
+    """Return the messages of the causes that name a file, or the innermost one where none does.
+
+    Of an executor's error the stack is part of the message: its first line alone is for people.
+    """
+    lines = (message.strip().partition("\n")[0] for _, message in _causes(error))
+    named = [line for line in lines if "/" in line]
     return "; ".join(dict.fromkeys(named)) if named else root_message(error)
 
 

@@ -1,0 +1,78 @@
+"""Errors of Java about a table, as errors of this package: a file that Iceberg cannot read is read no better later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError
+from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
+from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
+
+# Iceberg's for a file that storage does not have.
+_GONE = "NotFoundException"
+# Classes of Iceberg that read what a table's metadata says; their errors are about it, of whatever class they are.
+_READERS = (
+    "TableMetadata",
+    "Snapshot",
+    "Schema",
+    "PartitionSpec",
+    "SortOrder",
+    "Manifest",
+    "Avro",
+    "Transforms",
+    "Types",
+)
+_ICEBERG = "org.apache.iceberg."
+# What Parquet, Avro and Iceberg say of a file of another format, or of half a file.
+_OF_CONTENT = ("is not a parquet file", "expected magic number", "not an avro data file", "invalid avro magic")
+_FRAMES = 40
+_LONGEST = 300
+
+
+@contextmanager
+def told_as_ours(table: str) -> Iterator[None]:
+    """Turn an error of Java into one that names the table, what was said and whether a retry helps.
+
+    :param table: name, for messages.
+    :raises BrokenMetadataError: what the metadata says, or a file that it names, cannot be read.
+    :raises JobFailedError: anything else.
+    """
+    try:
+        yield
+    # PySpark has names of its own for some errors of Java; those of this package are none of Java's.
+    except Exception as error:
+        if java_exception(error) is None:
+            raise
+        name, message = next(iter(java_causes(error)))
+        broken = None if is_unreachable(error) or is_cut_connection(error) else _broken(error)
+        if broken is None:
+            raise JobFailedError(f"{table}: the Spark job failed with {name}: {_first_line(message)}") from error
+        raise BrokenMetadataError(
+            f"{table}: its metadata, or a file that it names, cannot be read: {_first_line(broken)}. Restore the file, "
+            "roll the table back to a snapshot before it, or register an older metadata file"
+        ) from error
+
+
+def _broken(error: BaseException) -> str | None:
+    """Return what is said of a file of the table that no retry reads; None for other errors."""
+    for name, message in java_causes(error):
+        if name == _GONE or any(words in message.lower() for words in _OF_CONTENT):
+            return message
+    name, message = list(java_causes(error))[-1]
+    return f"{name}: {message}" if _is_of_metadata(error) else None
+
+
+def _is_of_metadata(error: BaseException) -> bool:
+    """Tell whether the innermost exception came out of a class that reads metadata."""
+    java = java_exception(error)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    frames = () if java is None else java.getStackTrace()
+    names = (str(frame.getClassName()) for frame, _ in zip(frames, range(_FRAMES), strict=False))
+    return any(name.startswith(_ICEBERG) and name.rpartition(".")[2].startswith(_READERS) for name in names)
+
+
+def _first_line(message: str) -> str:
+    line = message.strip().partition("\n")[0]
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
