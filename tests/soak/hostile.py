@@ -29,8 +29,6 @@ from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.conftest import start_session
 
 JOBS_OF_A_MUTATION = 2
-# Iceberg's catalogs read metadata that its parser refuses again and again, for 90 s. A few such loads say enough.
-LOADS_OF_UNREADABLE_METADATA = 2
 SHARE_OF_REST = 0.2
 
 
@@ -58,12 +56,16 @@ def main() -> int:
 
 @dataclass
 class Soak:
-    """The mutations of one seed, and what came of those that were played."""
+    """The mutations of one seed, and what came of those that were played.
+
+    :param loads_of_unreadable: jobs on metadata that Iceberg's own parser refuses: a catalog reads it again and again,
+        for 90 s, so a few say enough.
+    """
 
     lake: HostileLake
     seed: str
+    loads_of_unreadable: int = 2
     played: int = 0
-    unreadable: int = 0
 
     def __post_init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -109,9 +111,13 @@ class Soak:
         if any(result.action == "check" and result.outcome != DONE for result in results):
             jobs = []
         elif not self.lake.is_read_by_java(name):
-            jobs = jobs[:1] if self.unreadable < LOADS_OF_UNREADABLE_METADATA else []
-            self.unreadable += 1
-        return f"{name}, {told}", [*results, *(driver.play(job, level) for job in jobs)]
+            jobs = jobs[:1] if self.loads_of_unreadable > 0 else []
+            self.loads_of_unreadable -= 1
+        twin = self.lake.rows("twin")
+        results += [driver.play(job, level) for job in jobs]
+        if self.lake.rows("twin") != twin:
+            results.append(Result("table of the same files", DAMAGE, "its rows cannot be read any more"))
+        return f"{name}, {told}", results
 
     def _answers(self, draw: Random, number: int) -> tuple[str, list[Result]]:
         """Let a catalog answer wrongly, and workers meet it."""

@@ -326,7 +326,7 @@ def identity(draw: Random, metadata: Metadata, lake: HostileLake) -> str:
         case "no uuid":
             metadata.pop("table-uuid", None)
         case "twin":
-            row = next(row for row in lake.rows_of_catalog if row[2] == "v2")
+            (row,) = (row for row in lake.rows_of_catalog if str(metadata["location"]).endswith(f"/{row[2]}"))
             lake.query(f"INSERT INTO iceberg_tables VALUES ({', '.join('?' * len(row))})", *row[:2], "twin", *row[3:])
         case "newer version":
             metadata["format-version"] = draw.choice((4, 99, 0, 1, "2"))
@@ -432,7 +432,7 @@ def draw_metadata(draw: Random, name: str, lake: HostileLake) -> str:
         # The second may need what the first has taken away.
         try:
             told.append(mutation(draw, metadata, lake))
-        except (AttributeError, KeyError, IndexError, TypeError):
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             told.append(f"no {mutation.__name__}")
     lake.register(name, metadata)
     return ", and ".join(told)
