@@ -259,6 +259,8 @@ class HostileLake:
         given = {
             f"AIRFLOW_CONN_{CATALOG.upper()}": json.dumps({"conn_type": "iceberg", "extra": extra}),
             "AIRFLOW__LAKE__WATCH_LOOK_TIMEOUT": "2",
+            # Below the bound of an action, so that a call that ends at its deadline is no hang.
+            "AIRFLOW__LAKE__CATALOG_TIMEOUT": "3",
         }
         before = {name: os.environ.get(name) for name in given}
         os.environ.update(given)

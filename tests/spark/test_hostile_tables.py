@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
@@ -18,7 +17,7 @@ from tests.soak.hostile_actions import Jobs
 from tests.soak.hostile_lake import NAMESPACE, HostileLake
 
 MUTATIONS = range(15)
-ENDINGS = ("snap-*.avro", "*-m0.avro")
+ENDINGS = ("metadata/snap-*.avro", "metadata/*-m0.avro")
 BROKEN = {"missing": None, "empty": b"", "of zeros": bytes(4_000), "of another format": b"PAR1" + bytes(100)}
 
 
@@ -33,19 +32,20 @@ def test_altered_tables_neither_hang_nor_run_code_nor_take_files_of_others(lake:
     assert Soak(lake, "1", loads_of_unreadable=0).play(MUTATIONS) == []
 
 
-@pytest.mark.parametrize(("ending", "kind"), product(ENDINGS, BROKEN))
+@pytest.mark.parametrize(("ending", "kind"), [*product(ENDINGS, BROKEN), ("data/*.parquet", "missing")])
 def test_a_file_that_iceberg_cannot_read_is_told_with_the_table_and_not_tried_again(
     lake: HostileLake, ending: str, kind: str
 ) -> None:
     lake.restore()
     content = BROKEN[kind]
-    for file in (lake.warehouse / NAMESPACE).glob(f"v*/metadata/{ending}"):
+    for file in (lake.warehouse / NAMESPACE).glob(f"v*/{ending}"):
         file.unlink()
         if content is not None:
             file.write_bytes(content)
     run = RunIdentity.of("dag", f"{ending} {kind}", "task", "-1")
     older, newer = (Jobs(f"{NAMESPACE}.{version}", run) for version in ("v2", "v3"))
-    for spec in (newer.upsert(lake.batch()), older.compaction(CompactionLevel.FULL), newer.expiry()):
+    expiry = [] if ending.startswith("data") else [newer.expiry()]
+    for spec in (newer.upsert(lake.batch()), older.upsert(lake.batch()), *expiry):
         with pytest.raises(LakeProviderError, match=rf"^{spec.table}: ") as told:
             dispatch_action(lake.spark, spec, Progress())
         assert not told.value.retry_may_help

@@ -9,8 +9,11 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFaile
 from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
 
-# Iceberg's for a file that storage does not have.
+# Iceberg's for a file that storage does not have; an executor's arrives as text.
 _GONE = "NotFoundException"
+_GONE_IN_TEXT = f"org.apache.iceberg.exceptions.{_GONE}"
+# What Spark says of an error in another thread, which is a cause of this one.
+_NOTHING_SAID = "Exception thrown in awaitResult"
 # Classes of Iceberg that read what a table's metadata says; their errors are about it, of whatever class they are.
 _READERS = (
     "TableMetadata",
@@ -44,7 +47,8 @@ def told_as_ours(table: str) -> Iterator[None]:
     except Exception as error:
         if java_exception(error) is None:
             raise
-        name, message = next(iter(java_causes(error)))
+        causes = list(java_causes(error))
+        name, message = next((cause for cause in causes if not cause[1].startswith(_NOTHING_SAID)), causes[-1])
         broken = None if is_unreachable(error) or is_cut_connection(error) else _broken(error)
         if broken is None:
             raise JobFailedError(f"{table}: the Spark job failed with {name}: {_first_line(message)}") from error
@@ -59,6 +63,8 @@ def _broken(error: BaseException) -> str | None:
     for name, message in java_causes(error):
         if name == _GONE or any(words in message.lower() for words in _OF_CONTENT):
             return message
+        if _GONE_IN_TEXT in message:
+            return message[message.index(_GONE_IN_TEXT) :]
     name, message = list(java_causes(error))[-1]
     return f"{name}: {message}" if _is_of_metadata(error) else None
 
