@@ -9,6 +9,7 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
 
 # Columns of :func:`table_with_positions`.
@@ -96,7 +97,7 @@ def _spread_size(spark: SparkSession, java_table: Any, tasks: Any) -> int:
     Source: ``SparkScan`` and ``SparkReadConf.parallelism`` of Iceberg 1.12, which leave chosen files out.
     """
     properties = java_table.properties()
-    target = int(properties.get("read.split.target-size") or _DEFAULT_SPLIT)
+    target = number_property(str(java_table.name()), properties, "read.split.target-size") or _DEFAULT_SPLIT
     if str(properties.get("read.split.adaptive-size.enabled")).lower() == "false":
         return target
     size = int(internal(spark, Internal.SCAN_TASK_GROUP)(tasks).sizeBytes())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import refuse_concurrent_commit
@@ -23,7 +24,7 @@ def dangling_deletes(table: IcebergTable) -> list[Any]:
     Costs a millisecond per data file in a table with equality deletes, else nothing.
     """
     head = table.java.currentSnapshot()
-    if head is None or not int(table.summary(head.snapshotId()).get("total-equality-deletes", 0)):
+    if head is None or not count_of(table.summary(head.snapshotId()), "total-equality-deletes"):
         return []
     dangling = _equality_deletes(table, head)
     with closing(table.java.newScan().useSnapshot(head.snapshotId()).planFiles()) as tasks:

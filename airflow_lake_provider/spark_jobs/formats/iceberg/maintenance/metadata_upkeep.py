@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
@@ -15,6 +16,9 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+
+# As Iceberg takes it, where the table does not say (TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT).
+_DEFAULT_MANIFEST_BYTES = 8 * 1024**2
 
 
 def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
@@ -68,7 +72,8 @@ def manifests_are_due(table: IcebergTable) -> bool:
     head = table.java.currentSnapshot()
     if head is None:
         return False
-    target = int(table.properties().get("commit.manifest.target-size-bytes", 8 * 1024**2))
+    name = "commit.manifest.target-size-bytes"
+    target = number_property(str(table.name), table.properties(), name) or _DEFAULT_MANIFEST_BYTES
     io, spec_id = table.java.io(), table.java.spec().specId()
     for manifests in (head.dataManifests(io), head.deleteManifests(io)):
         sizes = [manifest.length() for manifest in manifests if manifest.partitionSpecId() == spec_id]

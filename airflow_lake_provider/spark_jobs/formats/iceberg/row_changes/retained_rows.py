@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import HolderKind, RetainedRows, RowMatch, SnapshotHolder
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
@@ -116,7 +117,7 @@ def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ..
 
 def _with_equality_deletes(table: IcebergTable) -> set[str]:
     key = "total-equality-deletes"
-    return {snapshot.snapshot_id for snapshot in table.snapshots() if int(snapshot.summary.get(key, 0)) > 0}
+    return {snapshot.snapshot_id for snapshot in table.snapshots() if count_of(snapshot.summary, key) > 0}
 
 
 def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str, ...]:
