@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
@@ -10,6 +12,7 @@ from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_p
 from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.sql_limits import is_unicode
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
 SPECS: dict[str, type[JobSpec]] = {
@@ -27,8 +30,17 @@ SPECS: dict[str, type[JobSpec]] = {
 
 
 def spec_to_json(spec: JobSpec) -> str:
-    """Write a spec with its action, for the driver."""
-    return to_json({"action": spec.action, "spec": to_plain(spec)})
+    """Write a spec with its action, for the driver.
+
+    :raises InvalidSpecError: a text of it is none that Java can take.
+    """
+    plain = to_plain(spec)
+    if not is_unicode(json.dumps(plain, ensure_ascii=False)):
+        raise InvalidSpecError(
+            f"{spec.table}: an argument has half of a pair of surrogates, such as '\\ud800', which is no character; "
+            "look at where its text comes from"
+        )
+    return to_json({"action": spec.action, "spec": plain})
 
 
 def spec_from_plain(plain: dict[str, object]) -> JobSpec:

@@ -32,7 +32,18 @@ def forbidden_in(text: str) -> str | None:
         )
     if "\0" in text:
         return "a character NUL"
+    if not is_unicode(text):
+        return r"half of a pair of surrogates, such as '\ud800', which is no character"
     return None
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether a text can be written as UTF-8: JSON and Python may hold half of a surrogate pair, files may not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_code(texts: Mapping[str, str | None], *, allow_sql: bool) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import ParseException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of, statement_loggers
@@ -69,7 +69,8 @@ def parse_expression(spark: SparkSession, text: str) -> Any:
     with silenced():
         try:
             return session.sessionState().sqlParser().parseExpression(text)
-        except ParseException as error:
+        # A number of more digits than a DECIMAL has is an ArithmeticException of the parser.
+        except PySparkException as error:
             raise UnparsedError(message_of(error).strip().splitlines()[0]) from None
         except Py4JJavaError as error:
             raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import ParseException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -67,7 +67,8 @@ def _parse(spark: SparkSession, statement: str) -> None:
     with silenced():
         try:
             session.sessionState().sqlParser().parsePlan(statement)
-        except ParseException as error:
+        # A number of more digits than a DECIMAL has is an ArithmeticException of the parser.
+        except PySparkException as error:
             raise UnparsedError(message_of(error).strip().splitlines()[0]) from None
         except Py4JJavaError as error:
             raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None

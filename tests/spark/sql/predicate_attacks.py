@@ -12,6 +12,8 @@ _DEEP = 4_000
 
 # Name of the attack -> text, and a word of the message.
 ATTACKS: dict[str, tuple[str, str]] = {
+    "a number of more digits than a decimal has": ("id = " + "9" * 39, "not one expression"),
+    "a number of more digits than a decimal has, in IN": ("id IN (1, -" + "9" * 400 + ")", "not one expression"),
     "a shell command by MAP in a subquery": ("id = 1 AND id NOT IN (" + _MAP + ")", "subquery"),
     "a shell command by REDUCE in a subquery": ("id IN (" + _MAP.replace("MAP", "REDUCE") + ")", "subquery"),
     "a shell command by TRANSFORM in a subquery": (

@@ -279,6 +279,12 @@ def plain() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("spec", MAXIMAL.values(), ids=list(MAXIMAL))
+def test_a_text_that_no_file_can_hold_is_refused_before_the_border(spec: JobSpec) -> None:
+    with pytest.raises(InvalidSpecError, match="surrogates"):
+        spec_to_json(replace(spec, catalog="lake\ud800"))
+
+
 def test_an_unknown_action_is_refused_with_the_known_ones() -> None:
     for action in ("vacuum", None):
         with pytest.raises(InvalidSpecError, match="upsert, compaction"):

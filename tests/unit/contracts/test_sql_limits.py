@@ -44,6 +44,7 @@ PREDICATES: dict[str, Callable[[str], object]] = {
 UNFIT = [
     ("name = '${env:HOME}'", "an environment variable"),
     ("id = 1\0", "NUL"),
+    ("name = '\ud800'", "surrogates"),
     ("(" * 51 + "id = 1" + ")" * 51, "inside of each other"),
     ("CASE WHEN " * 51 + "a" + " THEN 1 END" * 51, "inside of each other"),
     ("ca\u017fe when " * 51 + "a" + " THEN 1 END" * 51, "inside of each other"),
