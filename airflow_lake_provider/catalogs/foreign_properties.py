@@ -1,9 +1,8 @@
 """Judge properties that a REST server or a table says: few count, and all else is for the connection to say.
 
 Whoever runs a server, or may alter a table, chooses neither code nor where the connection's credentials go. What is
-obeyed is a list; all else is ignored by PyIceberg, and refused before Spark, which would follow it. The lists were
-held against the answers of Polaris, Lakekeeper, Nessie, Gravitino, Unity Catalog, S3 Tables, Glue and Snowflake's Open
-Catalog. See ``docs/reference/trust.md``.
+obeyed is a list; all else is ignored by PyIceberg, and refused before Spark, which would follow it. The page
+``docs/reference/trust.md`` has the list, and the servers that it is made for.
 """
 
 from __future__ import annotations
