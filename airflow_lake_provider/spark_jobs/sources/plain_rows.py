@@ -68,9 +68,8 @@ def read_row_changes(
     :param table_snapshot: of a source table, to read it as it was listed; None for its head.
     :raises BadInputError: missing columns, records that cannot be read, NULL keys, keys without a last change.
     """
+    keeps, types = spec.missing_columns is MissingColumns.KEEP, _types_of_files(spec, table_schema)
     with released_on_failure() as cached, refusing_other_headers(spark, spec.source_name, files):
-        keeps = spec.missing_columns is MissingColumns.KEEP
-        types = _types_of_files(spec, table_schema)
         batch = read_batch(spark, spec.source, files, types, table_snapshot, keeps_absent=keeps)
         if batch.may_be_unparsable:
             cached.append(batch.rows)
@@ -80,7 +79,7 @@ def read_row_changes(
         is_small = 0 < sum(file.size for file in files) <= _ONE_TASK
         may_shuffle = bool(spec.source.query) or _has_subquery(spark, spec.delete_when)
         rows = batch.rows.coalesce(1) if is_small else batch.rows
-        kept = table_schema.names if table_schema and spec.missing_columns is MissingColumns.KEEP else []
+        kept = table_schema.names if table_schema and keeps else []
         # A struct is dear to cache, and has decided by then.
         reduced = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE, NUMBER)
         # One task shuffles nothing. A query may, and so may one in delete_when.
