@@ -26,8 +26,13 @@ def said(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         for name in settings_of(spark).keys() - before.keys():
-            if spark.conf.isModifiable(name) or name.startswith("spark.wap") or not name.startswith("spark."):
+            if _may_change(spark, name):
                 spark.conf.unset(name)
         for name, value in before.items():
-            if spark.conf.isModifiable(name) and spark.conf.get(name, None) != value:
+            if _may_change(spark, name) and spark.conf.get(name, None) != value:
                 spark.conf.set(name, value)
+
+
+def _may_change(spark: SparkSession, name: str) -> bool:
+    # Spark knows of its own settings alone whether they may change.
+    return spark.conf.isModifiable(name) or name.startswith("spark.wap") or not name.startswith("spark.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
@@ -147,8 +148,8 @@ def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -
             return True
         try:
             expiry = _by_id(table, ids, stage_branches)
-        except Py4JJavaError:
-            # A branch or a tag came to one of them.
+        except (Py4JJavaError, PySparkException):
+            # A branch or a tag came to one of them; PySpark has a class of its own for what Iceberg says then.
             return False
         if _expired(expiry) - ids:
             return False
