@@ -30,7 +30,7 @@ with DAG(
         "level": Param("auto", enum=["auto", "minor", "major", "full"], title="Compaction level", section="Compaction"),
         "strategy": Param("binpack", enum=["binpack", "sort"], title="Compaction strategy", section="Compaction"),
         "older_than": Param(
-            "", type="string", pattern=r"^(P[1-9][0-9]{0,3}D)?$", title="Expire older than", section="Expiry"
+            None, type=["null", "string"], pattern=r"^P[1-9][0-9]{0,3}D$", title="Expire older than", section="Expiry"
         ),
         "retain_last": Param(None, type=["null", "integer"], minimum=1, title="Retain last", section="Expiry"),
     },
@@ -56,7 +56,7 @@ with DAG(
         table="{{ params.table }}",
         allowed_tables=TABLES,
         minimum_age=timedelta(days=1),
-        older_than="{{ params.older_than }}",
+        older_than="{{ params.older_than or '' }}",
         retain_last="{{ params.retain_last or '' }}",
         dry_run="{{ params.dry_run }}",
     )

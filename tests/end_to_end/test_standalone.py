@@ -211,7 +211,7 @@ def report_of_expiry(airflow: StandaloneAirflow, conf: dict[str, Any]) -> dict[s
 BAD_VALUES: list[tuple[str, dict[str, Any]]] = [
     *(("maintain_one_table", {"table": table}) for table in ("orders", "shop.orders; DROP TABLE x", "shop.`orders`")),
     *(("maintain_one_table", {"table": table}) for table in ("staging.orders", "shop.", "my.shop.orders", 1, None)),
-    *(("maintain_one_table", {"table": "shop.stock", "older_than": age}) for age in ("PT1S", "P0D", "P-1D", "1")),
+    *(("maintain_one_table", {"table": "shop.stock", "older_than": age}) for age in ("PT1S", "P0D", "P-1D", "1", "")),
     ("maintain_one_table", {"table": "shop.stock", "retain_last": 0}),
     ("maintain_one_table", {"table": "shop.stock", "retain_last": "1; DROP TABLE x"}),
     ("maintain_one_table", {"table": "shop.stock", "level": "major' OR 1=1"}),
