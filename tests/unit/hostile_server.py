@@ -64,7 +64,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, body: bytes, status: int = 200, **headers: str) -> None:
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+        # It is closed after each answer: a client that is not told may send its next request into it.
+        for name, value in {"Content-Length": str(len(body)), "Connection": "close", **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
