@@ -274,12 +274,3 @@ def _is_objected(name: str, said: Mapping[str, Any], own: Mapping[str, Any], uri
 
 def _left(store: Store, said: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
     return (name for name in own if store.knows(name, store.own) and said.get(name) in (None, own[name]))
-
-
-def code_of_table(properties: Mapping[str, str], *, python: bool) -> tuple[str, ...]:
-    """Return names of table properties that choose a class for a writer.
-
-    :param python: those of PyIceberg, else those of Iceberg-Java.
-    """
-    named = (name for name in properties if _NAMES_CODE.search(name))
-    return tuple(sorted(name for name in named if ("py-" in name) == python))

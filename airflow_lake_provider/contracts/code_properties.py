@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 # Iceberg ends the names of classes in "impl", Hadoop, Parquet and ORC theirs in "class" and the like.
-_CLASS = re.compile(r"(^|[.\-_])(impl|class|classes|factory|serializations|codecs)$")
+_CLASS = re.compile(r"(^|[.\-_])(impl|class|classes|factory|serializations|codecs)$|[.\-_]provider$")
 _HADOOP = ("fs.", "hadoop.", "dfs.", "ipc.", "viewfs.", "io.file.", "io.seqfile.", "net.topology.", "mapreduce.job.")
 _KEYS = ("parquet.crypto.", "parquet.encryption.", "orc.key.", "orc.encrypt", "orc.mask", "client.credentials-provider")
 # PyIceberg reads them and Java does not.
@@ -29,6 +29,16 @@ def code_properties(properties: Mapping[str, str], *, of_python: bool = False) -
         for name, value in sorted(properties.items())
         if _chooses_code(name.strip().lower()) and (of_python or not name.strip().lower().startswith(_OF_PYTHON))
     }
+
+
+def untrusted_code(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that choose a driver's code, and that the catalog does not give new tables itself.
+
+    :param own: of the catalog, by Iceberg's names; ``table-default.*`` and ``table-override.*`` are trusted.
+    """
+    given = ("table-default.", "table-override.")
+    found = code_properties(properties).items()
+    return {name: value for name, value in found if value not in (own.get(f"{prefix}{name}") for prefix in given)}
 
 
 def _chooses_code(name: str) -> bool:

@@ -13,6 +13,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.contracts.code_properties import untrusted_code
 from airflow_lake_provider.contracts.errors import (
     BrokenMetadataError,
     CatalogUnavailableError,
@@ -184,7 +185,7 @@ class LakeCatalogHook(BaseHook):
                 table = self.load_table(name)
             except MissingTableError:
                 continue
-            refuse_code(table, python=False)
+            refuse_code(table, untrusted_code(table.metadata.properties, own))
             if rest is not None:
                 rest.refuse_for_spark(own, table.name())
 

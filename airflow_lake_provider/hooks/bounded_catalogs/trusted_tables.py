@@ -11,7 +11,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from airflow_lake_provider.catalogs.foreign_properties import code_of_table, is_read, of_table_properties
+from airflow_lake_provider.catalogs.foreign_properties import is_read, of_table_properties
+from airflow_lake_provider.contracts.code_properties import code_properties
 from airflow_lake_provider.contracts.errors import UnsupportedError
 
 log = logging.getLogger(__name__)
@@ -53,18 +54,19 @@ class TrustedTables(Catalog):
 
         :raises UnsupportedError: it does; nothing was changed.
         """
-        refuse_code(table, python=True)
+        properties = table.metadata.properties
+        refuse_code(table, sorted(code_properties(properties, of_python=True).keys() - code_properties(properties)))
         return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]  # that of a catalog
 
 
-def refuse_code(table: Table, *, python: bool) -> None:
+def refuse_code(table: Table, names: Iterable[str]) -> None:
     """Refuse a table whose properties choose a class for its writers.
 
-    :param python: those of PyIceberg, else those of Iceberg-Java.
+    :param names: of those properties; nothing is refused without one.
     :raises UnsupportedError: naming the properties.
     """
-    if named := code_of_table(table.metadata.properties, python=python):
+    if named := ", ".join(map(repr, names)):
         raise UnsupportedError(
-            f"{'.'.join(table.name())}: the table names code to load, in {', '.join(map(repr, named))}; remove it with "
+            f"{'.'.join(table.name())}: the table names code to load, in {named}; remove it with "
             "ALTER TABLE ... UNSET TBLPROPERTIES"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -391,3 +392,14 @@ def test_a_table_that_names_a_class_of_java_starts_no_job(name: str, orders: Tab
     lake = importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook(lake_connection)
     with pytest.raises(UnsupportedError, match="UNSET TBLPROPERTIES"):
         lake.refuse_for_spark(["shop.orders", "shop.absent"])
+
+
+def test_a_class_that_the_connection_gives_new_tables_starts_a_job(
+    orders: Table, lake_connection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alter(orders, {"write.location-provider.impl": "ours.Code"})
+    given = json.loads(os.environ["AIRFLOW_CONN_LAKE_DEFAULT"])
+    given["extra"]["spark"] = {"table-default.write.location-provider.impl": "ours.Code"}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(given))
+    lake = importlib.import_module("airflow_lake_provider.hooks.lake_catalog").LakeCatalogHook(lake_connection)
+    lake.refuse_for_spark(["shop.orders"])

@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.code_properties import code_properties
+from airflow_lake_provider.contracts.code_properties import untrusted_code
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.file_io_properties import FILE_IOS, untrusted_properties
 
@@ -43,12 +43,7 @@ def refuse_code_properties(table: str, properties: Mapping[str, str], own: Mappi
     :param own: see :func:`catalog_settings`.
     :raises UnsupportedError: it names one.
     """
-    given = ("table-default.", "table-override.")
-    unsafe = {
-        name: value
-        for name, value in code_properties(properties).items()
-        if value not in (own.get(f"{prefix}{name}") for prefix in given)
-    }
+    unsafe = untrusted_code(properties, own)
     if not unsafe:
         return
     named = ", ".join(f"{name}={value!r}" for name, value in unsafe.items())
