@@ -16,6 +16,10 @@ _OF_SHAPE = (
     *(ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError),
     *(EOFError, zlib.error),
 )
+# Of HTTP answers that PyIceberg has no error of its own for: RFC 9110 section 15.5.9, RFC 8470 section 5.2.
+_LATER = (408, 425)
+# PyIceberg's words for an error whose body is none of the REST specification, such as the page of a proxy.
+_NO_ERROR = ("Could not decode json payload", "Received unexpected JSON Payload")
 # As the stores of PyArrow say it, in an OSError without a number.
 _GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")
 
@@ -32,6 +36,8 @@ def is_unanswered(error: Exception) -> bool:
 
     if is_nonsense(error):
         return False
+    if _status(error) in _LATER:
+        return True
     answers = (AuthorizationExpiredError, ServerError, ServiceUnavailableError, TooManyRequestsError)
     # Hive's client is optional; one that was never imported raised nothing.
     thrift = sys.modules.get("thrift.transport.TTransport")
@@ -44,8 +50,13 @@ def is_unanswered(error: Exception) -> bool:
 def is_nonsense(error: Exception) -> bool:
     """Tell whether an answer of HTTP or of Thrift is none of a catalog: no JSON, as a proxy's page, or another form."""
     from pydantic import ValidationError
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
     from requests.exceptions import InvalidJSONError
 
+    if isinstance(error, (RESTError, NoSuchTableError, NoSuchNamespaceError)) and any(
+        w in str(error) for w in _NO_ERROR
+    ):
+        return True
     protocol = sys.modules.get("thrift.protocol.TProtocol")
     if isinstance(error, (InvalidJSONError, json.JSONDecodeError)):
         return True
@@ -56,6 +67,21 @@ def is_nonsense(error: Exception) -> bool:
         return False
     is_no_json = any(detail["type"] == "json_invalid" for detail in error.errors(include_url=False))
     return is_no_json or not error.title.startswith("Table")
+
+
+def is_refused(error: Exception) -> bool:
+    """Tell whether a REST catalog says no to the credentials or to the call itself, as for a wrong warehouse."""
+    from pyiceberg.exceptions import BadRequestError, ForbiddenError, OAuthError, RESTError, UnauthorizedError
+
+    if isinstance(error, (ForbiddenError, OAuthError, UnauthorizedError)):
+        return True
+    is_other = type(error) is RESTError or isinstance(error, BadRequestError)
+    return is_other and _status(error) not in _LATER and not is_nonsense(error)
+
+
+def _status(error: Exception) -> int | None:
+    """Return the status of the HTTP answer that PyIceberg made an error of."""
+    return getattr(getattr(error.__cause__, "response", None), "status_code", None)
 
 
 def is_unreadable(error: Exception) -> bool:

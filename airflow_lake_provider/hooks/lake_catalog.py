@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import call_seconds, within
-from airflow_lake_provider.hooks.catalog_errors import is_nonsense, is_unanswered, is_unreadable
+from airflow_lake_provider.hooks.catalog_errors import is_nonsense, is_refused, is_unanswered, is_unreadable
 from airflow_lake_provider.hooks.hidden_secrets import hide_secrets
 from airflow_lake_provider.hooks.kept_property import kept_property
 
@@ -240,19 +240,19 @@ class LakeCatalogHook(BaseHook):
             NoSuchIcebergTableError,
             NoSuchNamespaceError,
             NoSuchTableError,
-            OAuthError,
-            UnauthorizedError,
         )
 
         said, why = f"connection {self.lake_conn_id!r}, {what}", self._without_secrets(error)
         if isinstance(error, NoSuchIcebergTableError):
             return UnsupportedError(f"{said} is not an Iceberg table: {why}")
-        if isinstance(error, (NoSuchTableError, NoSuchNamespaceError)):
+        if isinstance(error, (NoSuchTableError, NoSuchNamespaceError)) and not is_nonsense(error):
             return MissingTableError(f"{said} does not exist: {why}")
-        if isinstance(error, (OAuthError, UnauthorizedError)) or is_refusal(error):
-            return InvalidConnectionError(f"{said} refused the credentials: {why}")
+        if is_refused(error) or is_refusal(error):
+            return InvalidConnectionError(f"{said} refused the credentials or the call: {why}")
         if is_unanswered(error):
             return CatalogUnavailableError(f"{said} did not answer: {why}")
+        if isinstance(error, NotImplementedError):
+            return UnsupportedError(f"{said}: the catalog does not have this call: {why}")
         if is_nonsense(error):
             return CatalogUnavailableError(
                 f"{said} gave an answer that is none of an Iceberg catalog; look at the address of the connection, and "

@@ -56,7 +56,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.hostile.asked.append(call)
         mode = self.hostile.modes.get(call, "sound")
         with suppress(OSError):
-            getattr(self, mode.replace(" ", "_"))(call)
+            if mode.startswith("status"):
+                self._refusal(*mode.split()[1:])
+            else:
+                getattr(self, mode.replace(" ", "_"))(call)
         self.close_connection = True
 
     def do_POST(self) -> None:
@@ -69,6 +72,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
+
+    def _refusal(self, status: str, body: str) -> None:
+        said = {"error": {"message": "m", "type": "NoSuchWhatever", "code": int(status)}}
+        # RFC 6749 section 5.2.
+        oauth = {"error": "invalid_client"} if "token" in self.path and status in ("400", "401") else said
+        bodies = {"said": json.dumps(oauth), "page": "<html>", "wrong": '{"error": {"code": "x"}}', "empty": ""}
+        self._send(bodies[body].encode(), int(status))
 
     def _json(self, answer: object) -> None:
         self._send(json.dumps(answer).encode())

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, CatalogUnavailableError, LakeProviderError
+from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
+    CatalogUnavailableError,
+    InvalidConnectionError,
+    LakeProviderError,
+    MissingTableError,
+    UnsupportedError,
+)
 from tests.unit.hostile_server import HostileServer, serving
 
 if TYPE_CHECKING:
@@ -71,6 +78,37 @@ def test_a_call_that_goes_wrong_ends_in_time_with_an_error_of_ours(
     # Another answer may come of what was none; what is too large, or no table, stays so.
     stays = mode in TOO_LARGE or (call == "table" and mode in ("wrong types", "a list"))
     assert isinstance(failed.value, BrokenMetadataError if stays else CatalogUnavailableError), failed.value
+
+
+LATER = {408, 419, 425, 429, 500, 502, 503, 504, 507, 599}
+REFUSED = {400, 401, 402, 403, 404, 405, 406, 409, 410, 415, 418, 422, 451, 499}
+
+
+def error_of(status: int, call: str, body: str) -> type[LakeProviderError]:
+    """What an answer that is no success means: come again, not with these credentials, or not at this address."""
+    if status == 501:
+        return UnsupportedError
+    if status in LATER:
+        return CatalogUnavailableError
+    if status in (401, 403) or (call == "token" and status == 400):
+        return InvalidConnectionError
+    if body in ("page", "wrong"):
+        return CatalogUnavailableError
+    return MissingTableError if (status, call) == (404, "table") else InvalidConnectionError
+
+
+@pytest.mark.parametrize("body", ["said", "page", "wrong", "empty"])
+@pytest.mark.parametrize("call", ["token", "config", "table"])
+@pytest.mark.parametrize("status", sorted({501, *LATER, *REFUSED}))
+def test_each_status_of_an_answer_ends_in_an_error_that_says_whether_to_come_again(
+    status: int, call: str, body: str, metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_TIMEOUT", "20")
+    with serving(metadata, **{call: f"status {status} {body}"}) as server:
+        hook = connect(monkeypatch, server)
+        with pytest.raises(LakeProviderError, match="connection 'hostile'") as failed:
+            hook.load_table("shop.orders")
+    assert type(failed.value) is error_of(status, call, body), failed.value
 
 
 @pytest.mark.parametrize("mode", [*UNANSWERED, *TOO_LARGE, *WRONG])
