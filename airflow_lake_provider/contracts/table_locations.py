@@ -147,7 +147,8 @@ class FileOwners:
 
     @staticmethod
     def _deepest(spelled: str, roots: Iterable[str]) -> int:
-        return max((len(root) for root in roots if _is_below(spelled, root)), default=0)
+        # A path that a table declares and that is the file itself is no folder around it.
+        return max((len(root) for root in roots if spelled != root and _is_below(spelled, root)), default=0)
 
     @cached_property
     def _own_roots(self) -> tuple[str, ...]:

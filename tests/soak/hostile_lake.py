@@ -29,6 +29,7 @@ from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 CATALOG = "hostile"
+_RESTORED = ("warehouse", "victims")
 NAMESPACE = "tables"
 BASES = ("v2", "v3", "foreign")
 MODULE = "somebodys_module"
@@ -98,7 +99,8 @@ class HostileLake:
         for name in (*BASES, "other"):
             self._make_table(name, "3" if name == "v3" else "2")
         self._add_victims()
-        shutil.copytree(self.warehouse, self.home / "backup")
+        for name in _RESTORED:
+            shutil.copytree(self.home / name, self.home / "backup" / name)
         self.rows_of_catalog = self.query("SELECT * FROM iceberg_tables")
         self.precious = self.fingerprints()
 
@@ -175,8 +177,9 @@ class HostileLake:
 
     def restore(self) -> None:
         """Make all tables what they were when they were made."""
-        shutil.rmtree(self.warehouse)
-        shutil.copytree(self.home / "backup", self.warehouse)
+        for name in _RESTORED:
+            shutil.rmtree(self.home / name)
+            shutil.copytree(self.home / "backup" / name, self.home / name)
         for mark in (self.home / "marks").iterdir():
             mark.unlink()
         self.query("DELETE FROM iceberg_tables")

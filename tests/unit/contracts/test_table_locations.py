@@ -61,6 +61,15 @@ def test_a_table_that_says_it_lies_in_all_of_the_warehouse_owns_nothing(location
     assert owners.owner_of(f"{location.rstrip('/')}/x") == OUTSIDE
 
 
+@pytest.mark.parametrize("victim", ["s3://b/elsewhere/x.parquet", "s3a://b//elsewhere/./x.parquet/"])
+def test_a_path_that_names_a_file_itself_makes_it_nobodys_own(victim: str) -> None:
+    for table in (
+        TableLocation(name="n.t", location="s3://b/wh/n/t", declared=(victim,)),
+        TableLocation(name="n.t", location=victim),
+    ):
+        assert FileOwners(table=table).owner_of("s3://b/elsewhere/x.parquet") == OUTSIDE
+
+
 def test_a_bucket_may_be_one_tables() -> None:
     table = TableLocation(name="n.t", location="s3://0f3--table-s3")
     assert FileOwners(table=table, warehouse="arn:aws:s3tables:b").owner_of("s3://0f3--table-s3/data/x") == "n.t"
