@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError
 # Milliseconds from 1970 to the end of the year 9999, the last that Python's datetime knows.
 _LAST_MS = 253_402_300_799_999
 _LONG = 2**63
-_REMEDY = (
+REMEDY = (
     "No writer makes that, so the metadata was damaged or changed by somebody. Register an earlier metadata file of "
     "the table, or drop it and restore it"
 )
@@ -38,24 +38,24 @@ def refuse_broken_history(
     parents: dict[int, int | None] = {}
     for snapshot, parent, at in snapshots:
         if snapshot in parents:
-            raise BrokenMetadataError(f"{table}: snapshot {_shown(snapshot)} is listed twice. {_REMEDY}.")
+            raise BrokenMetadataError(f"{table}: snapshot {_shown(snapshot)} is listed twice. {REMEDY}.")
         if not (0 <= snapshot < _LONG and 0 <= at <= _LAST_MS):
             raise BrokenMetadataError(
                 f"{table}: snapshot {_shown(snapshot)} has timestamp-ms {_shown(at)}; expected an id of 63 bits and a "
-                f"time from 1970 to 9999. {_REMEDY}."
+                f"time from 1970 to 9999. {REMEDY}."
             )
         parents[snapshot] = parent
     _refuse_circle(table, parents)
     for name, snapshot in (refs or {}).items():
         if snapshot not in parents:
             raise BrokenMetadataError(
-                f"{table}: ref {name!a} is on snapshot {_shown(snapshot)}, which the metadata lacks. {_REMEDY}."
+                f"{table}: ref {name!a} is on snapshot {_shown(snapshot)}, which the metadata lacks. {REMEDY}."
             )
     for at in logged_ms:
         if not 0 <= at <= _LAST_MS:
             raise BrokenMetadataError(
                 f"{table}: a log of the metadata has timestamp-ms {_shown(at)}, expected a time from 1970 to 9999. "
-                f"{_REMEDY}."
+                f"{REMEDY}."
             )
 
 
@@ -66,7 +66,7 @@ def circular_history(table: str, snapshot: int) -> BrokenMetadataError:
     """
     name = f"table {table}" if table else "the table"
     return BrokenMetadataError(
-        f"the history of {name} goes in a circle: snapshot {snapshot} is its own ancestor. {_REMEDY}."
+        f"the history of {name} goes in a circle: snapshot {snapshot} is its own ancestor. {REMEDY}."
     )
 
 

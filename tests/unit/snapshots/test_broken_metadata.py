@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
 from airflow_lake_provider.contracts.snapshot_retention_rules import RefFact, RetentionRequest, SnapshotFact, work_out
 from airflow_lake_provider.snapshots.ancestors import ancestors
 from airflow_lake_provider.snapshots.detect_new_snapshot import Since, decide
@@ -139,6 +139,47 @@ def test_a_setting_of_the_owner_that_is_no_number_is_named_by_the_plan(
         expiry = SnapshotExpirySpec(**frame, expire_before=now, expire_stage_branches_before=now, retain_last=1)
         with pytest.raises(BrokenMetadataError, match=f"property '{name}' is"):
             plan_expiry(table, expiry)
+
+
+def replaced_by(given: dict[str, Any]) -> Callable[[dict[str, Any]], object]:
+    def change(metadata: dict[str, Any]) -> None:
+        metadata.clear()
+        metadata.update(given)
+
+    return change
+
+
+def raw_error_of(call: Callable[[], object]) -> Exception | None:
+    """Return the error that is none of this package's."""
+    try:
+        call()
+    except LakeProviderError:
+        return None
+    except Exception as error:  # noqa: BLE001
+        return error
+    return None
+
+
+VALUES: dict[str, Any] = {"gone": ..., "null": None, "a number": 77, "no list": [], "no object": {}, "a text": "x"}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("value", VALUES)
+def test_metadata_that_lacks_a_field_or_has_another_one_is_read_or_refused_by_everything_that_looks(
+    value: str, version: int, tampered: Table, lake_connection: str
+) -> None:
+    whole = json.loads(Path(tampered.metadata_location.removeprefix("file://")).read_text())
+    whole["format-version"] = version
+    looks, raw = everything_that_looks(lake_connection), dict[tuple[str, str], Exception]()
+    for name in whole:
+        given = {key: kept for key, kept in whole.items() if key != name}
+        if VALUES[value] is not ...:
+            given[name] = VALUES[value]
+        tamper(tampered, replaced_by(given))
+        for look, call in looks.items():
+            if (error := raw_error_of(call)) is not None:
+                raw[name, look] = error
+    assert raw == {}
 
 
 def record(snapshot: int, parent: int | None) -> SnapshotRecord:
