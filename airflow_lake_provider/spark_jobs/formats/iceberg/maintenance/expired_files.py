@@ -33,6 +33,8 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 DATA, DELETES, MANIFEST, MANIFEST_LIST = "data file", "delete file", "manifest", "manifest list"
 STATISTICS = "statistics file"
+# Of deletion: what names a file goes after it.
+_ORDER = ((DATA, DELETES, STATISTICS), (MANIFEST,), (MANIFEST_LIST,))
 # Values of the column content: Iceberg spec, data_file fields.
 _CONTENT = {0: DATA, 1: DELETES, 2: DELETES}
 _AROUND = re.compile(r"/\.{1,2}/")
@@ -96,19 +98,31 @@ class ExpiredFiles:
         """Say which files were kept."""
         return [f"kept, though no snapshot reaches them: {self._said(whose)}" for whose in sorted(self.foreign_counts)]
 
-    def delete(self, still_named: Collection[str] = ()) -> dict[str, int]:
-        """Delete the files, and return how many by kind; those that cannot be deleted are left.
+    def delete(self, still_named: Collection[str] = ()) -> tuple[dict[str, int], list[str]]:
+        """Delete the files: first those that manifests name, then manifests, then their lists.
+
+        Where one cannot be deleted, what names it stays: the next expiry finds it again.
 
         :param still_named: locations that a snapshot names after all.
+        :return: files deleted, by kind, and warnings of what could not be deleted.
         """
         deleted: Counter[str] = Counter()
+        for kinds in _ORDER:
+            failed: Counter[str] = Counter()
+            for kind, locations in self._batches(kinds, still_named):
+                failed[kind] += (left := _delete(self.table, locations))
+                deleted[kind] += len(locations) - left
+            if failed.total():
+                return dict(deleted), [_not_deleted(failed)]
+        return dict(deleted), []
+
+    def _batches(self, kinds: Collection[str], still_named: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield kind and locations of the noted files of some kinds."""
         self._noted.seek(0)
         while batch := [json.loads(line) for line in islice(self._noted, _BATCH)]:
-            gone = [(kind, location) for kind, location in batch if location not in still_named]
-            for kind in sorted({kind for kind, _ in gone}):
-                locations = [location for each, location in gone if each == kind]
-                deleted[kind] += len(locations) - _delete(self.table, locations)
-        return dict(deleted)
+            for kind in kinds:
+                if locations := [each for of, each in batch if of == kind and each not in still_named]:
+                    yield kind, locations
 
     def _said(self, whose: str) -> str:
         return f"{self.foreign_counts[whose]:,} {whose}, such as {', '.join(self.examples[whose])}"
@@ -139,6 +153,11 @@ def expired_files(
                 "remove_orphan_files finds what it leaves"
             ) from error
         yield found
+
+
+def _not_deleted(failed: Counter[str]) -> str:
+    kinds = ", ".join(f"{kind}s: {number:,}" for kind, number in sorted(failed.items()) if number)
+    return f"storage did not delete all files ({kinds} are left); the next expiry tries again"
 
 
 def _is_damage(error: Exception) -> bool:

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import RetentionRequest
+from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -73,6 +74,8 @@ def commit_expiry(
     with progress.phase("finish an earlier expiry") as facts:
         finished, left = finish_expiry(table, owners, spec.foreign_files)
         facts.update(finished)
+    # Files of the one before are left: its note stays.
+    is_left = UNFINISHED_EXPIRY in table.properties()
     if not is_due:
         return CommittedExpiry(deleted=finished, warnings=(*left, *_unchecked(not_checked)))
     for _ in range(_PLANS):
@@ -88,9 +91,13 @@ def commit_expiry(
                 committed = _commit(table, expiry, stage_branches)
             if committed:
                 with progress.phase("delete files"):
-                    deleted = Counter(files.delete(_named_meanwhile(table, before))) + Counter(finished)
-                    left += remove_note(table) if _expired(expiry) else []
-                return CommittedExpiry(deleted=deleted, warnings=(*left, *files.warnings(), *_unchecked(not_checked)))
+                    deleted, not_deleted = files.delete(_named_meanwhile(table, before))
+                    left += not_deleted
+                    left += remove_note(table) if _expired(expiry) and not (is_left or not_deleted) else []
+                all_deleted = Counter(deleted) + Counter(finished)
+                return CommittedExpiry(
+                    deleted=all_deleted, warnings=(*left, *files.warnings(), *_unchecked(not_checked))
+                )
     raise CommitConflictError(f"{table.name}: the snapshots to expire changed {_PLANS} times while they were looked at")
 
 

@@ -1,6 +1,6 @@
 """Finish an expiry that was cut off between its commit and the deletion of its files.
 
-The commit that forgets snapshots notes on the table the metadata file from before it, and the note goes once the files
+The commit that forgets snapshots notes on the table the metadata file from before it, and the note goes once all files
 are deleted. Without it nobody could tell which files only the forgotten snapshots reached.
 """
 
@@ -28,7 +28,7 @@ def note_unfinished(transaction: Any) -> None:
 
 
 def finish_expiry(table: IcebergTable, owners: FileOwners, foreign: ForeignFiles) -> tuple[dict[str, int], list[str]]:
-    """Delete the files that a cut-off expiry has left, and remove its note.
+    """Delete the files that an earlier expiry has left, and remove its note where all could be deleted.
 
     :return: files deleted, by kind, and warnings; nothing without a note.
     """
@@ -36,11 +36,10 @@ def finish_expiry(table: IcebergTable, owners: FileOwners, foreign: ForeignFiles
     if location is None:
         return {}, []
     try:
-        deleted, warnings = _delete_left(table, owners, foreign, location)
+        deleted, not_deleted, warnings = _delete_left(table, owners, foreign, location)
     except UnsupportedError as error:
-        deleted, warnings = {}, [_cannot_be_told(error)]
-    warnings += remove_note(table)
-    return deleted, warnings
+        deleted, not_deleted, warnings = {}, [], [_cannot_be_told(error)]
+    return deleted, [*warnings, *(not_deleted or remove_note(table))]
 
 
 def _cannot_be_told(why: UnsupportedError) -> str:
@@ -68,7 +67,7 @@ def remove_note(table: IcebergTable) -> list[str]:
 
 def _delete_left(
     table: IcebergTable, owners: FileOwners, foreign: ForeignFiles, location: str
-) -> tuple[dict[str, int], list[str]]:
+) -> tuple[dict[str, int], list[str], list[str]]:
     io, jvm = table.java.io(), table.spark._jvm
     iceberg: Any = jvm.org.apache.iceberg  # type: ignore[union-attr]  # JVM attribute
     # A property can name any file that the driver may read.
@@ -81,4 +80,4 @@ def _delete_left(
         raise UnsupportedError(f"{table.name}: {location} is metadata of another table")
     with expired_files(table, owners, foreign, before, after) as files:
         # What may be another table's is kept, and said.
-        return files.delete(), files.warnings()
+        return *files.delete(), files.warnings()

@@ -138,3 +138,30 @@ def test_what_cannot_be_finished_is_said_once_and_never_passed_over(spark: Spark
     assert (said is None and left_over(table) == set()) or any(str(said) in warning for warning in report.warnings)
     assert expire(table).outcome is Outcome.NOTHING_DUE
     assert table.rows_read() == table.rows
+
+
+def test_a_file_that_storage_does_not_delete_is_said_and_tried_again_by_the_next_expiry(spark: SparkSession) -> None:
+    table = MaintainedTable(spark, version=2)
+    table.append(0, 5)
+    stuck = Path(table.live_files()[0].removeprefix("file:").replace("///", "/"))
+    spark.sql(f"INSERT OVERWRITE {table.name} SELECT 50L, 'north', 500L")
+    table.rows = {50: ("north", 500)}
+
+    def hold() -> None:
+        stuck.unlink()
+        (stuck / "held").mkdir(parents=True)
+
+    reports = [expire(table, InterruptedProgress(at="delete files", then=hold)), expire(table)]
+
+    for report in reports:
+        assert (report.outcome, report.data_files_deleted) == (Outcome.DONE, 0)
+        assert any("data files: 1 are left" in warning for warning in report.warnings)
+        assert plan_expiry(table.outside(), spec(table)).outcome is Outcome.PLANNED
+    (stuck / "held").rmdir()
+    stuck.rmdir()
+    stuck.touch()
+    report = expire(table)
+    assert (report.outcome, report.data_files_deleted) == (Outcome.DONE, 1)
+    assert (left_over(table), NOTE in table.outside().properties) == (set(), False)
+    assert expire(table).outcome is Outcome.NOTHING_DUE
+    assert table.rows_read() == table.rows
