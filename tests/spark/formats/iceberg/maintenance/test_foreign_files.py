@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.namespace_tables import other_tables
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
@@ -134,6 +135,39 @@ def test_other_files_outside_the_table_are_refused_before_the_commit_and_kept_wh
     assert report.delete_files_deleted == report.statistics_deleted == 0
     assert {name for name, path in victims.items() if not path.exists()} == set()
     assert ids_outside(table) == sorted(table.rows)
+
+
+def test_files_outside_the_table_are_deleted_by_who_asks_for_it(spark: SparkSession, tmp_path: Path) -> None:
+    table = orders(spark)
+    base = hostile.head(table)
+    brought = hostile.victim(tmp_path, "brought")
+    hostile.add_data_file(table, f"file://{brought}")
+    hostile.back_to(table, base)
+    victims = other_kinds(table, tmp_path)
+
+    report = expire(table, ForeignFiles.DELETE)
+
+    assert (report.data_files_deleted, report.delete_files_deleted, report.statistics_deleted) == (1, 1, 2)
+    assert {name for name, path in {**victims, "brought": brought}.items() if path.exists()} == set()
+    assert ids_outside(table) == sorted(table.rows)
+
+
+def test_as_many_tables_of_the_namespace_are_looked_at_as_there_is_time_for_and_the_rest_is_said(
+    spark: SparkSession,
+) -> None:
+    table, other = orders(spark), orders(spark)
+    everything = other_tables(table.handle)
+    assert other.name.removeprefix(f"{CATALOG}.") in {found.name for found in everything.locations}
+    assert everything.not_checked == []
+
+    few = other_tables(table.handle, most=1)
+    assert len(few.locations) == 1
+    assert few.not_checked == [f"tables of the namespace beyond the first 1 of {len(everything.locations):,}"]
+    none = other_tables(table.handle, seconds=-1)
+    assert none.locations == []
+    assert none.not_checked == [
+        f"{len(everything.locations):,} tables of the namespace, for which -1 seconds were over"
+    ]
 
 
 def test_a_live_file_that_is_also_named_as_something_to_delete_stays(spark: SparkSession) -> None:
