@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.table_obstacles import (
     without_row_changes,
     without_row_lineage,
 )
+from airflow_lake_provider.contracts.unusable_settings import unusable_settings
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
 from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
 from airflow_lake_provider.planning.table_state import total
@@ -57,8 +58,8 @@ def check_table(table: Table, keys: Sequence[str] = ()) -> list[Verdict]:
         *_maintenance(table),
         *_metadata_changes(table),
     ]
-    unsafe = choosing_code(table.properties)
-    return verdicts if unsafe is None else [replace(each, possible=False, reason=unsafe) for each in verdicts]
+    wrong = [why for why in (choosing_code(table.properties), *unusable_settings(table.properties).values()) if why]
+    return [replace(each, possible=False, reason="; ".join(wrong)) for each in verdicts] if wrong else verdicts
 
 
 def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "") -> Verdict:

@@ -22,8 +22,14 @@ def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> J
 
     :raises LakeProviderError: what the action refuses, and errors of Java.
     """
-    with told_as_ours(spec.table):
+    with told_as_ours(spec.table, lambda: _properties(spark, spec)):
         return _carry_out(spark, spec, progress)
+
+
+def _properties(spark: SparkSession, spec: JobSpec) -> dict[str, str]:
+    from airflow_lake_provider.spark_jobs.formats.choose_format import properties_of
+
+    return properties_of(spark, spec)
 
 
 def _carry_out(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:

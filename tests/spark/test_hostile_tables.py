@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
@@ -44,9 +45,43 @@ def test_a_file_that_iceberg_cannot_read_is_told_with_the_table_and_not_tried_ag
             file.write_bytes(content)
     run = RunIdentity.of("dag", f"{ending} {kind}", "task", "-1")
     older, newer = (Jobs(f"{NAMESPACE}.{version}", run) for version in ("v2", "v3"))
-    expiry = [] if ending.startswith("data") else [newer.expiry()]
-    for spec in (newer.upsert(lake.batch()), older.upsert(lake.batch()), *expiry):
+    specs = [newer.upsert(lake.batch()), older.upsert(lake.batch()), newer.compaction(CompactionLevel.FULL)]
+    specs += [older.delete_rows()] if ending.startswith("data") else [newer.expiry(), newer.delete_rows()]
+    for spec in specs:
         with pytest.raises(LakeProviderError, match=rf"^{spec.table}: ") as told:
             dispatch_action(lake.spark, spec, Progress())
         assert not told.value.retry_may_help
         assert "\n" not in str(told.value)
+
+
+SETTINGS = {
+    "write.format.default": "NaN",
+    "write.parquet.page-size-bytes": "9999999999",
+    "write.parquet.row-group-size-bytes": "x",
+    "write.target-file-size-bytes": "1e9",
+    "write.metadata.compression-codec": "brotli",
+    "write.metadata.previous-versions-max": "-",
+    "commit.retry.num-retries": "many",
+    "commit.manifest.target-size-bytes": "8M",
+    "read.split.open-file-cost": "",
+    "read.parquet.vectorization.batch-size": "1.5",
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_that_iceberg_cannot_use_is_named_by_every_action_that_needs_it(lake: HostileLake, name: str) -> None:
+    lake.restore()
+    metadata = lake.metadata("v3")
+    metadata["properties"][name] = SETTINGS[name]
+    lake.register("v3", metadata)
+    jobs = Jobs(f"{NAMESPACE}.v3", RunIdentity.of("dag", f"bad {name}", "task", "-1"))
+    told = []
+    for spec in (jobs.upsert(lake.batch()), jobs.delete_rows(), jobs.compaction(CompactionLevel.FULL), jobs.expiry()):
+        try:
+            dispatch_action(lake.spark, spec, Progress())
+        except LakeProviderError as error:
+            told.append(error)
+    assert told, "nothing needs it"
+    for failed in told:
+        assert not failed.retry_may_help
+        assert f"property {name!r} is {SETTINGS[name]!r}, expected" in str(failed)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError
+from airflow_lake_provider.contracts.unusable_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
 
@@ -19,7 +20,7 @@ _READERS = (
     "TableMetadata",
     "Snapshot",
     "Schema",
-    "PartitionSpec",
+    "Partition",
     "SortOrder",
     "Manifest",
     "Avro",
@@ -29,15 +30,18 @@ _READERS = (
 _ICEBERG = "org.apache.iceberg."
 # What Parquet, Avro and Iceberg say of a file of another format, or of half a file.
 _OF_CONTENT = ("is not a parquet file", "expected magic number", "not an avro data file", "invalid avro magic")
+# What parsing of a setting ends in.
+_OF_VALUES = ("IllegalArgumentException", "NumberFormatException", "ArithmeticException", "ValidationException")
 _FRAMES = 40
 _LONGEST = 300
 
 
 @contextmanager
-def told_as_ours(table: str) -> Iterator[None]:
+def told_as_ours(table: str, properties: Callable[[], Mapping[str, str]]) -> Iterator[None]:
     """Turn an error of Java into one that names the table, what was said and whether a retry helps.
 
     :param table: name, for messages.
+    :param properties: returns those of the table, asked for after an error.
     :raises BrokenMetadataError: what the metadata says, or a file that it names, cannot be read.
     :raises JobFailedError: anything else.
     """
@@ -49,17 +53,39 @@ def told_as_ours(table: str) -> Iterator[None]:
             raise
         causes = list(java_causes(error))
         name, message = next((cause for cause in causes if not cause[1].startswith(_NOTHING_SAID)), causes[-1])
-        broken = None if is_unreachable(error) or is_cut_connection(error) else _broken(error)
-        if broken is None:
-            raise JobFailedError(f"{table}: the Spark job failed with {name}: {_first_line(message)}") from error
+        said = f"the Spark job failed with {name}: {_first_line(message)}"
+        if wrong := settings_at_fault(error, properties):
+            raise BrokenMetadataError(f"{table}: {'; '.join(wrong)}. Until then, {said}") from error
+        if (broken := unreadable_file(error)) is None:
+            raise JobFailedError(f"{table}: {said}") from error
         raise BrokenMetadataError(
             f"{table}: its metadata, or a file that it names, cannot be read: {_first_line(broken)}. Restore the file, "
             "roll the table back to a snapshot before it, or register an older metadata file"
         ) from error
 
 
-def _broken(error: BaseException) -> str | None:
+def is_of_a_broken_file(text: str) -> bool:
+    """Tell whether what Spark says of a failed stage is about a file that is gone, or is none of its format."""
+    return _GONE_IN_TEXT in text or any(words in text.lower() for words in _OF_CONTENT)
+
+
+def settings_at_fault(error: BaseException, properties: Callable[[], Mapping[str, str]]) -> list[str]:
+    """Return what is wrong with the table's settings; nothing for an error that does not come of one.
+
+    :param properties: see :func:`told_as_ours`.
+    """
+    if not any(name in _OF_VALUES for name, _ in java_causes(error)):
+        return []
+    # The table may be what cannot be read.
+    with suppress(Exception):
+        return list(unusable_settings(properties()).values())
+    return []
+
+
+def unreadable_file(error: BaseException) -> str | None:
     """Return what is said of a file of the table that no retry reads; None for other errors."""
+    if is_unreachable(error) or is_cut_connection(error):
+        return None
     for name, message in java_causes(error):
         if name == _GONE or any(words in message.lower() for words in _OF_CONTENT):
             return message

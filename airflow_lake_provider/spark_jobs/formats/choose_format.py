@@ -52,6 +52,11 @@ def maintained_table(spark: SparkSession, spec: JobSpec) -> MaintainedTable:
     return IcebergMaintainedTable(IcebergTable(spark, spec.catalog, spec.name))
 
 
+def properties_of(spark: SparkSession, spec: JobSpec) -> dict[str, str]:
+    """Return the properties of the spec's table, read now."""
+    return IcebergTable(spark, spec.catalog, spec.name).refresh().properties()
+
+
 def matched_table(spark: SparkSession, spec: JobSpec) -> MatchedTable:
     """Return the spec's table for changes of the rows that match."""
     _refuse_unknown(spec)

@@ -194,3 +194,11 @@ def test_a_position_that_no_upsert_can_read_is_told_before_one_starts(make: Make
     possible, reason = said(table, UPSERT, "strategy='auto'")
     assert not possible
     assert name in reason
+
+
+def test_a_setting_that_iceberg_cannot_use_is_named_beforehand(make: Make) -> None:
+    table = make("shop.unusable", **{"read_split_open-file-cost": "4M", "write_delete_mode": "merge"})
+    for found in check_table(table, ["id"]):
+        assert not found.possible
+        assert "property 'read.split.open-file-cost' is '4M', expected a whole number" in found.reason
+        assert "property 'write.delete.mode' is 'merge', expected one of copy-on-write, merge-on-read" in found.reason

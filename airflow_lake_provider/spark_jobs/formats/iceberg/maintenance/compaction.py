@@ -19,10 +19,12 @@ from airflow_lake_provider.contracts.compaction_rules import (
     table_size,
 )
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.errors import JobFailedError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.contracts.unusable_settings import unusable_settings
+from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
     dangling_deletes,
@@ -58,6 +60,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     :raises InvalidSpecError: ``where`` or ``sort_by`` cannot be used on this table.
     :raises UnknownOutcomeError: the answer to a commit was lost; no file was removed.
     :raises JobFailedError: Spark could not rewrite any group.
+    :raises BrokenMetadataError: nor can it later, by a file or a setting of the table.
     """
     with progress.phase("plan") as facts:
         before = table.refresh().state()
@@ -155,18 +158,27 @@ def _everything(table: IcebergTable, tally: _Tally) -> bool:
     return table.format_version >= 3 or bool(tally.groups)
 
 
+def _failed(table: IcebergTable, said: str) -> LakeProviderError:
+    """Return the error of a rewrite that came to nothing: no retry helps where a file or a setting is broken."""
+    if unusable := unusable_settings(table.properties()):
+        return BrokenMetadataError(f"{table.name}: {'; '.join(unusable.values())}. Until then, {said}")
+    kind = BrokenMetadataError if is_of_a_broken_file(said) else JobFailedError
+    return kind(f"{table.name}: {said}")
+
+
 def _reported(
     rewrite: DataFileRewrite, report: CompactionReport, planned: PlannedGroups, tally: _Tally, progress: Progress
 ) -> CompactionReport:
     ours, foreign = _commits_since(rewrite.table, report)
     last = tally.last
     if last.failed and not last.lost and not tally.groups:
-        raise JobFailedError(f"{report.table}: no file group could be rewritten: {'; '.join(last.messages)}")
+        raise _failed(rewrite.table, f"no file group could be rewritten: {'; '.join(last.messages)}")
     conflict = bool(last.lost and (last.refused or foreign))
     if last.lost and not conflict and not ours:
-        raise JobFailedError(
-            f"{report.table}: {last.lost} file groups were written and none was committed, though no writer was in the "
-            "way; Spark's driver log says why. Rows are the same; run it again."
+        raise _failed(
+            rewrite.table,
+            f"{last.lost} file groups were written and none was committed, though no writer was in the way; Spark's "
+            "driver log says why. Rows are the same; run it again.",
         )
     if last.lost and not conflict:
         tally.warnings.append(f"{last.lost} groups were written but not committed; Spark's driver log says why")

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
+    CommitConflictError,
+    JobFailedError,
+    LakeProviderError,
+)
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
+from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
@@ -65,6 +71,8 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
     if isinstance(error, LakeProviderError):
         # Ours name no path; their cause may, and is left behind.
         return type(error)(str(error))
+    if wrong := settings_at_fault(error, table.properties):
+        return BrokenMetadataError(f"{table.name}: {'; '.join(wrong)}. No data changed")
     withheld = "the message is withheld, it may name what is erased"
     return JobFailedError(f"{tried} failed with {type(error).__name__}; {withheld}. A retry is safe.")
 

@@ -12,12 +12,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
     CommitConflictError,
     InvalidSpecError,
     JobFailedError,
     UnsupportedError,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault, unreadable_file
 from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, collect_positions
@@ -120,9 +122,15 @@ def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         if not match.is_secret:
             raise
+        withheld_text = "the message is withheld, it may name what is erased"
+        if wrong := settings_at_fault(error, table.properties):
+            raise BrokenMetadataError(f"{table.name}: {'; '.join(wrong)}") from None
+        if unreadable_file(error) is not None:
+            raise BrokenMetadataError(
+                f"{table.name}: its metadata, or a file that it names, cannot be read; {withheld_text}"
+            ) from None
         raise JobFailedError(
-            f"{table.name}: looking for the rows failed with {type(error).__name__}; the message is withheld, it may "
-            "name what is erased"
+            f"{table.name}: looking for the rows failed with {type(error).__name__}; {withheld_text}"
         ) from None
 
 

@@ -1,0 +1,37 @@
+"""Values that Iceberg cannot use are known before it tells, and no others are."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.unusable_settings import _MOST, _NAMED, unusable_settings
+
+VALUES = [
+    *("", " ", "x", "1e3", "0x10", "1.0", "NaN", "-1", "+7", "0", "07", "٣", "²", "1_0", " 5"),
+    *("2147483648", "9" * 19, "9" * 40),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: ascii(value)[:20])
+def test_a_number_is_one_where_it_is_one_to_iceberg(spark: SparkSession, value: str) -> None:
+    utilities = spark._jvm.org.apache.iceberg.util.PropertyUtil  # type: ignore[union-attr]  # JVM attribute
+    for name in ("write.parquet.page-size-bytes", "write.target-file-size-bytes"):
+        read = utilities.propertyAsInt if _MOST[name] < 2**32 else utilities.propertyAsLong
+        properties = spark._jvm.java.util.HashMap()  # type: ignore[union-attr]  # JVM attribute
+        properties.put(name, value)
+        try:
+            read(properties, name, 1)
+        except (Py4JJavaError, PySparkException):
+            refused = True
+        else:
+            refused = False
+        assert bool(unusable_settings({name: value})) is refused, name
+
+
+def test_each_name_is_one_of_icebergs(spark: SparkSession) -> None:
+    names = spark._jvm.java.lang.Class.forName("org.apache.iceberg.TableProperties").getFields()  # type: ignore[union-attr]  # JVM attribute
+    known = {str(field.get(None)) for field in names}
+    assert {*_MOST, *_NAMED} - known == set()
