@@ -100,17 +100,24 @@ def _stored_event(at: str, payload: Mapping[str, Any]) -> StoredEvent:
 
 @contextmanager
 def watching_triggerer(
-    lake: WatchedLake, folder: Path, trigger: str, interval: float, settings: Mapping[str, str]
+    lake: WatchedLake,
+    folder: Path,
+    trigger: str,
+    interval: float,
+    settings: Mapping[str, str],
+    beside: Mapping[str, str] | None = None,
 ) -> Iterator[WatchingTriggerer]:
     """Run a triggerer that watches all tables of a lake.
 
     :param folder: made for Airflow's home.
     :param trigger: ``ours``, or ``official`` for that of Airflow's provider.
     :param settings: of section ``[lake]``.
+    :param beside: variables of the environment, such as a connection to another catalog.
     """
     folder.mkdir()
     proxy = FreezingProxy(lake.port)
-    environment = {**environment_of(folder), **_environment(lake, folder, proxy.port, trigger, interval, settings)}
+    watched = _environment(lake, folder, proxy.port, trigger, interval, settings)
+    environment = {**environment_of(folder), **watched, **(beside or {})}
     for arguments in [("db", "migrate"), ("dags", "reserialize")]:
         subprocess.run(["airflow", *arguments], env=environment, check=True, capture_output=True, timeout=600)
     running = WatchingTriggerer(environment, proxy, folder / "airflow.db")

@@ -20,15 +20,16 @@ def official_asset(table: str) -> Asset:
     return Asset(name=table, watchers=[AssetWatcher(name=table, trigger=trigger)])
 
 
-def our_asset(table: str) -> Asset:
+def our_asset(table: str, lake_conn_id: str = "lake_default") -> Asset:
     """The asset of a table with this package's watcher."""
     from airflow_lake_provider.assets.lake_table import lake_table_asset
 
-    return lake_table_asset(table, watch=True, poll_interval=INTERVAL)
+    return lake_table_asset(table, watch=True, poll_interval=INTERVAL, lake_conn_id=lake_conn_id)
 
 
 make = {"ours": our_asset, "official": official_asset}[os.environ["LAKE_BENCH_TRIGGER"]]
 assets = [make(table) for table in TABLES]
+assets += [our_asset(f"silent.t{number}", "silent") for number in range(int(os.environ.get("LAKE_BENCH_SILENT", "0")))]
 
 with DAG(
     "on_watched_tables",
