@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.code_properties import untrusted_code
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.file_io_properties import FILE_IOS, untrusted_properties
+from airflow_lake_provider.contracts.foreign_properties import FILE_IOS, objections_of_spark
 
+# Iceberg's SparkCatalog adds them to what the session says; no FileIO reads them.
+_OF_SPARK = ("app-id", "app-name", "user")
 _REST = "org.apache.iceberg.rest.RESTCatalog"
 
 
@@ -69,14 +71,15 @@ def refuse_foreign_file_io(spark: SparkSession, table: str, java: Any, own: Mapp
     io = java.io()
     kind, said = _described(spark, io)
     trusted = {own["io-impl"]} if "io-impl" in own else FILE_IOS
-    unsafe = {} if kind in trusted else {"io-impl": f"it is {kind}"}
+    unsafe = set() if kind in trusted else {f"io-impl (it is {kind})"}
+    own = {**own, **{name: said[name] for name in _OF_SPARK if name in said}}
     for each in (said, *({**said, **vended} for vended in _vended(spark, io, kind))):
-        unsafe |= untrusted_properties(each, own)
+        unsafe.update(objections_of_spark(each, own, own.get("uri", "")))
     if unsafe:
-        named = "; ".join(f"{name}: {reason}" for name, reason in unsafe.items())
         raise UnsupportedError(
-            f"{table}: the REST catalog's answer has what only the connection may say ({named}); nothing was read or "
-            "written. Ask who runs the catalog. Where it is meant, say it in the connection's extra as well"
+            f"{table}: the REST catalog's answer has what only the connection may say: {', '.join(sorted(unsafe))}. It "
+            "chooses code, or where keys go; nothing was read or written. Ask who runs the catalog. Where it is meant, "
+            "say it in the connection's extra as well"
         )
 
 

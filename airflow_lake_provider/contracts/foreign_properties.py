@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_lake_provider.catalogs.warehouse import FILE_IO
-from airflow_lake_provider.catalogs.web_origin import is_same_origin
+from airflow_lake_provider.contracts.web_origin import is_same_origin
 
 # Say how a server is asked, or how a store is read and written; none of them says where, or by whose code.
 HARMLESS = frozenset(
@@ -42,7 +41,7 @@ HARMLESS = frozenset(
 )
 HARMLESS_PREFIXES = (
     *("rest-table-cache.", "rest-scan-planning.", "io.manifest.cache", "urn:ietf:params:oauth:token-type:"),
-    *("s3.delete.", "s3.write.", "s3.multipart.", "s3.retry.", "s3.access-points.", "s3.directory-bucket."),
+    *("s3.delete.", "s3.write.", "s3.multipart.", "s3.retry.", "s3.directory-bucket."),
     *("gcs.channel.", "adls.sas-token-expires-at-ms."),
 )
 REGIONS = ("client.region", "s3.region")
@@ -54,9 +53,16 @@ OF_THE_CATALOG = (
 )
 _PYICEBERG_IO = ("pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO")
 _ICEBERG = "org.apache.iceberg."
+FILE_IOS = frozenset(
+    f"{_ICEBERG}{name}"
+    for name in (
+        *("aws.s3.S3FileIO", "gcp.gcs.GCSFileIO", "azure.adlsv2.ADLSFileIO", "aliyun.oss.OSSFileIO"),
+        *("dell.ecs.EcsFileIO", "hadoop.HadoopFileIO", "io.ResolvingFileIO"),
+    )
+)
 # Code of PyIceberg and Iceberg, which servers name by habit.
 CODE: dict[str, frozenset[str]] = {
-    "io-impl": frozenset({*FILE_IO.values(), f"{_ICEBERG}io.ResolvingFileIO"}),
+    "io-impl": FILE_IOS,
     "py-io-impl": frozenset(_PYICEBERG_IO),
     "s3.signer": frozenset({"S3V4RestSigner"}),
     "metrics-reporter-impl": frozenset({f"{_ICEBERG}metrics.LoggingMetricsReporter"}),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.file_io_properties import untrusted_properties
+from airflow_lake_provider.contracts.foreign_properties import objections_of_spark
 
 OWN = {
     "type": "rest",
@@ -13,6 +13,11 @@ OWN = {
 }
 VENDED = {"s3.access-key-id": "theirs", "s3.secret-access-key": "their secret", "s3.session-token": "their token"}
 EVIL = "https://evil.example"
+
+
+def objections(said: dict[str, str], own: dict[str, str]) -> set[str]:
+    """What a driver would not follow of a FileIO's properties."""
+    return set(objections_of_spark(said, own, own["uri"]))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,7 @@ EVIL = "https://evil.example"
     ids=str,
 )
 def test_a_server_chooses_no_code_and_no_place_for_the_sessions_keys(said: dict[str, str]) -> None:
-    assert untrusted_properties({**OWN, **said}, OWN)
+    assert objections({**OWN, **said}, OWN)
 
 
 @pytest.mark.parametrize(
@@ -67,28 +72,27 @@ def test_a_server_chooses_no_code_and_no_place_for_the_sessions_keys(said: dict[
         {"s3.signer.uri": "https://catalog.example:8181/other", "s3.signer.endpoint": "v1/sign"},
         {"client.refresh-credentials-endpoint": "v1/credentials", "client.refresh-credentials-enabled": "true"},
         {"s3.delete-enabled": "false", "s3.write.tags.team": "x", "s3.retry.num-retries": "3"},
-        {"io.manifest.cache-enabled": "true", "header.X-Anything": "x", "rest-metrics-reporting-enabled": "false"},
+        {"io.manifest.cache-enabled": "true", "rest-metrics-reporting-enabled": "false"},
     ],
     ids=str,
 )
 def test_what_a_server_vends_and_how_its_store_is_spoken_to_is_followed(said: dict[str, str]) -> None:
-    assert untrusted_properties({**OWN, **said}, OWN) == {}
+    assert objections({**OWN, **said}, OWN) == set()
 
 
 def test_what_the_session_says_itself_is_trusted() -> None:
     own = {**OWN, "s3.endpoint": "https://own.example", "client.factory": "com.site.Factory", "io-impl": "com.site.IO"}
-    assert untrusted_properties(own, own) == {}
-    assert set(untrusted_properties({**own, "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, own)) == {"io-impl"}
+    assert objections(own, own) == set()
 
 
 def test_a_token_of_the_session_does_not_go_along_with_keys_that_were_vended() -> None:
     own = {**OWN, "s3.session-token": "our token"}
     said = {**own, "s3.access-key-id": "theirs", "s3.secret-access-key": "theirs", "s3.endpoint": EVIL}
-    assert set(untrusted_properties(said, own)) == {"s3.endpoint"}
+    assert objections(said, own) == {"s3.endpoint"}
 
 
 def test_a_catalog_that_signs_each_request_may_say_where_only_if_the_session_has_no_keys() -> None:
     said = {"s3.endpoint": "https://store.example", "s3.remote-signing-enabled": "true"}
     without = {"type": "rest", "uri": OWN["uri"]}
-    assert untrusted_properties({**without, **said}, without) == {}
-    assert set(untrusted_properties({**OWN, **said}, OWN)) == {"s3.endpoint"}
+    assert objections({**without, **said}, without) == set()
+    assert objections({**OWN, **said}, OWN) == {"s3.endpoint"}
