@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -41,7 +42,7 @@ def rebase_conflicts(
     attempt_commit: Callable[[C], T],
     rebase: Callable[[C], C],
     commit: C,
-    tries: int,
+    retries: CommitRetries,
     progress: Progress,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> T:
@@ -51,13 +52,14 @@ def rebase_conflicts(
     :param may_go_on: asked after a conflict.
     :raises CommitConflictError: of the last try, or of ``rebase``.
     """
-    for number in range(1, tries):
+    attempts = retries.attempts()
+    next(attempts)
+    while True:
         try:
             return attempt_commit(commit)
         except CommitConflictError as conflict:
-            if not may_go_on():
+            if not may_go_on() or (number := next(attempts, None)) is None:
                 raise
-            progress.say(f"commit {number} of {tries}: {conflict}")
+            progress.say(f"commit {number - 1} of {retries.tries}: {conflict}")
             time.sleep(random.uniform(0.0, _LONGEST_STEP_ASIDE))
         commit = rebase(commit)
-    return attempt_commit(commit)

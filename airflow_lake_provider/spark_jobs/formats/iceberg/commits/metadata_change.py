@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_unknown
@@ -20,7 +21,8 @@ def change_metadata(table: IcebergTable, change: MetadataChange) -> None:
     :raises CommitConflictError: one of them moved; nothing changed.
     :raises UnknownOutcomeError: the answer to the commit was lost, and the table is not as the change leaves it.
     """
-    for _ in range(_SWAP_TRIES):
+    retries = CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES)
+    for _ in retries.attempts():
         current = table.refresh().java.operations().current()
         change.refuse_other_state(str(table.name), table.uuid, _refs(table))
         try:
@@ -42,7 +44,7 @@ def change_metadata(table: IcebergTable, change: MetadataChange) -> None:
             with suppress(Exception):
                 table.refresh()
             return
-    raise CommitConflictError(f"{table.name}: the metadata changed {_SWAP_TRIES} times while it was being committed")
+    raise CommitConflictError(f"{table.name}: the metadata changed {retries.tries} times while it was being committed")
 
 
 def _is_made(table: IcebergTable, change: MetadataChange) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX, STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
@@ -80,7 +81,8 @@ def drop_branch(table: IcebergTable, name: str) -> None:
 
 def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callable[[Any], None]) -> None:
     metadata: Any = table.spark._jvm.org.apache.iceberg.TableMetadata  # type: ignore[union-attr]  # JVM attribute
-    for _ in range(_SWAP_TRIES):
+    retries = CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES)
+    for _ in retries.attempts():
         current = table.refresh().java.operations().current()
         if current.snapshot(staged) is None:
             raise CommitConflictError(f"{table.name}: snapshot {staged} was expired before it was published")
@@ -91,7 +93,7 @@ def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callabl
             return
         except CommitConflictError:
             continue
-    raise CommitConflictError(f"{table.name}: the metadata changed {_SWAP_TRIES} times while it was being committed")
+    raise CommitConflictError(f"{table.name}: the metadata changed {retries.tries} times while it was being committed")
 
 
 def _superseded(table: IcebergTable, commit: KeyedCommit, stage: str) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
@@ -73,7 +74,8 @@ def advance(table: IcebergTable, consumer: str, snapshot_id: int, *, owner: str,
 def _commit(
     table: IcebergTable, snapshot_id: int, tags: Mapping[str, int | None], properties: Mapping[str, str]
 ) -> None:
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    retries = CommitRetries.of(str(table.name), table.properties(), MAX_ATTEMPTS)
+    for attempt in retries.attempts():
         _refuse_expired(table.refresh(), snapshot_id)
         try:
             _try_commit(table, tags, properties)
@@ -86,7 +88,7 @@ def _commit(
         else:
             return
     raise CommitConflictError(
-        f"{table.name}: other commits came in between {MAX_ATTEMPTS} times while moving the tags {sorted(tags)}; "
+        f"{table.name}: other commits came in between {retries.tries} times while moving the tags {sorted(tags)}; "
         "no row is affected, and the task can be retried"
     )
 

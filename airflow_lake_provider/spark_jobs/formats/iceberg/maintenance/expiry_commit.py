@@ -12,6 +12,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import RetentionRequest
@@ -143,7 +144,7 @@ def _without_branches(table: IcebergTable, names: tuple[str, ...]) -> Any:
 def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -> bool:
     """Commit, again on newer metadata where another commit came first; False where the plan does not hold for it."""
     ids = _expired(expiry)
-    for _ in range(_COMMITS):
+    for _ in CommitRetries.of(str(table.name), table.properties(), _COMMITS).attempts():
         try:
             if ids or expiry.startMetadata().refs().size() != expiry.currentMetadata().refs().size():
                 table.java.operations().commit(expiry.startMetadata(), expiry.currentMetadata())

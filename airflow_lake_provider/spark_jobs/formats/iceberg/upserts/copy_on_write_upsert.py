@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
@@ -134,6 +135,6 @@ def _commit(table: IcebergTable, commit: KeyedCommit, overwrite: FileOverwrite, 
             lambda on_head: commit_overwrite(table, on_head, overwrite, position),
             lambda behind: rebase_over_appends(table, behind),
             commit,
-            _TRIES,
+            CommitRetries.of(str(table.name), table.properties(), _TRIES),
             progress,
         )

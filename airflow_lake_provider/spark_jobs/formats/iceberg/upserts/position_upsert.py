@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
@@ -104,7 +105,7 @@ class _PositionCommit:
                     lambda pending: pending._attempt(position),
                     _PositionCommit._rebase,
                     self,
-                    self.route.tries,
+                    CommitRetries.of(str(self.table.name), self.table.properties(), self.route.tries),
                     progress,
                     self.route.may_go_on,
                 )

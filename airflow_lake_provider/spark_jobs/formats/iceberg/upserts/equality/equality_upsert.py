@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
@@ -81,7 +82,7 @@ def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress:
             lambda on_head: attempt(on_head, position),
             lambda behind: on_new_head(table, behind)[0],
             commit,
-            _TRIES,
+            CommitRetries.of(str(table.name), table.properties(), _TRIES),
             progress,
         )
 
