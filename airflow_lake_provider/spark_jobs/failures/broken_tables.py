@@ -27,6 +27,8 @@ _READERS = (
     "Transforms",
     "Types",
 )
+# Classes whose errors are none of what they read: of a catalog that takes no commit, of a store that takes no file.
+_WRITERS = ("Operations", "Catalog", "Writer", "Producer", "Manager", "Update", "Appender", "ClientPoolImpl")
 _ICEBERG = "org.apache.iceberg."
 # What Parquet, Avro and Iceberg say of a file of another format, or of half a file.
 _OF_CONTENT = ("is not a parquet file", "expected magic number", "not an avro data file", "invalid avro magic")
@@ -96,13 +98,19 @@ def unreadable_file(error: BaseException) -> str | None:
 
 
 def _is_of_metadata(error: BaseException) -> bool:
-    """Tell whether the innermost exception came out of a class that reads metadata."""
+    """Tell whether the innermost exception came out of a class that reads metadata, not through one that writes."""
     java = java_exception(error)
     while java is not None and java.getCause() is not None:
         java = java.getCause()
     frames = () if java is None else java.getStackTrace()
     names = (str(frame.getClassName()) for frame, _ in zip(frames, range(_FRAMES), strict=False))
-    return any(name.startswith(_ICEBERG) and name.rpartition(".")[2].startswith(_READERS) for name in names)
+    for name in names:
+        simple = name.rpartition(".")[2].partition("$")[0]
+        if name.startswith(_ICEBERG) and simple.endswith(_WRITERS):
+            return False
+        if name.startswith(_ICEBERG) and simple.startswith(_READERS):
+            return True
+    return False
 
 
 def _first_line(message: str) -> str:
