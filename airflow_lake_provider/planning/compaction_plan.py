@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from airflow_lake_provider.contracts.compaction_rules import (
     DELETE_TARGET_BYTES,
@@ -17,9 +18,16 @@ from airflow_lake_provider.contracts.compaction_rules import (
 )
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
+from airflow_lake_provider.contracts.untidied_compaction import (
+    UNTIDIED,
+    is_untidied,
+    manifest_target,
+    would_be_fewer,
+)
 from airflow_lake_provider.planning.file_groups import FileRecord, plan_groups
 from airflow_lake_provider.planning.file_records import DeleteIndex, parsed_where, read_files
 from airflow_lake_provider.planning.table_state import state_of, total
+from airflow_lake_provider.snapshots.ancestors import ancestors
 
 
 def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
@@ -36,7 +44,8 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
     level, why = choose_level(spec, before, total(table.current_snapshot(), "total-equality-deletes"))
     size = table_size(spec.table, table.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
-    if surely_nothing_due(rules, before):
+    untidied = _is_untidied(table, spec)
+    if surely_nothing_due(rules, before) and not untidied:
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
         return CompactionReport(
             table=spec.table,
@@ -49,10 +58,12 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
     groups = plan_groups(files, rules, table.spec().spec_id)
     to_merge = 0 if level is CompactionLevel.FULL else _deletes_to_merge(table, spec, deletes, groups)
     rewritten = [file for group in groups for file in group]
+    is_due = groups or to_merge or untidied
     return CompactionReport(
         table=spec.table,
-        outcome=Outcome.PLANNED if groups or to_merge else Outcome.NOTHING_DUE,
-        reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_merge)}{held_target(spec, size)}",
+        outcome=Outcome.PLANNED if is_due else Outcome.NOTHING_DUE,
+        reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_merge, untidied)}"
+        f"{held_target(spec, size)}",
         before=before,
         level=level.value,
         files_rewritten=len(rewritten),
@@ -62,7 +73,23 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
     )
 
 
-def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge: int) -> str:
+def _is_untidied(table: Table, spec: CompactionSpec) -> bool:
+    target, spec_id = manifest_target(spec.table, table.properties), table.metadata.default_spec_id
+
+    def has_small_manifests(snapshot: Snapshot) -> bool:
+        sizes: dict[int, list[int]] = {}
+        for manifest in snapshot.manifests(table.io):
+            if manifest.partition_spec_id == spec_id:
+                sizes.setdefault(manifest.content, []).append(manifest.manifest_length)
+        return any(would_be_fewer(each, target) for each in sizes.values())
+
+    run_key = spec.run.run_key(spec.digest_text(), ())
+    main = ancestors(table.metadata, table.current_snapshot())
+    commits = ((each, each.summary.additional_properties if each.summary else {}) for each in main)
+    return is_untidied(spec, run_key, table.format_version, commits, has_small_manifests)
+
+
+def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge: int, untidied: bool) -> str:
     parts = []
     if groups:
         deleted = sum(1 for file in files if file.delete_files)
@@ -73,6 +100,8 @@ def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge:
         )
     if to_merge:
         parts.append(f"{to_merge:,} position delete files would be merged or turned into deletion vectors")
+    if untidied and not groups:
+        parts.append(UNTIDIED)
     return "; ".join(parts) or "no file is due"
 
 

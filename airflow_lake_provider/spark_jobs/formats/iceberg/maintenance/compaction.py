@@ -23,6 +23,7 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFaile
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.contracts.untidied_compaction import UNTIDIED
 from airflow_lake_provider.contracts.unusable_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
@@ -44,6 +45,12 @@ _LONGEST_WAIT_SECONDS = 30.0
 
 @dataclass
 class _Tally:
+    """Work that is done so far.
+
+    :param untidied: an earlier compaction has rewritten files, and left what a rewrite leaves.
+    """
+
+    untidied: bool = False
     attempts: int = 0
     groups: int = 0
     bytes: int = 0
@@ -75,9 +82,9 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
             summary={ACTION: spec.action, RUN_KEY: run_key},
         )
         planned = rewrite.plan()
-        deletes_due = level is not CompactionLevel.FULL and not planned.groups
-        deletes_due = deletes_due and (
-            upkeep.position_deletes_are_due(table, spec) or (spec.where is None and bool(dangling_deletes(table)))
+        untidied = not planned.groups and upkeep.tidying_is_due(table, spec, run_key)
+        tidying_due = untidied or (
+            level is not CompactionLevel.FULL and not planned.groups and _deletes_are_due(table, spec)
         )
         facts.update({"level": level.value, "groups": planned.groups, "files": planned.files, "bytes": planned.bytes})
     report = CompactionReport(
@@ -89,14 +96,18 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         after=before,
         level=level.value,
     )
-    if not planned.groups and not deletes_due:
+    if not planned.groups and not tidying_due:
         return replace(report, seconds=dict(progress.seconds))
-    tally = _rewrite(rewrite, planned, progress)
-    if tally.groups or deletes_due:
+    tally = _rewrite(rewrite, planned, progress, untidied=untidied)
+    if tally.groups or tidying_due:
         _upkeep(rewrite, tally, progress)
     report = replace(report, reason=f"level {level.value} ({why})")
     done = _reported(rewrite, report, planned, tally, progress)
     return replace(done, reason=f"{done.reason}{held_target(spec, target)}")
+
+
+def _deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
+    return upkeep.position_deletes_are_due(table, spec) or (spec.where is None and bool(dangling_deletes(table)))
 
 
 def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tuple[CompactionLevel, str]:
@@ -104,8 +115,8 @@ def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tupl
     return choose_level(spec, state, count_of(summary, "total-equality-deletes"))
 
 
-def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progress) -> _Tally:
-    tally = _Tally()
+def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progress, *, untidied: bool) -> _Tally:
+    tally = _Tally(untidied=untidied)
     while planned.groups:
         tally.attempts += 1
         with progress.phase("rewrite") as facts:
@@ -136,7 +147,7 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
     table, spec, summary = rewrite.table, rewrite.spec, rewrite.summary
     with progress.phase("tidy metadata"):
         refusals = []
-        if tally.groups and table.state().delete_files:
+        if (tally.groups or tally.untidied) and table.state().delete_files:
             refusals.append(upkeep.remove_outdated_deletes(table, summary))
         if spec.where is None:
             refusals.append(remove_dangling_deletes(table, summary))
@@ -155,7 +166,7 @@ def _position_deletes_wanted(table: IcebergTable, spec: CompactionSpec, tally: _
 
 def _everything(table: IcebergTable, tally: _Tally) -> bool:
     """Tell whether all position deletes are read: version 2 cannot tell otherwise which lie on rewritten files."""
-    return table.format_version >= 3 or bool(tally.groups)
+    return table.format_version >= 3 or bool(tally.groups) or tally.untidied
 
 
 def _failed(table: IcebergTable, said: str) -> LakeProviderError:
@@ -185,7 +196,7 @@ def _reported(
     return replace(
         report,
         outcome=Outcome.CONFLICT if conflict else Outcome.DONE if ours else Outcome.NOTHING_DUE,
-        reason=f"{report.reason}: {_sentence(planned, tally, foreign if conflict else [])}",
+        reason=f"{report.reason}: {_sentence(planned, tally, foreign if conflict else [], bool(ours))}",
         after=rewrite.table.state(),
         committed=tuple(id_ for id_, _ in ours),
         warnings=tuple(tally.warnings),
@@ -219,8 +230,10 @@ def _sum(commits: list[tuple[str, dict[str, str]]], name: str) -> int:
     return sum(count_of(summary, name) for _, summary in commits)
 
 
-def _sentence(planned: PlannedGroups, tally: _Tally, foreign: list[str]) -> str:
+def _sentence(planned: PlannedGroups, tally: _Tally, foreign: list[str], has_committed: bool) -> str:
     last = tally.last
+    if tally.untidied:
+        return UNTIDIED if has_committed else "no file is due"
     text = f"{tally.groups:,} of {max(planned.groups, tally.groups + last.lost):,} due file groups were rewritten"
     if foreign or last.refused:
         text += f"; {last.lost:,} were given up after {tally.attempts} attempts because writers committed in between"

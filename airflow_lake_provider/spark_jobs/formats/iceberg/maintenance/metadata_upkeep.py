@@ -8,17 +8,14 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
-from airflow_lake_provider.contracts.metadata_numbers import number_property
 from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.untidied_compaction import is_untidied, manifest_target, would_be_fewer
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-
-# As Iceberg takes it, where the table does not say (TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT).
-_DEFAULT_MANIFEST_BYTES = 8 * 1024**2
 
 
 def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
@@ -70,16 +67,30 @@ def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | Non
 def manifests_are_due(table: IcebergTable) -> bool:
     """Tell whether merging would leave fewer manifests."""
     head = table.java.currentSnapshot()
-    if head is None:
-        return False
-    name = "commit.manifest.target-size-bytes"
-    target = number_property(str(table.name), table.properties(), name) or _DEFAULT_MANIFEST_BYTES
+    return head is not None and _has_small_manifests(table, head)
+
+
+def tidying_is_due(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool:
+    """Tell whether an earlier compaction was cut off before it had tidied the metadata.
+
+    :param run_key: of this run.
+    """
+    commits = ((snapshot.snapshot_id, snapshot.summary) for snapshot in table.ancestors())
+    return is_untidied(
+        spec,
+        run_key,
+        table.format_version,
+        commits,
+        lambda id_: _has_small_manifests(table, table.java.snapshot(int(id_))),
+    )
+
+
+def _has_small_manifests(table: IcebergTable, snapshot: Any) -> bool:
+    target = manifest_target(str(table.name), table.properties())
     io, spec_id = table.java.io(), table.java.spec().specId()
-    for manifests in (head.dataManifests(io), head.deleteManifests(io)):
-        sizes = [manifest.length() for manifest in manifests if manifest.partitionSpecId() == spec_id]
-        if len(sizes) > -(-sum(sizes) // target):
-            return True
-    return False
+    by_content = (snapshot.dataManifests(io), snapshot.deleteManifests(io))
+    sizes = ([each.length() for each in manifests if each.partitionSpecId() == spec_id] for manifests in by_content)
+    return any(would_be_fewer(each, target) for each in sizes)
 
 
 def _run(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | None:

@@ -1,0 +1,47 @@
+"""Commits of main say that a compaction was cut off."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.untidied_compaction import is_untidied, would_be_fewer
+
+SPEC = CompactionSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("dag", "run", "task", "-1"))
+PARTLY = CompactionSpec(catalog="lake", table="shop.orders", run=SPEC.run, where="id < 5", rewrite_manifests=False)
+OTHER = {"lake.action": "upsert", "deleted-data-files": "3"}
+TIDIED = {"lake.action": "compaction", "lake.run-key": "b", "manifests-replaced": "3"}
+REWRITTEN = {"lake.action": "compaction", "lake.run-key": "b", "deleted-data-files": "6"}
+DELETES_REMOVED = {"lake.action": "compaction", "lake.run-key": "b", "removed-delete-files": "2"}
+DELETES = {**REWRITTEN, "total-position-deletes": "4"}
+MEMBERS = {
+    "no commit": (SPEC, 3, [], True, False),
+    "other commits": (SPEC, 3, [OTHER], True, False),
+    "tidied": (SPEC, 3, [OTHER, TIDIED, REWRITTEN], True, False),
+    "manifests left": (SPEC, 3, [OTHER, REWRITTEN], True, True),
+    "deletes removed, manifests left": (SPEC, 3, [DELETES_REMOVED, REWRITTEN], True, True),
+    "deletes removed, an earlier try": (PARTLY, 2, [{**DELETES, **DELETES_REMOVED, "lake.run-key": "a"}], False, True),
+    "deletes written anew, version 2": (SPEC, 2, [{**DELETES_REMOVED, "total-position-deletes": "4"}], False, False),
+    "no manifests left": (SPEC, 3, [OTHER, REWRITTEN], False, False),
+    "manifests left that nobody wants merged": (PARTLY, 3, [REWRITTEN], True, False),
+    "an earlier try of this run": (PARTLY, 2, [OTHER, {**DELETES, "lake.run-key": "a"}], False, True),
+    "an earlier try that left no deletes": (PARTLY, 2, [OTHER, {**REWRITTEN, "lake.run-key": "a"}], False, False),
+    "position deletes left, version 2": (SPEC, 2, [DELETES], False, True),
+    "position deletes left, version 3": (SPEC, 3, [DELETES], False, False),
+    "position deletes left, one part compacted": (PARTLY, 2, [DELETES], False, False),
+    "a count that is none": (SPEC, 2, [{**DELETES, "deleted-data-files": "x"}], False, False),
+}
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_cut_off_compaction_is_told_by_its_newest_commit(member: str) -> None:
+    spec, version, summaries, small, untidied = MEMBERS[member]
+    assert is_untidied(spec, "a", version, list(enumerate(summaries)), lambda _: small) is untidied
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fewer"), [([], False), ([5], False), ([5, 5], True), ([10, 10], False), ([10, 9, 1], True)]
+)
+def test_manifests_are_merged_where_that_leaves_fewer(sizes: list[int], fewer: bool) -> None:
+    assert would_be_fewer(sizes, 10) is fewer
