@@ -60,7 +60,7 @@ def retain_for_inspection(table: IcebergTable, commit: KeyedCommit, stage: str, 
     kept = AUDIT_BRANCH_PREFIX + commit.run_key
 
     def moved(builder: Any) -> None:
-        for name in {stage, *_failed_audits(table, commit)} - {kept}:
+        for name in {stage, *_superseded(table, commit, stage)} - {kept}:
             builder.removeRef(name)
         reference: Any = table.spark._jvm.org.apache.iceberg.SnapshotRef  # type: ignore[union-attr]  # JVM attribute
         builder.setRef(kept, reference.branchBuilder(staged).maxRefAgeMs(KEPT_AUDIT_DAYS * _DAY).build())
@@ -98,10 +98,13 @@ def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callabl
 
 def _superseded(table: IcebergTable, commit: KeyedCommit, stage: str) -> list[str]:
     """Return the branches that are of no use once the staged snapshot is published."""
-    if commit.branch is not None:
-        return [stage]
-    run = f"{STAGE_BRANCH_PREFIX}{commit.run_key}_"
-    return [*(name for name in _refs(table) if name.startswith(run)), *_failed_audits(table, commit)]
+    stages = stage_branches(table, commit.run_key)
+    return [*stages, *_failed_audits(table, commit)] if commit.branch is None else list({stage, *stages})
+
+
+def stage_branches(table: IcebergTable, run_key: str) -> list[str]:
+    """Return the stage branches of a run: also those that tries before this one could not remove."""
+    return [name for name in _refs(table) if name.startswith(f"{STAGE_BRANCH_PREFIX}{run_key}_")]
 
 
 def _failed_audits(table: IcebergTable, commit: KeyedCommit) -> list[str]:

@@ -19,7 +19,11 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import drop_branch, stage_branch_name
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
+    drop_branch,
+    stage_branch_name,
+    stage_branches,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
@@ -119,7 +123,8 @@ class IcebergKeyedTable:
         """Apply a commit to a snapshot that no branch leads to."""
         branch = stage_branch_name(commit.run_key)
         kept = self.apply(replace(commit, branch=branch), progress).snapshot
-        drop_branch(self.table, branch)
+        for name in {branch, *stage_branches(self.table.refresh(), commit.run_key)}:
+            drop_branch(self.table, name)
         return kept
 
     def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: UpsertStrategy) -> None:
