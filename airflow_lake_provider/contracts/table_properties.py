@@ -38,6 +38,16 @@ _APPLIED = (
 )
 
 
+def tag_of(consumer: str) -> str:
+    """Return the tag on the snapshot a consumer has consumed."""
+    return f"{CONSUMER_PREFIX}{consumer}"
+
+
+def reading_tag_of(consumer: str) -> str:
+    """Return the tag on the snapshot a consumer is reading; consumers' names have no dots, so it is free."""
+    return f"{tag_of(consumer)}.reading"
+
+
 def applied_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties that say what main has applied; they go with its head.
 

@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.table_layout import TableLayout, table_layo
 from airflow_lake_provider.operators import untemplated_arguments
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
-from airflow_lake_provider.planning.incremental_plan import nothing_new
+from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
 from airflow_lake_provider.snapshots.read_table_head import read_head
 
 if TYPE_CHECKING:
@@ -159,9 +159,12 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         if not isinstance(spec, IncrementalSpec) or spec.full_refresh or spec.from_snapshot:
             return None
         target = self.find_table(self.table)
-        unread = nothing_new(self.lake.load_table(self.source), target, self.consumer)
+        source = self.lake.load_table(self.source)
+        unread = nothing_new(source, target, self.consumer)
         replaced = target is not None and spec.replaces_transform(target.properties)
         if not unread.nothing_new or replaced:
+            return None
+        if spec.protect_source and is_guard_left(source, self.consumer, unread.from_snapshot):
             return None
         return IncrementalReport(
             table=spec.table,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
 from airflow_lake_provider.contracts.source_name import consumer_source_name
+from airflow_lake_provider.contracts.table_properties import reading_tag_of
 from airflow_lake_provider.snapshots.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, decide
 from airflow_lake_provider.snapshots.main_history import applied_of_source
 from airflow_lake_provider.snapshots.read_table_head import read_head
@@ -44,6 +45,16 @@ def position_id(source_table: Table, consumer: str) -> str:
     :param consumer: name of the cursor.
     """
     return consumer_source_name(str(source_table.metadata.table_uuid), consumer)
+
+
+def is_guard_left(source_table: Table, consumer: str, position: str | None) -> bool:
+    """Tell whether a run was cut off after its commit, before it moved the consumer's tag to what it had read.
+
+    :param consumer: name of the cursor.
+    :param position: snapshot id that the target has consumed.
+    """
+    reading = source_table.metadata.refs.get(reading_tag_of(consumer))
+    return reading is not None and str(reading.snapshot_id) == position
 
 
 def nothing_new(source_table: Table, target_table: Table | None, consumer: str) -> IncrementalRange:

@@ -68,6 +68,31 @@ def test_at_the_head_of_the_source_there_is_nothing_to_start_spark_for(
     assert "head of the source" in plain["reason"]
 
 
+@pytest.mark.parametrize(
+    ("tag", "protects", "starts_spark"),
+    [
+        ("lake.consumer.revenue.reading", True, True),
+        ("lake.consumer.revenue.reading", False, False),
+        ("lake.consumer.other.reading", True, False),
+        ("lake.consumer.revenue", True, False),
+    ],
+)
+def test_a_run_that_was_cut_off_before_it_moved_its_tag_is_finished(
+    lake_catalog: SqlCatalog,
+    orders: Table,
+    append: Callable[..., int],
+    context: Context,
+    tag: str,
+    protects: bool,
+    starts_spark: bool,
+) -> None:
+    head = append(orders, 1)
+    consumed(lake_catalog, orders, head)
+    orders.manage_snapshots().create_tag(head, tag).commit()
+    job = incremental(protect_source=protects)
+    assert (job.report_without_spark(job.build_spec(context)) is None) is starts_spark
+
+
 def test_a_compaction_of_the_source_is_nothing_new(
     lake_catalog: SqlCatalog,
     orders: Table,

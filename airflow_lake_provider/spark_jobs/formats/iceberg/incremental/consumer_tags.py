@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
-from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
+from airflow_lake_provider.contracts.table_properties import reading_tag_of, tag_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
@@ -26,16 +26,6 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 8
 LONGEST_PAUSE = 2.0  # seconds
-
-
-def tag_of(consumer: str) -> str:
-    """Return the tag on the snapshot a consumer has consumed."""
-    return f"{CONSUMER_PREFIX}{consumer}"
-
-
-def reading_tag_of(consumer: str) -> str:
-    """Return the tag on the snapshot a consumer is reading; consumers' names have no dots, so it is free."""
-    return f"{tag_of(consumer)}.reading"
 
 
 def pin(table: IcebergTable, consumer: str, snapshot_id: int) -> None:
