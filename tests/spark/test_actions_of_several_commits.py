@@ -1,0 +1,102 @@
+"""Each commit of each action fails once: what its retry finds, does and says."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table.snapshots import ancestors_of
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.job_report import JobReport, Outcome
+from tests.spark.actions_of_several_commits import ACTIONS, Action
+from tests.spark.faulty_catalog import FaultyCatalog
+
+# What a failed try cleans up needs a catalog that has recovered by then.
+CLEANING = {
+    "merge",
+    "audited positions",
+    "audited merge",
+    "a cut key change",
+    "incremental",
+    "compact, and deletes stay",
+}
+POINTS = [
+    (name, point, once)
+    for name, (_, commits) in ACTIONS.items()
+    for point in range(1, commits + 1)
+    for once in ((False, True) if name in CLEANING else (False,))
+]
+ACTED = {Outcome.APPLIED, Outcome.DONE}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Carry out an action of which nothing fails, once for all its points: report and what is left."""
+
+    @cache
+    def carried_out(name: str) -> tuple[JobReport, dict[str, Any], int]:
+        action = ACTIONS[name][0](spark, tmp_path_factory.mktemp("whole"))
+        catalog = FaultyCatalog.of(spark)
+        with catalog.refusing():
+            report = action.run()
+            commits = catalog.commits()
+        return report, action.left(), commits
+
+    return carried_out
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_every_commit_of_an_action_is_among_the_points(uninterrupted: Any, name: str) -> None:
+    report, _, commits = uninterrupted(name)
+    assert commits == ACTIONS[name][1]
+    assert report.outcome in {*ACTED, Outcome.PLANNED}
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "once"), POINTS, ids=[f"{n}, {p}{', once' if o else ''}" for n, p, o in POINTS]
+)
+def test_a_retry_ends_as_an_uninterrupted_run_and_hides_nothing(
+    spark: SparkSession, tmp_path: Path, uninterrupted: Any, name: str, point: int, once: bool
+) -> None:
+    action = ACTIONS[name][0](spark, tmp_path)
+    with FaultyCatalog.of(spark).refusing(point, once=once):
+        failed = _tried(action)
+    whole, wanted, _ = uninterrupted(name)
+    left, known = action.left(), _snapshots(action)
+    if isinstance(failed, JobReport):
+        # Tried again at once, or said: what comes after the rows is no reason to fail a task that has applied them.
+        assert not _unlike(left, wanted) or failed.warnings
+    else:
+        assert isinstance(failed, LakeProviderError)
+        assert failed.retry_may_help, failed
+    retry = action.run()
+    assert not _unlike(action.left(), wanted)
+    assert set(retry.committed) == _snapshots(action) - known
+    if left["0"] != wanted["0"]:
+        assert retry.outcome is whole.outcome
+
+
+def _unlike(left: dict[str, Any], wanted: dict[str, Any]) -> list[Any]:
+    """Return what differs: table, name, what is there, what is to be there."""
+    tables = ((place, left[place] or {}, wanted[place] or {}) for place in wanted)
+    return [(p, key, a.get(key), b.get(key)) for p, a, b in tables for key in {*a, *b} if a.get(key) != b.get(key)]
+
+
+def _tried(action: Action) -> JobReport | Exception:
+    try:
+        return action.run()
+    except Exception as error:  # noqa: BLE001  # which one is the question
+        return error
+
+
+def _snapshots(action: Action) -> set[str]:
+    """Return the snapshots of the branch that is written to, which begins where main is."""
+    table = action.target()
+    if table is None:
+        return set()
+    head = table.snapshot_by_name(action.branch) or table.current_snapshot()
+    return {str(snapshot.snapshot_id) for snapshot in ancestors_of(head, table.metadata)}
