@@ -5,7 +5,26 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_lake_provider.contracts.delete_file_settings import DeleteFileSettings
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+
+
+def delete_file(rows: pa.Table, settings: DeleteFileSettings) -> bytes:
+    """Return rows as a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        rows,
+        sink,
+        compression=settings.codec,
+        compression_level=settings.level,
+        data_page_size=settings.page_bytes,
+        dictionary_pagesize_limit=settings.dictionary_bytes,
+        store_decimal_as_integer=True,
+    )
+    return bytes(sink.getvalue())
 
 
 def upload_delete_file(table: IcebergTable, spec: Any, partition: Any, content: bytes) -> str:

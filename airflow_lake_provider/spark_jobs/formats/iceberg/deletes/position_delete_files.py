@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import upload_delete_file
+from airflow_lake_provider.contracts.delete_file_settings import DeleteFileSettings
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import delete_file, upload_delete_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
@@ -29,13 +29,16 @@ def write_position_deletes(table: IcebergTable, files: Mapping[str, Any], positi
 
     :param files: the ``org.apache.iceberg.FileScanTask`` of each data file.
     """
-    return [_write(table, task, path, positions[path]) for path, task in files.items()]
+    settings = DeleteFileSettings.of(str(table.name), table.properties())
+    return [_write(table, task, path, positions[path], settings) for path, task in files.items()]
 
 
-def _write(table: IcebergTable, task: Any, path: str, positions: NDArray[np.int64]) -> Any:
+def _write(
+    table: IcebergTable, task: Any, path: str, positions: NDArray[np.int64], settings: DeleteFileSettings
+) -> Any:
     jvm: Any = table.spark._jvm
     data_file = task.file()
-    content = _parquet(path, positions)
+    content = _parquet(path, positions, settings)
     location = upload_delete_file(table, task.spec(), data_file.partition(), content)
     return (
         jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(task.spec())
@@ -50,8 +53,6 @@ def _write(table: IcebergTable, task: Any, path: str, positions: NDArray[np.int6
     )
 
 
-def _parquet(path: str, positions: NDArray[np.int64]) -> bytes:
+def _parquet(path: str, positions: NDArray[np.int64], settings: DeleteFileSettings) -> bytes:
     paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(positions), np.int32)), pa.array([path]))
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table([paths.cast(pa.string()), pa.array(positions)], schema=_SCHEMA), sink, compression="zstd")
-    return bytes(sink.getvalue())
+    return delete_file(pa.table([paths.cast(pa.string()), pa.array(positions)], schema=_SCHEMA), settings)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from airflow_lake_provider.contracts.delete_file_settings import DeleteFileSettings
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import upload_delete_file
+from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import delete_file, upload_delete_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.partition_values import keys_by_partition
@@ -43,7 +44,10 @@ def write_equality_deletes(table: IcebergTable, commit: KeyedCommit) -> list[Any
     for _, keys in parts:
         for name in keys.column_names:
             _refuse_ambiguous(name, keys.column(name))
-    return [_write(table, commit, partition, keys) for partition, keys in parts]
+    settings = DeleteFileSettings.of(str(table.name), table.properties())
+    return [
+        _write(table, commit, partition, content) for partition, keys in parts for content in _contents(keys, settings)
+    ]
 
 
 def _keys(table: IcebergTable, commit: KeyedCommit) -> DataFrame:
@@ -74,10 +78,21 @@ def _refuse_ambiguous(name: str, values: pa.ChunkedArray) -> None:
         )
 
 
-def _write(table: IcebergTable, commit: KeyedCommit, partition: Any, keys: pa.Table) -> Any:
+def _contents(keys: pa.Table, settings: DeleteFileSettings) -> Iterator[bytes]:
+    """Yield files of about the size that they are to have."""
+    content = delete_file(keys, settings)
+    pieces = min(-(-len(content) // settings.target_bytes), len(keys))
+    if pieces <= 1:
+        yield content
+        return
+    rows = -(-len(keys) // pieces)
+    for first in range(0, len(keys), rows):
+        yield delete_file(keys.slice(first, rows), settings)
+
+
+def _write(table: IcebergTable, commit: KeyedCommit, partition: Any, content: bytes) -> Any:
     jvm: Any = table.spark._jvm
     spec = table.java.spec()
-    content = _parquet(keys)
     location = upload_delete_file(table, spec, partition, content)
     builder = (
         jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(spec)
@@ -94,7 +109,7 @@ def _metrics(table: IcebergTable, location: str) -> Any:
     """Return counts and bounds: by them readers leave the file alone where it cannot delete."""
     jvm: Any = table.spark._jvm
     return internal(table.spark, Internal.PARQUET_METRICS).fileMetrics(
-        table.java.io().newInputFile(location), jvm.org.apache.iceberg.MetricsConfig.getDefault()
+        table.java.io().newInputFile(location), jvm.org.apache.iceberg.MetricsConfig.forTable(table.java)
     )
 
 
@@ -106,9 +121,3 @@ def _field_ids(table: IcebergTable, commit: KeyedCommit) -> Any:
     for place, field in enumerate(fields):
         ids[place] = int(field.fieldId())
     return ids
-
-
-def _parquet(keys: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(keys, sink, compression="zstd", store_decimal_as_integer=True)
-    return bytes(sink.getvalue())
