@@ -34,7 +34,7 @@ class TableLayout(AuthorObject):
 
     :param partition_by: columns and transforms of them, for example ``("days(placed_at)", "bucket(16, id)")``.
     :param sort_by: columns and transforms with their order, for example ``("placed_at DESC", "id")``.
-    :param file_format: ``parquet | orc | avro``.
+    :param file_format: ``parquet | orc | avro``; None takes the catalog's default, which is Parquet.
     :param target_file_size: ``"256MB"`` or a number of bytes; None keeps Iceberg's default of 512 MiB.
     :param bloom_filter_columns: columns that get a Parquet bloom filter.
     :param properties: further table properties; texts, numbers and booleans.
@@ -42,14 +42,14 @@ class TableLayout(AuthorObject):
 
     partition_by: Sequence[str] = field(default=(), metadata=reads(_partition_by))
     sort_by: Sequence[str] = field(default=(), metadata=reads(_sort_by))
-    file_format: str = field(default="parquet", metadata=reads(_file_format))
+    file_format: str | None = field(default=None, metadata=reads(optional(_file_format)))
     target_file_size: int | str | None = field(default=None, metadata=reads(optional(size)))
     bloom_filter_columns: Sequence[str] = field(default=(), metadata=reads(names))
     properties: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
 
     def complete(self) -> None:
         """Refuse properties that are not the author's, and terms that Iceberg has not got."""
-        if self.bloom_filter_columns and self.file_format != "parquet":
+        if self.bloom_filter_columns and self.file_format not in (None, "parquet"):
             raise InvalidSpecError(f"bloom filters are written to parquet files only, not {self.file_format}")
         ours = sorted(name for name in self.properties if name.strip().lower().startswith("lake."))
         if ours:

@@ -61,8 +61,9 @@ def create_table(
     """
     _refuse_unfit_keys(table, columns, keys)
     definition = define_table(table, columns, keys, layout)
-    properties = {**_PROPERTIES, "owner": str(table.spark.sparkContext.sparkUser()), **_properties(layout)}
-    _refuse_unfit_layout(table, definition, properties, keys, strategy)
+    properties = {"owner": str(table.spark.sparkContext.sparkUser()), **_ours(table), **_properties(layout)}
+    given = {**_of_catalog(table, "table-default."), **properties, **_of_catalog(table, "table-override.")}
+    _refuse_unfit_layout(table, definition, given, keys, strategy)
     _create_namespace(table)
     builder = _builder(table, definition, properties)
     with _conflicts(table):
@@ -150,7 +151,7 @@ def _refuse_unfit_layout(
     strategy: UpsertStrategy,
 ) -> None:
     """Refuse what would be refused of the table once it is there, where a corrected layout no longer reaches it."""
-    version = properties["format-version"]
+    version = properties.get("format-version", "")
     shape = TableShape(
         # Iceberg refuses what is no number, when it makes the table.
         format_version=int(version) if version.isdecimal() else 3,
@@ -168,8 +169,22 @@ def _refuse_unfit_layout(
         )
 
 
+def _of_catalog(table: IcebergTable, prefix: str) -> dict[str, str]:
+    """Return what the session's catalog gives each new table, as a default or in any case.
+
+    :param prefix: of the settings.
+    """
+    return {name.removeprefix(prefix): value for name, value in table.settings().items() if name.startswith(prefix)}
+
+
+def _ours(table: IcebergTable) -> dict[str, str]:
+    """Return our properties of a new table, without those of which the catalog's owner has said otherwise."""
+    defaults = _of_catalog(table, "table-default.")
+    return {name: value for name, value in _PROPERTIES.items() if name not in defaults}
+
+
 def _properties(layout: TableLayout) -> dict[str, str]:
-    properties = {"write.format.default": layout.file_format}
+    properties = {} if layout.file_format is None else {"write.format.default": layout.file_format}
     if layout.sort_by:
         # As WRITE ORDERED BY sets it.
         properties["write.distribution-mode"] = "range"
