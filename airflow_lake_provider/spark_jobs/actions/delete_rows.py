@@ -91,7 +91,7 @@ def _attempt(
             report = replace(
                 report,
                 outcome=Outcome.APPLIED,
-                reason=f"deleted {applied.rows_deleted} rows",
+                reason=f"deleted {applied.rows_deleted} rows{applied.held}",
                 committed=(applied.snapshot,),
                 rows_deleted=applied.rows_deleted,
                 erased_digest=digest,

@@ -108,7 +108,7 @@ def _attempt(
     return IncrementalReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
-        reason=f"applied the changes up to snapshot {spec.to_snapshot} of {spec.source}: {reading.why}",
+        reason=f"applied the changes up to snapshot {spec.to_snapshot} of {spec.source}: {reading.why}{applied.held}",
         run_key=run_key,
         before=before,
         after=after,

@@ -43,7 +43,7 @@ def _attempt(spec: UpdateRowsSpec, target: MatchedTable, attempt: int, progress:
         applied = target.change(_commit(spec, applied_state.base, run_key), progress)
         outcome, reason = Outcome.NOTHING_NEW, "no row matches"
         if applied is not None:
-            outcome, reason = Outcome.APPLIED, f"updated {applied.rows_updated} rows"
+            outcome, reason = Outcome.APPLIED, f"updated {applied.rows_updated} rows{applied.held}"
     after: TableState | None = before
     unseen: tuple[str, ...] = ()
     if applied is not None:

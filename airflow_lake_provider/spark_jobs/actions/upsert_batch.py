@@ -107,7 +107,7 @@ def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress
     return UpsertReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
-        reason=decision.noted(_reason(decision, listed)),
+        reason=f"{decision.noted(_reason(decision, listed))}{applied.held}",
         run_key=run_key,
         before=before,
         after=after,

@@ -185,6 +185,7 @@ class AppliedCommit:
 
     :param counted: whether rows inserted, updated and deleted were told apart; where not, their counts mean nothing.
     :param equality_delete_files: of the table after it; None where nobody counted.
+    :param held: whose settings hold, as the end of a sentence.
     """
 
     snapshot: str
@@ -198,6 +199,7 @@ class AppliedCommit:
     warnings: tuple[str, ...] = ()
     audits_passed: tuple[str, ...] = ()
     audit_runs: int = 0
+    held: str = ""
 
     def row_counts(self) -> dict[str, Any]:
         """Return the counts by their names in a report; None where they mean nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +12,15 @@ from airflow_lake_provider.contracts.errors import (
     JobFailedError,
     LakeProviderError,
 )
+from airflow_lake_provider.contracts.held_settings import COPY_ON_WRITE, held_settings
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.copy_files import copied_files, is_copied, mode_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.stage_updates import stage_updates
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
@@ -36,26 +40,48 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
         facts.update(rows=rows, files=len(matched.positions))
     if rows == 0:
         return None
-    staged: list[Any] = []
-    if commit.assignments is not None:
+    by_copy = is_copied(table, commit)
+    # Before the commit, as it may find a setting that is no number.
+    held = held_settings(
+        str(table.name),
+        table.properties(),
+        mode_of(commit),
+        COPY_ON_WRITE if by_copy else "positions",
+        asked=False,
+        format_version=table.format_version,
+    )
+    staged: Sequence[Any] = []
+    overwrite = None
+    if by_copy:
+        with progress.phase("stage") as facts:
+            overwrite = copied_files(table, commit, matched)
+            staged = overwrite.added
+            facts.update(files=len(staged))
+    elif commit.assignments is not None:
         with progress.phase("stage") as facts:
             staged = stage_updates(table, matched, commit.assignments)
             facts.update(files=len(staged))
     commit = replace(commit, summary={**commit.summary, ROWS_MATCHED: str(rows)})
     with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
-        snapshot = _commit_or_withhold(table, commit, matched, staged)
+        snapshot = _commit_or_withhold(table, commit, matched, overwrite or staged)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
         snapshot=str(snapshot),
-        strategy="positions",
-        strategy_reason="rows are matched, then deleted by position",
+        strategy=COPY_ON_WRITE if by_copy else "positions",
+        strategy_reason="rows are matched, then "
+        + ("their files are written anew" if by_copy else "deleted by position"),
         rows_updated=matched.updated,
         rows_deleted=matched.deleted,
+        held=held,
     )
 
 
-def _commit_or_withhold(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
+def _commit_or_withhold(
+    table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: Sequence[Any] | FileOverwrite
+) -> int:
     try:
+        if isinstance(staged, FileOverwrite):
+            return commit_overwrite(table, commit, staged, {})
         return _commit(table, commit, matched, staged)
     except Exception as error:
         if not commit.match.is_secret:
@@ -77,7 +103,7 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
     return JobFailedError(f"{tried} failed with {type(error).__name__}; {withheld}. A retry is safe.")
 
 
-def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: list[Any]) -> int:
+def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: Sequence[Any]) -> int:
     delta = write_deletes(table.refresh(), commit.base, matched.positions, staged)
     with discarded_on_conflict(table, delta.deletes):
         return commit_row_delta(table, commit, delta, {})

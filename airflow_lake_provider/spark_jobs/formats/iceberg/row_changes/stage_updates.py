@@ -28,21 +28,25 @@ def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mappi
     :raises InvalidSpecError: a column is not there, or identifies rows.
     :raises BadInputError: a required column would become NULL.
     """
-    if matched.rows is None:
-        return []
+    return [] if matched.rows is None else write_staged(table, updated_rows(table, matched.rows, assignments))
+
+
+def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str, str]) -> DataFrame:
+    """Return the rows with their new values, with the columns that :func:`write_staged` takes.
+
+    :raises InvalidSpecError: a column is not there, or identifies rows.
+    """
     schema = table.spark.table(table.sql_name).schema
     given = {name.lower(): expression for name, expression in assignments.items()}
     _refuse_columns(table, schema, given)
     columns = [
-        _assigned(table, matched.rows, field, given[field.name.lower()])
-        if field.name.lower() in given
-        else quoted(field.name)
+        _assigned(table, rows, field, given[field.name.lower()]) if field.name.lower() in given else quoted(field.name)
         for field in schema
     ]
-    if ROW_ID in matched.rows.columns:
+    if ROW_ID in rows.columns:
         # The writer fills it with the commit's own sequence number.
         columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
-    return write_staged(table, matched.rows.select(*columns))
+    return rows.select(*columns)
 
 
 def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expression: str) -> Column:

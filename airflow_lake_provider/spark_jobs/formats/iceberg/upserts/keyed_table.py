@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied_history import AppliedOfSource
+from airflow_lake_provider.contracts.held_settings import MERGE_MODE, held_settings
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
@@ -146,12 +147,22 @@ class IcebergKeyedTable:
             facts["strategy"] = chosen.strategy.value
         commit = replace(commit, candidates=chosen.candidates)
         strategy = STRATEGIES[chosen.strategy]
+        # Before the commit, as it may find a setting that is no number.
+        held = held_settings(
+            str(self.table.name),
+            self.table.properties(),
+            MERGE_MODE,
+            chosen.strategy.value,
+            asked=commit.strategy is not UpsertStrategy.AUTO,
+            format_version=self.table.format_version,
+        )
         if commit.audits is not None:
             applied = upsert_audited(self.table, commit, commit.audits, strategy, progress)
         else:
             applied = strategy.apply(self.table, commit, progress)
         warnings = (*((chosen.warning,) if chosen.warning else ()), *applied.warnings)
-        return replace(applied, strategy_reason=f"{chosen.reason}; {applied.strategy_reason}", warnings=warnings)
+        reason = f"{chosen.reason}; {applied.strategy_reason}"
+        return replace(applied, strategy_reason=reason, warnings=warnings, held=held)
 
     def _run_keys_in_summaries(self, branch: str) -> RecentRunKeys:
         """Return the run keys of a branch; one that is not there yet starts from main, and what was applied there."""
