@@ -7,6 +7,7 @@ a text in several ways tries them all before it says no: a megabyte of blanks th
 from __future__ import annotations
 
 import ast
+import gc
 import json
 import re
 import re._parser as parser  # type: ignore[import-not-found]
@@ -28,6 +29,8 @@ from tests.java_patterns import PACKAGE, imported, java_patterns, modules
 METHODS = ("match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split")
 MEGABYTE = 1_000_000
 SECONDS = 1.0
+# For the short texts; a pattern that fits takes some milliseconds.
+STRICT = SECONDS / 4
 
 
 @dataclass(frozen=True)
@@ -213,20 +216,28 @@ def texts(pattern: re.Pattern[str], length: int) -> Iterator[str]:
 
 
 def seconds(use: Use, text: str) -> float:
-    """Return the CPU time; the better of two where the first was long, as collecting garbage counts with it."""
-    taken = 0.0
-    for _ in range(2):
-        started = time.process_time()
-        use.apply(text)
-        taken = min(taken or SECONDS * 100, time.process_time() - started)
-        if taken < SECONDS / 4:
-            break
-    return taken
+    """Return the CPU time, the best of up to three.
+
+    Another run of the same text is cheap beside a wrong alarm: a busy machine's caches and clock count with the time,
+    collecting garbage does not.
+    """
+    best = float("inf")
+    gc.disable()
+    try:
+        for _ in range(3):
+            started = time.process_time()
+            use.apply(text)
+            best = min(best, time.process_time() - started)
+            if best < STRICT:
+                break
+    finally:
+        gc.enable()
+    return best
 
 
 @pytest.mark.parametrize("use", uses(), ids=lambda use: f"{use.place}.{use.method}")
 def test_a_pattern_takes_texts_in_a_time_that_grows_as_they_do(use: Use) -> None:
-    slow = [(text[:30], taken) for text in texts(use.pattern, 50_000) if (taken := seconds(use, text)) > SECONDS]
+    slow = [(text[:30], taken) for text in texts(use.pattern, 50_000) if (taken := seconds(use, text)) > STRICT]
     assert slow == []
 
 
@@ -239,7 +250,7 @@ def test_a_megabyte_of_blanks_takes_no_pattern_longer_than_a_second() -> None:
 def test_a_pattern_for_spark_takes_texts_in_a_time_that_grows_as_they_do(pattern: str) -> None:
     # Python spells the end of a text with a capital.
     use = Use("Spark", re.compile(pattern.replace("\\z", "\\Z")), "search")
-    slow = [(text[:30], taken) for text in texts(use.pattern, 50_000) if (taken := seconds(use, text)) > SECONDS]
+    slow = [(text[:30], taken) for text in texts(use.pattern, 50_000) if (taken := seconds(use, text)) > STRICT]
     assert slow == []
 
 
