@@ -41,6 +41,8 @@ def java_patterns() -> dict[str, str]:
             match node:
                 case ast.Call(func=ast.Attribute(attr="rlike"), args=[pattern]):
                     found |= _found(path, pattern)
+                case ast.Call(func=ast.Name(id="matches"), args=[_, pattern]):
+                    found |= _found(path, pattern)
                 case ast.Call(func=ast.Attribute(attr=name), args=[_, pattern, *_]) if name in _OF_SPARK:
                     found |= _found(path, pattern)
     return found

@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.session.java_methods import as_function, java_list, load_class, method, texts_of
 from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
+from airflow_lake_provider.spark_jobs.sql.identifiers import text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, metadata_column
 
 _FILE = "_lake_file_path"
@@ -42,11 +43,14 @@ class Scan:
 
     rows: DataFrame
     columns: Sequence[Column | str] = ("*",)
-    where: Column | None = None
+    where: str | None = None
 
-    def placed(self, *place: Column) -> DataFrame:
+    def placed(self) -> DataFrame:
         """Return the columns with the place of each row."""
-        found = self.rows.select(*self.columns, *place)
+        # The rows may have a column of that name.
+        metadata = metadata_column(self.rows, "_metadata")
+        path, block, row = metadata["file_path"], metadata["file_block_start"], sf.monotonically_increasing_id()
+        found = self.rows.select(*self.columns, path.alias(_FILE), block.alias(_BLOCK), row.alias(_ROW))
         return found if self.where is None else found.filter(self.where)
 
 
@@ -56,38 +60,29 @@ def with_arrival(spark: SparkSession, files: tuple[InputFile, ...], *scans: Scan
     The row number counts within a task, and a task reads its splits in any order, so it orders only within a split.
 
     :param files: the files that are read; their order is the order of arrival.
-    :param scans: of these files, with the same columns each.
+    :param scans: of these files; the first has all columns, and one that another lacks is NULL in its rows.
     """
     uris = _uris(spark, files)
+    placed = reduce(_both, (scan.placed() for scan in scans))
     if len(uris) <= _MAX_COMPARED:
         # A join is a job of its own, which takes longer than a small batch.
-        return reduce(DataFrame.unionByName, (scan.placed(_compared(scan.rows, uris)) for scan in scans))
-    names = (_FILE, _BLOCK, _ROW)
-    parts = (scan.placed(*(c.alias(n) for c, n in zip(_place(scan.rows), names, strict=True))) for scan in scans)
+        known = " ".join(f"WHEN {text_literal(uri)} THEN {number}" for number, uri in enumerate(uris))
+        return placed.withColumn(ARRIVAL, _arrival(f"CASE {_FILE} {known} END")).drop(_FILE, _BLOCK, _ROW)
     # As an Arrow table: rows of Python objects would start a Python worker.
     order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: pa.array(range(len(uris)), pa.int32())})
-    numbered = reduce(DataFrame.unionByName, parts).join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
-    arrival = _arrival(*(sf.col(name) for name in (_NUMBER, _FILE, _BLOCK, _ROW)))
-    return numbered.withColumn(ARRIVAL, arrival).drop(_FILE, _BLOCK, _ROW, _NUMBER)
+    numbered = placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
+    return numbered.withColumn(ARRIVAL, _arrival(_NUMBER)).drop(_FILE, _BLOCK, _ROW, _NUMBER)
 
 
-def _compared(rows: DataFrame, uris: Sequence[str]) -> Column:
-    path, block, row = _place(rows)
-    known = [sf.when(path == uri, sf.lit(number)) for number, uri in enumerate(uris)]
-    return _arrival(sf.coalesce(*known), path, block, row)
+def _both(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionByName(other, allowMissingColumns=True)
 
 
-def _place(rows: DataFrame) -> tuple[Column, Column, Column]:
-    # The rows may have a column of that name.
-    metadata = metadata_column(rows, "_metadata")
-    return metadata["file_path"], metadata["file_block_start"], sf.monotonically_increasing_id()
-
-
-def _arrival(number: Column, path: Column, block: Column, row: Column) -> Column:
+def _arrival(number: str) -> Column:
     # Never NULL, which would order as the oldest file.
-    unknown = sf.raise_error(sf.concat(sf.lit("Spark read a file that was not listed: "), path))
-    file = sf.coalesce(number, unknown.cast("int"))
-    return sf.struct(file.alias("file"), block.alias("block"), row.alias("row")).alias(ARRIVAL)
+    unknown = f"raise_error(concat('Spark read a file that was not listed: ', {_FILE}))"
+    file = f"coalesce({number}, CAST({unknown} AS INT))"
+    return sf.expr(f"struct({file} AS file, {_BLOCK} AS block, {_ROW} AS row)")
 
 
 def _uris(spark: SparkSession, files: tuple[InputFile, ...]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
@@ -22,8 +22,7 @@ from airflow_lake_provider.spark_jobs.sources.json_lines import (
     fault_of_line,
     is_parsed,
 )
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, matches, text_literal
 
 OPEN_QUOTE = "a quoted value without its end"
 CHANGED_VALUE = "a value that its type does not hold"
@@ -40,6 +39,9 @@ FAULTS = {
 _OF_LINES = {"linesep", "encoding", "charset", "basepath"}
 # Encodings in which the signs of JSON and CSV are not those of ASCII.
 _WIDE = ("utf-16", "utf-32")
+# Of no meaning in a regular expression.
+_PLAIN = "\"',;:\t "
+HAS_TEXT = "octet_length(trim(value)) > 0"
 # Java's regular expressions take a place of the stack for each field.
 _MOST_FIELDS = 1_000
 
@@ -47,10 +49,10 @@ _MOST_FIELDS = 1_000
 def faulty_lines(
     spark: SparkSession, source: Files, paths: Sequence[str], options: Mapping[str, str], schema: StructType
 ) -> list[Scan]:
-    """Return a scan of the lines that Spark's reader would take and read wrong, as rows of ``schema``.
+    """Return a scan of the lines that Spark's reader would take and read wrong.
 
     :param options: of the reader, with our defaults.
-    :param schema: of the rows; ``_lake_unparsable`` says what is wrong, and the other columns are NULL.
+    :param schema: of the rows; the scan has only ``_lake_unparsable`` of it, which says what is wrong.
     """
     lower = {name.lower(): value for name, value in options.items()}
     is_whole = lower.get("multiline", "false").lower() == "true"
@@ -58,7 +60,8 @@ def faulty_lines(
     if source.format == "json":
         found = fault_of_line(line, options)
         # In this order: a sound line is not parsed once more.
-        fault = sf.when(found.isNotNull(), sf.when(is_parsed(line, columns_text(schema), options), found))
+        parsed = is_parsed(line, columns_text(schema), options)
+        fault = f"CASE WHEN {found} IS NOT NULL THEN CASE WHEN {parsed} THEN {found} END END"
     elif is_whole or not _has_lines_of_csv(lower):
         # A value of several lines is whole only in its file.
         return []
@@ -67,17 +70,16 @@ def faulty_lines(
     kept = {name: value for name, value in options.items() if name.lower() in _OF_LINES or "." in name}
     if is_whole:
         kept["wholetext"] = "true"
-    lines = spark.read.format("text").options(**kept).load(list(paths)).filter(sf.length(sf.trim("value")) > 0)
-    empty = [sf.lit(None).cast(field.dataType).alias(field.name) for field in schema if field.name != UNPARSABLE]
-    return [Scan(rows=lines, columns=[*empty, fault.alias(UNPARSABLE)], where=quoted(UNPARSABLE).isNotNull())]
+    lines = spark.read.format("text").options(**kept).load(list(paths)).filter(HAS_TEXT)
+    return [Scan(rows=lines, columns=[sf.expr(fault).alias(UNPARSABLE)], where=f"{UNPARSABLE} IS NOT NULL")]
 
 
-def _decoded(options: Mapping[str, str]) -> Column:
-    """Return the column of Spark's reader of text, which takes all bytes for UTF-8, as text."""
+def _decoded(options: Mapping[str, str]) -> str:
+    """Return SQL of the column of Spark's reader of text, which takes all bytes for UTF-8, as text."""
     encoding = encoding_of(options)
     if encoding.replace("-", "") == "utf8":
-        return sf.col("value")
-    return sf.decode(sf.col("value").cast("binary"), encoding if encoding.startswith(_WIDE) else "iso-8859-1")
+        return "value"
+    return f"decode(CAST(value AS BINARY), {text_literal(encoding if encoding.startswith(_WIDE) else 'iso-8859-1')})"
 
 
 def _has_lines_of_csv(options: Mapping[str, str]) -> bool:
@@ -93,17 +95,18 @@ def _separator(options: Mapping[str, str]) -> str:
     return options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
 
 
-def _fault_of_csv(line: Column, quote: str, separator: str) -> Column:
+def _fault_of_csv(line: str, quote: str, separator: str) -> str:
     """Tell a line that ends within a quoted value, which Spark's reader takes for its end."""
     q, s = re.escape(quote), re.escape(separator)
     # A quote may also stand alone in a value that is not quoted: 5" pipe.
     bare = rf"[^{s}]*+" if len(separator) == 1 else rf"(?:(?!{s}).)*+"
     field = rf"(?:{q}[^{q}]*+(?:{q}{q}[^{q}]*+)*+{q}[ \t]*+|(?!{q}){bare})"
-    is_complete = line.rlike(rf"(?s)^{field}(?:{s}{field})*+\s*+$")
-    is_odd = line.contains(quote) & (_count(line, quote) % 2 != 0) & (_count(line, separator) < _MOST_FIELDS)
-    return sf.when(is_odd, sf.when(~is_complete, sf.lit(OPEN_QUOTE)))
+    is_complete = matches(line, rf"(?s)^{field}(?:{s}{field})*+\s*+$")
+    has_quote = f"contains({line}, {text_literal(quote)})"
+    is_odd = f"{has_quote} AND {_count(line, quote)} % 2 <> 0 AND {_count(line, separator)} < {_MOST_FIELDS}"
+    return f"CASE WHEN {is_odd} AND NOT {is_complete} THEN {text_literal(OPEN_QUOTE)} END"
 
 
-def _count(line: Column, sign: str) -> Column:
-    without = sf.length(sf.replace(line, sf.lit(sign), sf.lit("")))
-    return ((sf.length(line) - without) / len(sign)).cast("int")
+def _count(line: str, sign: str) -> str:
+    # Java splits a text at one sign without a regular expression, quicker than Spark replaces it.
+    return f"(size(split({line}, {text_literal(sign if sign in _PLAIN else re.escape(sign))})) - 1)"

@@ -10,7 +10,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.types import DateType, StringType, StructField, StructType, TimestampNTZType, TimestampType
@@ -28,9 +28,10 @@ from airflow_lake_provider.spark_jobs.sources.json_lines import encoding_of
 from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
 from airflow_lake_provider.spark_jobs.sources.parquet_schema import schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl
-from airflow_lake_provider.spark_jobs.sources.text_values import converted, is_lost, read_as
+from airflow_lake_provider.spark_jobs.sources.text_values import converted, in_range, is_lost, read_as
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, message_of, table_at
 from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
 
@@ -38,6 +39,7 @@ from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
 _QUOTES = {"unescapedQuoteHandling": "RAISE_ERROR"}
 # What Spark puts in the place of nothing at all; the empty text in quotes then stays one.
 _NO_TEXT = "\x00NULL\x00"
+_TIMES = (DateType, TimestampType, TimestampNTZType)
 # The view that a query has its rows from.
 _SOURCE = "source"
 
@@ -259,8 +261,7 @@ def _read_text(
     flagged = StructType([*plain.fields, StructField(UNPARSABLE, StringType())])
     rows = spark.read.format(kind).options(**options).schema(flagged).load(paths)
     # With the option basePath, names of folders are columns beside those of the schema.
-    scans = [Scan(rows=rows, columns=[quoted(name) for name in rows.columns])]
-    scans += faulty_lines(spark, source, paths, options, rows.schema)
+    scans = [Scan(rows=rows), *faulty_lines(spark, source, paths, options, rows.schema)]
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = with_arrival(spark, files, *scans)
     rows = _converted(arrived, plain, schema, kind).persist()
@@ -271,27 +272,32 @@ def _read_text(
 def _converted(rows: DataFrame, read: StructType, schema: StructType, kind: str) -> DataFrame:
     """Return the columns in their types, and records with a value that does not come through as unparsable."""
     changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
-    results = {field.name: converted(quoted(field.name), had.dataType, field.dataType, kind) for had, field in changed}
-    # In two steps, so that what is looked at twice is made once.
     raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}
-    made = rows.select(
-        *(results[name].alias(name) if name in results else quoted(name) for name in rows.columns),
-        *(quoted(name).alias(hidden) for name, hidden in raw.items()),
-    )
-    lost = (
-        is_lost(sf.col(raw[field.name]), quoted(field.name), had.dataType, field.dataType, kind)
-        for had, field in changed
-    )
-    flag = _unparsable(read, reduce(or_, lost, sf.lit(False)))
-    return made.select(*(flag if name == UNPARSABLE else quoted(name) for name in rows.columns))
+    results, lost = {}, []
+    for had, field in changed:
+        name, types = quoted_name(field.name), (had.dataType, field.dataType, kind)
+        results[field.name] = f"{converted(name, *types)} AS {name}"
+        lost.append(is_lost(raw[field.name], name, *types))
+    # In two steps, so that what is looked at twice is made once.
+    texts = (f"{quoted_name(name)} AS {hidden}" for name, hidden in raw.items())
+    made = rows.selectExpr(*(results.get(name, quoted_name(name)) for name in rows.columns), *texts) if raw else rows
+    # No Python could collect what is out of range.
+    ranged = {f.name: _only_in_range(f) for _, f in changed if isinstance(f.dataType, _TIMES)}
+    ranged[UNPARSABLE] = _unparsable(read, any_of(lost))
+    return made.selectExpr(*(ranged.get(name, quoted_name(name)) for name in rows.columns))
 
 
-def _unparsable(schema: StructType, lost: Column) -> Column:
-    """Return the text of a record that is none; one with a time past the year 9999 is milliseconds read as seconds."""
-    times = [quoted(f.name) for f in schema if isinstance(f.dataType, (DateType, TimestampType, TimestampNTZType))]
-    past = reduce(or_, (~sf.year(time).between(1, 9999) for time in times), sf.lit(False))
-    wrong = sf.when(past, sf.lit("a time that is out of range")).when(lost, sf.lit(CHANGED_VALUE))
-    return sf.coalesce(UNPARSABLE, wrong).alias(UNPARSABLE)
+def _only_in_range(field: StructField) -> str:
+    name = quoted_name(field.name)
+    return f"CASE WHEN {in_range(name, field.dataType)} THEN {name} END AS {name}"
+
+
+def _unparsable(schema: StructType, lost: str) -> str:
+    """Return SQL of what is wrong with a record; one with a time past the year 9999 is milliseconds read as seconds."""
+    times = (f for f in schema if isinstance(f.dataType, _TIMES))
+    past = any_of(f"NOT {in_range(quoted_name(field.name), field.dataType)}" for field in times)
+    wrong = f"CASE WHEN {past} THEN 'a time that is out of range' WHEN {lost} THEN {text_literal(CHANGED_VALUE)} END"
+    return f"coalesce({UNPARSABLE}, {wrong}) AS {UNPARSABLE}"
 
 
 def _about_numbers(rows: DataFrame) -> str:

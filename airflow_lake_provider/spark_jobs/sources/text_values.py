@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -27,7 +25,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import keeps_number_texts, try_cast
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, quoted_name, type_text
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import keeps_number_texts
 
 _TIMES = {"locale", "enabledatetimeparsingfallback"}
 # Options with which an author says how values of a type are written: then Spark's reader has them.
@@ -75,92 +74,126 @@ def read_as(declared: DataType, kind: str, options: Mapping[str, str]) -> DataTy
     return StringType() if is_kept else declared
 
 
-def converted(value: Column, read: DataType, declared: DataType, kind: str) -> Column:
-    """Return a value in its declared type; NULL, or with NULL inside, where it would be another one."""
-    if read == declared:
-        return value
-    match declared, read:
-        case StructType(), StructType():
-            pairs = zip(read, declared, strict=True)
-            parts = [converted(value[had.name], had.dataType, f.dataType, kind).alias(f.name) for had, f in pairs]
-            return sf.when(value.isNotNull(), sf.struct(*parts))
-        case ArrayType(), ArrayType():
-            return sf.transform(value, lambda item: converted(item, read.elementType, declared.elementType, kind))
-        case MapType(), MapType():
-            return sf.transform_values(value, lambda _, item: converted(item, read.valueType, declared.valueType, kind))
-        case ArrayType() | MapType() | StructType(), _:
-            return value
-    return _exact(value, declared, kind)
+def converted(value: str, read: DataType, declared: DataType, kind: str, depth: int = 0) -> str:
+    """Return SQL of a value in its declared type; one that :func:`is_lost` tells may be NULL, or any other.
 
-
-def is_lost(value: Column, result: Column, read: DataType, declared: DataType, kind: str) -> Column:
-    """Tell whether a value did not come through :func:`converted`.
-
-    :param result: what it returned.
+    :param value: SQL of the value as it was read.
+    :param depth: of lambdas around it.
     """
     if read == declared:
-        return sf.lit(False)
+        return value
+    item = f"x{depth}"
+    match declared, read:
+        case StructType(), StructType():
+            parts = ", ".join(
+                f"{converted(_field(value, had), had.dataType, f.dataType, kind, depth)} AS {quoted_name(f.name)}"
+                for had, f in zip(read, declared, strict=True)
+            )
+            return f"CASE WHEN {value} IS NOT NULL THEN struct({parts}) END"
+        case ArrayType(), ArrayType():
+            inner = converted(item, read.elementType, declared.elementType, kind, depth + 1)
+            return f"transform({value}, {item} -> {inner})"
+        case MapType(), MapType():
+            inner = converted(item, read.valueType, declared.valueType, kind, depth + 1)
+            return f"transform_values({value}, (k{depth}, {item}) -> {inner})"
+        case ArrayType() | MapType() | StructType(), _:
+            return value
+    fitted = f"try_cast({value} AS {type_text(declared)})"
+    if kind == "csv" or not isinstance(declared, TimestampType):
+        return fitted
+    seconds = f"timestamp_seconds(try_cast(CASE WHEN {matches(value, _SECONDS)} THEN {value} END AS BIGINT))"
+    return f"CASE WHEN {_has_dashes(value)} THEN {fitted} ELSE coalesce({seconds}, {fitted}) END"
+
+
+def is_lost(value: str, result: str, read: DataType, declared: DataType, kind: str, depth: int = 0) -> str:
+    """Return the condition that a value did not come through :func:`converted`.
+
+    :param result: SQL of what it returned.
+    """
+    if read == declared:
+        return "false"
     if isinstance(declared, StructType) and isinstance(read, StructType):
-        lost = sf.lit(False)
-        for had, field in zip(read, declared, strict=True):
-            lost = lost | is_lost(value[had.name], result[field.name], had.dataType, field.dataType, kind)
-        return sf.coalesce(lost, sf.lit(False))
+        pairs = zip(read, declared, strict=True)
+        return any_of(
+            is_lost(_field(value, had), _field(result, f), had.dataType, f.dataType, kind, depth)
+            for had, f in pairs
+            if had.dataType != f.dataType
+        )
     inner = _elements(value, read, declared)
     if inner is not None:
         items, had_type, wanted = inner
-        return sf.coalesce(
-            sf.exists(items, lambda i: is_lost(i, converted(i, had_type, wanted, kind), had_type, wanted, kind)),
-            sf.lit(False),
-        )
-    is_given = value.isNotNull() if kind == "json" else value.isNotNull() & (value != "")
-    return is_given & result.isNull()
+        item = f"x{depth}"
+        made = converted(item, had_type, wanted, kind, depth + 1)
+        return f"coalesce(exists({items}, {item} -> {is_lost(item, made, had_type, wanted, kind, depth + 1)}), false)"
+    is_given = f"{value} <> ''" if kind == "csv" else f"{value} IS NOT NULL"
+    return f"coalesce({is_given}, false) AND NOT coalesce({_is_exact(value, result, declared, kind)}, false)"
 
 
-def _elements(value: Column, read: DataType, declared: DataType) -> tuple[Column, DataType, DataType] | None:
+def in_range(time: str, kind: DataType) -> str:
+    """Return the condition that a date or time is of the years 1 to 9999, which Python and PyIceberg can read."""
+    name = type_text(kind).upper()
+    first, last = ("0001-01-01", "9999-12-31")
+    if not isinstance(kind, DateType):
+        first, last = (f"{first} 00:00:00", f"{last} 23:59:59.999999")
+    return f"{time} BETWEEN {name}'{first}' AND {name}'{last}'"
+
+
+def _field(value: str, field: StructField) -> str:
+    return f"{value}.{quoted_name(field.name)}"
+
+
+def _elements(value: str, read: DataType, declared: DataType) -> tuple[str, DataType, DataType] | None:
     if isinstance(read, ArrayType) and isinstance(declared, ArrayType):
         return value, read.elementType, declared.elementType
     if isinstance(read, MapType) and isinstance(declared, MapType):
-        return sf.map_values(value), read.valueType, declared.valueType
+        return f"map_values({value})", read.valueType, declared.valueType
     return None
 
 
-def _exact(text: Column, declared: DataType, kind: str) -> Column:
-    fitted = try_cast(text, declared)
+def _is_exact(text: str, fitted: str, declared: DataType, kind: str) -> str:
+    """Return the condition that a value is all that its text says; the regular expressions come last."""
     match declared:
         case DecimalType():
-            return sf.when(_fits(text, declared.scale), fitted)
+            return f"{fitted} IS NOT NULL AND {_fits(text, declared.scale)}"
         case DateType():
-            is_day = (fitted.cast("string") == text) | text.rlike(_MIDNIGHT)
-            return sf.when(is_day & sf.year(fitted).between(1, 9999), fitted)
+            is_plain = f"octet_length({text}) = 10 AND {_has_dashes(text)}"
+            is_day = f"({is_plain} AND NOT contains({text}, 'T') AND NOT contains({text}, ' '))"
+            return f"{in_range(fitted, declared)} AND ({is_day} OR {matches(text, _MIDNIGHT)})"
         case TimestampType() | TimestampNTZType():
-            return _time(text, fitted, declared, kind)
+            return f"{in_range(fitted, declared)} AND {_is_exact_time(text, declared, kind)}"
         case DoubleType() | FloatType():
-            return sf.when(~sf.abs(fitted).isin(float("inf")) | sf.lower(sf.trim(text)).isin(*_INFINITE), fitted)
+            names = ", ".join(f"'{name}'" for name in _INFINITE)
+            return f"abs({fitted}) <> double('Infinity') OR lower(trim({text})) IN ({names})"
         case BooleanType():
-            return sf.when(sf.lower(text).isin("true", "false"), fitted)
-    return fitted
+            return f"{fitted} IS NOT NULL AND lower({text}) IN ('true', 'false')"
+    return f"{fitted} IS NOT NULL"
 
 
-def _fits(text: Column, scale: int) -> Column:
+def _fits(text: str, scale: int) -> str:
     """Tell whether a decimal has no digit but zeros behind its scale, with an exponent too."""
-    point = sf.instr(text, ".")
-    is_plain = ~(text.contains("e") | text.contains("E"))
-    is_short = is_plain & ((point == 0) | (sf.length(text) - point <= scale))
-    parts = sf.lower(sf.trim(text))
-    mantissa = sf.substring_index(parts, "e", 1)
-    fraction = sf.when(point > 0, sf.substring_index(mantissa, ".", -1)).otherwise("")
-    digits = sf.length(sf.call_function("rtrim", sf.lit("0"), fraction))
-    exponent = sf.when(is_plain, sf.lit(0)).otherwise(try_cast(sf.substring_index(parts, "e", -1), "int"))
-    return sf.when(is_short, sf.lit(True)).otherwise(digits - exponent <= scale)
+    point = f"instr({text}, '.')"
+    is_plain = f"NOT contains({text}, 'e') AND NOT contains({text}, 'E')"
+    is_short = f"({point} = 0 OR octet_length({text}) - {point} <= {scale})"
+    parts = f"lower(trim({text}))"
+    mantissa = f"substring_index({parts}, 'e', 1)"
+    fraction = f"CASE WHEN {point} > 0 THEN substring_index({mantissa}, '.', -1) ELSE '' END"
+    exponent = f"CASE WHEN {is_plain} THEN 0 ELSE try_cast(substring_index({parts}, 'e', -1) AS INT) END"
+    return f"(({is_plain} AND {is_short}) OR length(rtrim('0', {fraction})) - ({exponent}) <= {scale})"
 
 
-def _time(text: Column, fitted: Column, declared: DataType, kind: str) -> Column:
-    starts_with_day = (sf.substring(text, 5, 1) == "-") & (sf.substring(text, 8, 1) == "-")
-    has_day = text.rlike(_LOCAL) if isinstance(declared, TimestampNTZType) else starts_with_day | text.rlike(_DAY)
-    is_exact = has_day & ~text.rlike(_NANOSECONDS)
-    time = sf.when(is_exact & sf.year(fitted).between(1, 9999), fitted)
-    if kind == "csv" or not isinstance(declared, TimestampType):
-        return time
-    seconds = sf.timestamp_seconds(sf.when(text.rlike(_SECONDS), try_cast(text, "bigint")))
-    in_range = sf.when(sf.year(seconds).between(1, 9999), seconds)
-    return sf.when(starts_with_day, time).otherwise(sf.coalesce(in_range, time))
+def _is_exact_time(text: str, declared: DataType, kind: str) -> str:
+    # 2024-01-02T10:00:00, and up to seven signs more: too few for a digit of nanoseconds.
+    is_plain = f"octet_length({text}) BETWEEN 17 AND 26 AND {_has_dashes(text)} AND substring({text}, 17, 1) = ':'"
+    has_day = matches(text, _DAY)
+    if isinstance(declared, TimestampNTZType):
+        # The plain one may have a zone.
+        is_plain, has_day = "false", matches(text, _LOCAL)
+    slowly = f"({has_day} AND NOT {matches(text, _NANOSECONDS)})"
+    may_be_seconds = kind == "json" and isinstance(declared, TimestampType)
+    seconds = f" OR {matches(text, _SECONDS)}" if may_be_seconds else ""
+    return f"(({is_plain}) OR {slowly}{seconds})"
+
+
+def _has_dashes(text: str) -> str:
+    """Tell a text that begins as 2024-01-02 does."""
+    return f"substring({text}, 5, 1) = '-' AND substring({text}, 8, 1) = '-'"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
@@ -34,3 +36,16 @@ def text_literal(text: str) -> str:
     if any(character in text for character in "\\'$"):
         return f"CAST(X'{text.encode().hex()}' AS STRING)"
     return f"'{text}'"
+
+
+def matches(text: str, pattern: str) -> str:
+    """Return the condition that a regular expression of Java is found in a text.
+
+    :param text: SQL of the text.
+    """
+    return f"rlike({text}, {text_literal(pattern)})"
+
+
+def any_of(conditions: Iterable[str]) -> str:
+    """Return the condition that one of several holds."""
+    return " OR ".join(f"({condition})" for condition in conditions) or "false"

@@ -91,7 +91,7 @@ def mark_bad(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]
 
 def _lines(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> DataFrame:
     lines = spark.read.options(**source.options).text(literal_paths(files))
-    return lines.filter(sf.length(sf.trim("value")) > 0)
+    return lines.filter("octet_length(trim(value)) > 0")
 
 
 def _events_of_table(
@@ -158,7 +158,7 @@ def _event_columns() -> list[Column]:
 def _is_corrupt() -> Column:
     is_parsed = sf.col("line").isNotNull() & sf.col(f"line.{_CORRUPT}").isNull()
     # The parser of JSON puts a mark in the place of bytes that are no UTF-8, and says nothing.
-    return ~(is_parsed & is_utf8("value")) | fault_of_line(sf.col("value")).isNotNull()
+    return ~(is_parsed & is_utf8("value")) | sf.expr(f"{fault_of_line('value')} IS NOT NULL")
 
 
 def _row_columns(source: Debezium, keys: Sequence[str]) -> list[Column]:
