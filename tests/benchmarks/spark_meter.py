@@ -19,6 +19,7 @@ class Used:
     """Seconds and bytes.
 
     :param cpu_seconds: of the JVM and of this process; in local mode that is all of the work.
+    :param task_seconds: CPU of the tasks, without collecting garbage, compiling and planning.
     :param stages: that ran.
     :param read: bytes that stages read from files; ``shuffled``: wrote for other stages.
     :param calls: commands that went through PySpark's gateway.
@@ -27,6 +28,7 @@ class Used:
 
     seconds: float
     cpu_seconds: float
+    task_seconds: float
     stages: int
     read: int
     shuffled: int
@@ -92,6 +94,7 @@ class SparkMeter:
         return Used(
             seconds=seconds,
             cpu_seconds=cpu,
+            task_seconds=sum(int(stage.executorCpuTime()) for stage in stages) / 1e9,
             stages=len(stages),
             calls=calls,
             classes=classes,
