@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -27,8 +27,21 @@ from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE,
 from airflow_lake_provider.spark_jobs.sources.json_lines import encoding_of
 from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
 from airflow_lake_provider.spark_jobs.sources.parquet_schema import schema_of_footers
-from airflow_lake_provider.spark_jobs.sources.text_schema import csv_schema, json_schema, parse_ddl
-from airflow_lake_provider.spark_jobs.sources.text_values import converted, in_range, is_lost, read_as
+from airflow_lake_provider.spark_jobs.sources.text_schema import (
+    MOST_LEVELS,
+    csv_schema,
+    declared_types,
+    json_schema,
+    parse_ddl,
+)
+from airflow_lake_provider.spark_jobs.sources.text_values import (
+    converted,
+    in_range,
+    is_lost,
+    may_be_lost,
+    read_as,
+    rounds_integer,
+)
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
@@ -39,6 +52,13 @@ from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
 _QUOTES = {"unescapedQuoteHandling": "RAISE_ERROR"}
 # What Spark puts in the place of nothing at all; the empty text in quotes then stays one.
 _NO_TEXT = "\x00NULL\x00"
+# Before the column whose value it is.
+_IN_COLUMN = ", in "
+_SHOWN = 5
+_LONGEST = 100 + len(CHANGED_VALUE)
+# The bound of the parser of JSON, which ends a text that was packed a thousandfold, too.
+_ABOUT_TEXTS = "; a text of JSON has at most 20,000,000 characters, so write longer ones as Parquet"
+_ABOUT_LEVELS = f"; without a schema a record has at most {MOST_LEVELS} levels: declare a column of more as STRING"
 _TIMES = (DateType, TimestampType, TimestampNTZType)
 # The view that a query has its rows from.
 _SOURCE = "source"
@@ -52,6 +72,7 @@ class RawBatch:
         record that its schema does not fit, else NULL) when ``may_be_unparsable``, and then the rows are cached.
     :param reads_more: whether a query reads more than the source: the target, for all that is known.
     :param lines: text of the files, where the reader puts a mark in the place of bytes that are no UTF-8; else None.
+    :param hint: what else may be wrong with a record that cannot be read.
     """
 
     rows: DataFrame
@@ -60,6 +81,7 @@ class RawBatch:
     may_be_unparsable: bool = False
     reads_more: bool = False
     lines: DataFrame | None = None
+    hint: str = ""
 
     def refuse_unparsable(self, count: int) -> None:
         """Refuse records that cannot be read as their schema says.
@@ -69,11 +91,14 @@ class RawBatch:
         """
         if count:
             place = describe_first(self.rows, sf.col(UNPARSABLE).isNotNull(), self.files)
-            said = self.rows.select(UNPARSABLE).filter(sf.col(UNPARSABLE).isin(*FAULTS)).distinct().collect()
-            faults = "".join(f"; {fault}: {FAULTS[fault]}" for fault in sorted(row[0] for row in said))
+            fault = sf.split_part(UNPARSABLE, sf.lit(_IN_COLUMN), sf.lit(1)).alias("fault")
+            flagged = self.rows.filter(sf.col(UNPARSABLE).isNotNull()).select(fault, UNPARSABLE)
+            said = flagged.filter(sf.col("fault").isin(*FAULTS)).distinct().orderBy(UNPARSABLE).limit(_SHOWN).collect()
+            faults = "".join(f"; {text}: {FAULTS[fault]}" for fault, text in said)
+            hints = f"{_about_numbers(self.rows)}{self.hint}{faults}"
             raise BadInputError(
                 f"{count} records cannot be read as {_columns(self.rows)}: {place}. Repair the file, or give "
-                f"schema and options of the source (encoding, formats) that fit it{_about_numbers(self.rows)}{faults}"
+                f"schema and options of the source (encoding, formats) that fit it{hints}"
             )
         self.refuse_undecodable()
 
@@ -251,6 +276,9 @@ def _read_text(
     kind, lower = str(source.format), {name.lower(): value for name, value in source.options.items()}
     if kind == "csv":
         options = {"escape": lower.get("quote") or '"', **_QUOTES, **options}
+    hint = _ABOUT_TEXTS if kind == "json" else ""
+    if kind == "json" and not source.schema:
+        options, hint = {**options, "maxNestingDepth": str(MOST_LEVELS)}, f"{hint}{_ABOUT_LEVELS}"
     find_schema = partial(json_schema, keeps_absent=keeps_absent) if kind == "json" else csv_schema
     schema = find_schema(spark, source, paths, options, table_schema)
     refuse_unfit_columns(schema.names, f"{source.format} files of {source.path!r}")
@@ -264,26 +292,35 @@ def _read_text(
     scans = [Scan(rows=rows), *faulty_lines(spark, source, paths, options, rows.schema)]
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = with_arrival(spark, files, *scans)
-    rows = _converted(arrived, plain, schema, kind).persist()
+    known = declared_types(source.schema, table_schema)
+    inferred = [field.name for field in schema if field.name.lower() not in known]
+    rows = _converted(arrived, plain, schema, kind, inferred).persist()
     lines = _lines(spark, paths) if kind == "csv" and encoding_of(source.options).replace("-", "") == "utf8" else None
-    return RawBatch(rows=rows, files=files, has_arrival=True, may_be_unparsable=True, lines=lines)
+    return RawBatch(rows=rows, files=files, has_arrival=True, may_be_unparsable=True, lines=lines, hint=hint)
 
 
-def _converted(rows: DataFrame, read: StructType, schema: StructType, kind: str) -> DataFrame:
-    """Return the columns in their types, and records with a value that does not come through as unparsable."""
+def _converted(rows: DataFrame, read: StructType, schema: StructType, kind: str, inferred: Sequence[str]) -> DataFrame:
+    """Return the columns in their types, and records with a value that does not come through as unparsable.
+
+    :param inferred: columns whose type nobody has said.
+    """
     changed = [(had, field) for had, field in zip(read, schema, strict=True) if had.dataType != field.dataType]
     raw = {field.name: f"_lake_text_{place}" for place, (_, field) in enumerate(changed)}
-    results, lost = {}, []
+    results, lost = {}, {}
     for had, field in changed:
         name, types = quoted_name(field.name), (had.dataType, field.dataType, kind)
         results[field.name] = f"{converted(name, *types)} AS {name}"
-        lost.append(is_lost(raw[field.name], name, *types))
+        wrong = [is_lost(raw[field.name], name, *types)]
+        if field.name in inferred:
+            wrong.append(rounds_integer(raw[field.name], name, had.dataType, field.dataType))
+        may_be = may_be_lost(raw[field.name], name, had.dataType, field.dataType)
+        lost[field.name] = f"{may_be} AND ({any_of(wrong)})"
     # In two steps, so that what is looked at twice is made once.
     texts = (f"{quoted_name(name)} AS {hidden}" for name, hidden in raw.items())
     made = rows.selectExpr(*(results.get(name, quoted_name(name)) for name in rows.columns), *texts) if raw else rows
     # No Python could collect what is out of range.
     ranged = {f.name: _only_in_range(f) for _, f in changed if isinstance(f.dataType, _TIMES)}
-    ranged[UNPARSABLE] = _unparsable(read, any_of(lost))
+    ranged[UNPARSABLE] = _unparsable(read, lost)
     return made.selectExpr(*(ranged.get(name, quoted_name(name)) for name in rows.columns))
 
 
@@ -292,12 +329,20 @@ def _only_in_range(field: StructField) -> str:
     return f"CASE WHEN {in_range(name, field.dataType)} THEN {name} END AS {name}"
 
 
-def _unparsable(schema: StructType, lost: str) -> str:
-    """Return SQL of what is wrong with a record; one with a time past the year 9999 is milliseconds read as seconds."""
+def _unparsable(schema: StructType, lost: Mapping[str, str]) -> str:
+    """Return SQL of what is wrong with a record; one with a time past the year 9999 is milliseconds read as seconds.
+
+    :param lost: condition of each column that its value does not come through.
+    """
     times = (f for f in schema if isinstance(f.dataType, _TIMES))
     past = any_of(f"NOT {in_range(quoted_name(field.name), field.dataType)}" for field in times)
-    wrong = f"CASE WHEN {past} THEN 'a time that is out of range' WHEN {lost} THEN {text_literal(CHANGED_VALUE)} END"
-    return f"coalesce({UNPARSABLE}, {wrong}) AS {UNPARSABLE}"
+    named = " ".join(
+        f"WHEN {condition} THEN {text_literal(f'{CHANGED_VALUE}{_IN_COLUMN}{name}')}"
+        for name, condition in lost.items()
+    )
+    wrong = f"CASE WHEN {past} THEN 'a time that is out of range' {named} END"
+    # The text of a record may be long, and nobody shows it.
+    return f"coalesce(substring({UNPARSABLE}, 1, {_LONGEST}), {wrong}) AS {UNPARSABLE}"
 
 
 def _about_numbers(rows: DataFrame) -> str:

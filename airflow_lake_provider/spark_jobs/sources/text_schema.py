@@ -14,6 +14,9 @@ from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sql.nested_types import completed, field_twins, nullable, types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import condition_of, message_of, parse_ddl_type
 
+# Of inferred JSON. Spark takes minutes to plan a table with a hundred levels, and more of each one.
+MOST_LEVELS = 50
+
 
 def declared_types(schema: str | None, table_schema: StructType | None) -> dict[str, DataType]:
     """Return what is known of types before any value is read, by lower-case name.
@@ -85,7 +88,10 @@ def json_schema(
         ) from error
     fields = [field for field in found.fields if field.name != corrupt]
     if not fields:
-        raise BadInputError(f"no record of {source.path!r} is a JSON object with fields, in UTF-8")
+        raise BadInputError(
+            f"no record of {source.path!r} is a JSON object with fields, in UTF-8, of at most {MOST_LEVELS} levels; "
+            "a column with more is read as text, if the source's schema says STRING"
+        )
     known = declared_types(None, table_schema)
     types = {
         f.name: completed(f.dataType, known.get(f.name.lower(), f.dataType), with_absent=not keeps_absent)

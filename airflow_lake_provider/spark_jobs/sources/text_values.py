@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, matches, quoted_name, type_text
+from airflow_lake_provider.spark_jobs.sql.nested_types import types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import keeps_number_texts
 
 _TIMES = {"locale", "enabledatetimeparsingfallback"}
@@ -38,6 +39,7 @@ _SAID_BY: dict[type[DataType], set[str]] = {
     DoubleType: {"nanvalue", "positiveinf", "negativeinf"},
     FloatType: {"nanvalue", "positiveinf", "negativeinf"},
 }
+_TIMES_OF_DAYS = (TimestampType, TimestampNTZType)
 # In JSON these come as numbers, whose digits not every Spark keeps.
 _NUMBERS = (DecimalType, DoubleType, FloatType)
 _DAY = r"^\s*+[+-]?[0-9]{4,7}-[0-9]{1,2}-[0-9]{1,2}"
@@ -47,6 +49,9 @@ _LOCAL = rf"{_DAY}(?:[T ][0-9]{{1,2}}:[0-9]{{1,2}}(?::[0-9]{{1,2}}(?:\.[0-9]*+)?
 _NANOSECONDS = r"\.[0-9]{6}0*+[1-9]"
 # Seconds since 1970; four digits may be a year.
 _SECONDS = r"^-?(?:[0-9]{1,3}|[0-9]{5,12})$"
+# More digits may have no DOUBLE of their own.
+_SURE_DIGITS = 15
+_LONG_INTEGER = rf"^\s*+[+-]?+[0-9]{{{_SURE_DIGITS + 1},}}+\s*+$"
 _INFINITE = ("infinity", "+infinity", "-infinity", "inf", "+inf", "-inf")
 
 
@@ -82,6 +87,9 @@ def converted(value: str, read: DataType, declared: DataType, kind: str, depth: 
     """
     if read == declared:
         return value
+    if kind == "csv" or not any(isinstance(each, TimestampType) for each in types_inside(declared)):
+        # Of a nested value too; Spark compiles it, where a lambda is interpreted.
+        return f"try_cast({value} AS {type_text(declared)})"
     item = f"x{depth}"
     match declared, read:
         case StructType(), StructType():
@@ -96,11 +104,7 @@ def converted(value: str, read: DataType, declared: DataType, kind: str, depth: 
         case MapType(), MapType():
             inner = converted(item, read.valueType, declared.valueType, kind, depth + 1)
             return f"transform_values({value}, (k{depth}, {item}) -> {inner})"
-        case ArrayType() | MapType() | StructType(), _:
-            return value
-    fitted = f"try_cast({value} AS {type_text(declared)})"
-    if kind == "csv" or not isinstance(declared, TimestampType):
-        return fitted
+    fitted = f"try_cast({value} AS TIMESTAMP)"
     seconds = f"timestamp_seconds(try_cast(CASE WHEN {matches(value, _SECONDS)} THEN {value} END AS BIGINT))"
     return f"CASE WHEN {_has_dashes(value)} THEN {fitted} ELSE coalesce({seconds}, {fitted}) END"
 
@@ -127,6 +131,52 @@ def is_lost(value: str, result: str, read: DataType, declared: DataType, kind: s
         return f"coalesce(exists({items}, {item} -> {is_lost(item, made, had_type, wanted, kind, depth + 1)}), false)"
     is_given = f"{value} <> ''" if kind == "csv" else f"{value} IS NOT NULL"
     return f"coalesce({is_given}, false) AND NOT coalesce({_is_exact(value, result, declared, kind)}, false)"
+
+
+def may_be_lost(value: str, result: str, read: DataType, declared: DataType) -> str:
+    """Return a quick condition without which nothing is lost: a nested value is not what its result is as text.
+
+    :param result: SQL of what :func:`converted` returned.
+    """
+    inside = list(types_inside(declared))
+    # Maps cannot be compared, and a date may be out of range, but written as Spark does.
+    if len(inside) == 1 or any(isinstance(each, (MapType, DateType, *_TIMES_OF_DAYS)) for each in inside):
+        return "true"
+    return f"NOT coalesce({value} = CAST({result} AS {type_text(read)}), false)"
+
+
+def rounds_integer(text: str, fitted: str, read: DataType, inferred: DataType, depth: int = 0) -> str:
+    """Return the condition that an inferred ``DOUBLE`` is another number than the integer of its text.
+
+    Nobody has said that the nearest number will do: an integer is a number of something, or an identity.
+
+    :param text: SQL of the value as it was read, and ``fitted`` of what was made of it.
+    """
+    item = f"x{depth}"
+    match inferred, read:
+        case StructType(), StructType():
+            pairs = [(had, f) for had, f in zip(read, inferred, strict=True) if had.dataType != f.dataType]
+            return any_of(
+                rounds_integer(_field(text, had), _field(fitted, f), had.dataType, f.dataType, depth)
+                for had, f in pairs
+            )
+        case ArrayType(), ArrayType() if read != inferred:
+            made = converted(item, read.elementType, inferred.elementType, "json", depth + 1)
+            inner = rounds_integer(item, made, read.elementType, inferred.elementType, depth + 1)
+            return f"coalesce(exists({text}, {item} -> {inner}), false)"
+        case DoubleType(), StringType():
+            return f"coalesce({_is_another_integer(text, fitted)}, false)"
+    return "false"
+
+
+def _is_another_integer(text: str, fitted: str) -> str:
+    whole = "DECIMAL(38, 0)"
+    is_equal = f"coalesce(try_cast({text} AS {whole}) = try_cast({fitted} AS {whole}), false)"
+    # A writer of floats fills up with zeros behind the digits that tell the number: 1e300 has 301 digits.
+    digits = f"rtrim('0 ', ltrim('+-0 ', {text}))"
+    shortest = f"rtrim('0', replace(substring_index(CAST(abs({fitted}) AS STRING), 'E', 1), '.', ''))"
+    is_long = f"octet_length({text}) > {_SURE_DIGITS} AND {matches(text, _LONG_INTEGER)}"
+    return f"{is_long} AND NOT {is_equal} AND {digits} <> {shortest}"
 
 
 def in_range(time: str, kind: DataType) -> str:

@@ -1,0 +1,64 @@
+"""An inferred column of numbers holds each integer of the file, or its record is refused with the column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from tests.spark.sources.test_unreadable_files import apply
+
+# Values of one column that nobody has declared, and whether each is held.
+NUMBERS: dict[str, list[tuple[str, bool]]] = {
+    "39 digits": [("9" * 39, False)],
+    "39 digits below zero": [("-" + "9" * 39, False)],
+    "38 digits": [("9" * 38, True)],
+    "20 digits": [("12345678901234567890", True)],
+    "a float writer's zeros": [("1" + "0" * 300, True)],
+    "a float writer's digits and zeros": [
+        ("12345678901234567" + "0" * 30, False),
+        ("1234567890123456" + "0" * 30, True),
+    ],
+    "17 digits beside a fraction": [("12345678901234567", False), ("1.5", True)],
+    "16 digits beside a fraction": [("9007199254740992", True), ("9007199254740993", False), ("0.5", True)],
+    "15 digits beside a fraction": [("999999999999999", True), ("-999999999999999", True), ("0.5", True)],
+    "fractions": [("0.1", True), ("0." + "1" * 40, True), ("1e30", True)],
+}
+
+
+def refused(spark: SparkSession, path: Path, **words: Any) -> list[bool]:
+    source = Files(str(path), **words)
+    rows = read_batch(spark, source, list_input_files(spark, source.path), None).rows
+    found = [row[0] is not None for row in rows.orderBy("id").select("_lake_unparsable").collect()]
+    rows.unpersist()
+    return found
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_an_integer_that_an_inferred_double_rounds_is_refused(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    values = NUMBERS[case]
+    expected = [not is_held for _, is_held in values]
+    lines = "".join(f'{{"id": {n}, "v": {text}}}\n' for n, (text, _) in enumerate(values))
+    (tmp_path / "a.json").write_text(lines)
+    assert refused(spark, tmp_path / "a.json") == expected
+    (tmp_path / "b.json").write_text(lines.replace('"v": ', '"v": [{"x": ').replace("}\n", "}]}\n"))
+    assert refused(spark, tmp_path / "b.json") == expected
+    (tmp_path / "a.csv").write_text("id,v\n" + "".join(f"{n},{text}\n" for n, (text, _) in enumerate(values)))
+    assert refused(spark, tmp_path / "a.csv", options={"header": True}) == expected
+
+
+def test_a_declared_double_holds_the_nearest_number(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(f'{{"id": 0, "v": {"9" * 39}}}\n')
+    assert refused(spark, tmp_path / "a.json", schema="id INT, v DOUBLE") == [False]
+
+
+def test_a_refused_number_is_told_with_its_file_and_column(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(f'{{"id": 0, "v": {"9" * 39}}}\n')
+    with pytest.raises(BadInputError, match=r"/a\.json, the first is its record 1.*, in v: .*declare a wider type"):
+        apply(spark, tmp_path / "a.json")
