@@ -43,7 +43,7 @@ def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
 
 
 def refuse_unfit_fields(table: str, columns: StructType) -> None:
-    """Refuse columns, and fields inside them, that no table can hold: two names that are one, or none at all.
+    """Refuse columns, and fields inside them, that no table can hold: two names that are one, no name, no fields.
 
     :param table: that the batch is for.
     :raises BadInputError: naming them.
@@ -60,6 +60,16 @@ def refuse_unfit_fields(table: str, columns: StructType) -> None:
             f"{table}: the batch has columns or fields without a name, in {nameless}, which no file of a table can "
             "hold; name them in a Query, or leave them out there"
         )
+    empty = [f.name for f in columns if any(_is_empty(kind) for kind in types_inside(f.dataType))]
+    if empty:
+        raise BadInputError(
+            f"{table}: columns {empty} of the batch have a struct without fields, which no file of a table can hold; "
+            "leave them out in a Query, or declare the source's schema without them"
+        )
+
+
+def _is_empty(kind: DataType) -> bool:
+    return isinstance(kind, StructType) and not kind.fields
 
 
 def refuse_unordered_keys(rows: StructType, keys: Sequence[str]) -> None:

@@ -42,6 +42,7 @@ from airflow_lake_provider.spark_jobs.sources.text_values import (
     read_as,
     rounds_integer,
 )
+from airflow_lake_provider.spark_jobs.sources.unread_types import refuse_unread_types
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
@@ -243,6 +244,7 @@ def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) 
         if not is_content_error(error):
             raise
         wrong = first_failing(files, lambda some: _fails(reader, some))
+        refuse_unread_types(SparkSession.active(), wrong, str(source.format), error)
         raise BadInputError(
             f"{wrong.path} cannot be read as {source.format}, by itself or together with the files before it "
             f"({reason_of(error)}): repair the file, remove it from the source, or say in the source's schema how "

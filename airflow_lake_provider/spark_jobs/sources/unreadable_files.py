@@ -70,10 +70,15 @@ _CONTENT_WORDS = (
     "cannot_merge_incompatible_data_type",
     "column_already_exists",
     "illegal parquet type",
+    "invalid spark read type",
+    "with local time zone",
+    "uniontype",
     "parquet_type_illegal",
     "unsupported_time_type",
 )
 _UNESCAPED = "unescaped quote character"
+# Of Parquet: a plain column, and a nested one.
+_OTHER_TYPE = ("SchemaColumnConvertNotSupportedException", "Invalid Spark read type")
 # Alone: with an address behind it, it is a connection that was lost.
 _END_OF_BZIP2 = "unexpected end of stream"
 _GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
@@ -197,6 +202,11 @@ def _translated(
         return BadInputError(
             f"{file.path} has a quote in a quoted value that is not doubled, as RFC 4180 has it{said}; say how it is "
             r"escaped, options={'escape': '\\'} for a backslash, or repair the file"
+        )
+    if any(word in told for word in _OTHER_TYPE):
+        return BadInputError(
+            f"{file.path} cannot be read as {kind}: a column has another type than it is read in{said}; declare the "
+            "types of the files in the source's schema, and cast in a Query"
         )
     return BadInputError(
         f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{said}: {_WAY_OUT}"

@@ -1,0 +1,80 @@
+"""Columns of ORC and Parquet files of types that Spark does not read, found in a file that it has refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
+
+_OF_ORC = ("timestamp with local time zone", "uniontype")
+# Read as TIME, which no table takes.
+_TIME = '"time('
+_WAY_OUT = (
+    "Write the column in another type, such as a TIMESTAMP without nanoseconds and zone, text or bytes; or leave it out"
+)
+
+
+def refuse_unread_types(spark: SparkSession, file: InputFile, kind: str, cause: Exception) -> None:
+    """Refuse a file with columns that Spark does not read.
+
+    :param file: that Spark has refused.
+    :param cause: what it said.
+    :raises BadInputError: naming the file, the columns and their types.
+    """
+    columns_of = {"orc": _unread_of_orc, "parquet": _unread_of_parquet}.get(kind)
+    if columns_of is None:
+        return
+    try:
+        unread = list(columns_of(spark, file))
+    except (Py4JError, PySparkException):
+        # It is no such file: what Spark says of it is told with its name.
+        return
+    if unread:
+        raise BadInputError(
+            f"{file.path} cannot be read as {kind}: Spark does not read its columns {'; '.join(unread)}. {_WAY_OUT}"
+        ) from cause
+
+
+def _unread_of_orc(spark: SparkSession, file: InputFile) -> Iterator[str]:
+    jvm: Any = spark._jvm
+    settings = spark._jsparkSession.sessionState().newHadoopConf()
+    orc = jvm.org.apache.orc.OrcFile
+    reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(file.path), orc.readerOptions(settings))
+    try:
+        schema = reader.getSchema()
+        for name, column in zip(schema.getFieldNames(), schema.getChildren(), strict=True):
+            text = str(column.toString())
+            if any(kind in text for kind in _OF_ORC):
+                yield f"{name}: {text}"
+    finally:
+        reader.close()
+
+
+def _unread_of_parquet(spark: SparkSession, file: InputFile) -> Iterator[str]:
+    jvm: Any = spark._jvm
+    state = spark._jsparkSession.sessionState()
+    converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(state.conf())
+    hadoop, types = jvm.org.apache.parquet.hadoop, jvm.org.apache.parquet.schema
+    path = hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(file.path), state.newHadoopConf())
+    reader = hadoop.ParquetFileReader.open(path)
+    try:
+        for column in reader.getFileMetaData().getSchema().getFields():
+            alone = jvm.java.util.ArrayList()
+            alone.add(column)
+            if not _is_read(converter, types.MessageType("alone", alone)):
+                yield f"{column.getName()}: {' '.join(str(column.toString()).split())}"
+    finally:
+        reader.close()
+
+
+def _is_read(converter: Any, column: Any) -> bool:
+    try:
+        return _TIME not in str(converter.convert(column).json())
+    except (Py4JError, PySparkException):
+        return False

@@ -1,0 +1,84 @@
+"""Columns of types that Spark does not read: refused with the file, the column and what to do, or read rightly."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import BadInputError
+from tests.spark.sources.test_unreadable_files import apply, flow
+
+DAY = dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+UTC_TIME = pa.timestamp("us", "UTC")
+# Format and column that no reader of Spark takes.
+REFUSED: dict[str, tuple[str, pa.Array]] = {
+    "orc time with a zone": ("orc", pa.array([DAY], UTC_TIME)),
+    "orc time with a zone in a list": ("orc", pa.array([[DAY]], pa.list_(UTC_TIME))),
+    "orc time with a zone in a struct": ("orc", pa.array([{"x": DAY}], pa.struct([("x", UTC_TIME)]))),
+    "orc struct without fields": ("orc", pa.array([{}], pa.struct([]))),
+    "parquet nanoseconds": ("parquet", pa.array([DAY.replace(tzinfo=None)], pa.timestamp("ns"))),
+    "parquet nanoseconds in a list": ("parquet", pa.array([[DAY.replace(tzinfo=None)]], pa.list_(pa.timestamp("ns")))),
+    "parquet time of milliseconds": ("parquet", pa.array([dt.time(1)], pa.time32("ms"))),
+    "parquet time of microseconds": ("parquet", pa.array([dt.time(1)], pa.time64("us"))),
+    "parquet time of nanoseconds": ("parquet", pa.array([dt.time(1)], pa.time64("ns"))),
+    "parquet half float": ("parquet", pa.array([1.5], pa.float16())),
+    "parquet 50 digits": ("parquet", pa.array([decimal.Decimal("1.5")], pa.decimal256(50, 2))),
+    "parquet uuid": ("parquet", pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))),
+}
+# Column of Parquet, and the value that is read of it.
+READ: dict[str, tuple[pa.Array, Any]] = {
+    "duration": (pa.array([dt.timedelta(1)], pa.duration("us")), 86_400_000_000),
+    "fixed": (pa.array([b"abcd"], pa.binary(4)), b"abcd"),
+    "null": (pa.nulls(1), None),
+    "dictionary": (pa.array(["a"]).dictionary_encode(), "a"),
+    "unsigned": (pa.array([2**63 + 1], pa.uint64()), decimal.Decimal(2**63 + 1)),
+    "large": (pa.array(["a"], pa.large_string()), "a"),
+}
+
+
+def write(path: Path, kind: str, column: pa.Array) -> Path:
+    table = pa.table({"id": [1], "odd": column})
+    if kind == "orc":
+        orc.write_table(table, str(path))
+    else:
+        pq.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_column_that_spark_does_not_read_is_refused_by_name(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    kind, column = REFUSED[case]
+    path = write(tmp_path / f"file.{kind}", kind, column)
+    with pytest.raises(BadInputError, match=r"\bodd\b") as refused:
+        apply(spark, path, format=kind)
+    told = str(refused.value)
+    assert f"file.{kind}" in told or "unreadable.refused" in told, told
+    assert "cut off" not in told, told
+
+
+@pytest.mark.parametrize("case", [case for case, (kind, _) in REFUSED.items() if kind == "parquet"])
+def test_a_type_that_the_source_declares_instead_is_no_way_around(
+    spark: SparkSession, tmp_path: Path, case: str
+) -> None:
+    path = write(tmp_path / "file.parquet", "parquet", REFUSED[case][1])
+    with pytest.raises(
+        BadInputError, match=r"file\.parquet cannot be read as parquet: a column has another type .*\bodd\b"
+    ) as refused:
+        apply(spark, path, format="parquet", schema="id BIGINT, odd STRING")
+    assert "cut off" not in str(refused.value)
+
+
+def test_columns_of_other_writers_are_read_as_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"id": [1], **{name: column for name, (column, _) in READ.items()}}), tmp_path / "a.parquet"
+    )
+    apply(spark, tmp_path / "a.parquet", "foreign", format="parquet")
+    assert flow(spark, tmp_path, "foreign").rows() == {1: tuple(value for _, value in READ.values())}
