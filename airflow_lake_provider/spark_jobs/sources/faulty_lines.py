@@ -25,19 +25,16 @@ from airflow_lake_provider.spark_jobs.sources.json_lines import (
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, matches, text_literal
 
 OPEN_QUOTE = "a quoted value without its end"
-LONG_LINE = "a line of more than 64 MB"
 CHANGED_VALUE = "a value that its type does not hold"
 # What may be wrong with a record that Spark's reader takes, and what to do.
 FAULTS = {
     MORE_VALUES: "write each record into a line of its own",
-    LONG_LINE: "a few such lines take the memory of a driver; write each record into a line of its own, or Parquet",
     HALF_PAIR: "no text can hold it; write the character, or the replacement character",
     OPEN_QUOTE: "give options={'multiLine': True} for values of several lines, or say how a quote is escaped, "
     "options={'escape': '\\\\'} for a backslash",
     CHANGED_VALUE: "it would be rounded, cut off, or taken for another; declare a wider type, or STRING and cast it in "
     "a Query; options such as locale, dateFormat and timestampFormat say how it is written",
 }
-_LONGEST = 64 * 1024 * 1024
 # By which lines are found; a name with a dot is a setting of the file system.
 _OF_LINES = {"linesep", "encoding", "charset", "basepath"}
 # Encodings in which the signs of JSON and CSV are not those of ASCII.
@@ -70,8 +67,6 @@ def faulty_lines(
         return []
     else:
         fault = _fault_of_csv(line, lower.get("quote", '"'), _separator(lower))
-    if not is_whole:
-        fault = f"CASE WHEN octet_length(value) > {_LONGEST} THEN {text_literal(LONG_LINE)} ELSE {fault} END"
     kept = {name: value for name, value in options.items() if name.lower() in _OF_LINES or "." in name}
     if is_whole:
         kept["wholetext"] = "true"

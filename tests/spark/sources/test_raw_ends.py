@@ -77,7 +77,6 @@ HUGE: dict[str, tuple[bytes, tuple[int | None, int | None, bool]]] = {
     "texts.json": (b'{"id": 1' + b', "v": "a"' * 5 * MILLION + b"}\n", (1, 1, False)),
     "zeros.json": (bytes(50 * MILLION), (None, None, True)),
     "text.csv": (b"1," + b"a" * 50 * MILLION + b"\n", (1, 50 * MILLION, False)),
-    "long.csv": (b"1," + b"a" * 70 * MILLION + b"\n", (None, None, True)),
 }
 
 
@@ -90,7 +89,7 @@ def test_a_small_file_with_one_huge_line_is_read_or_refused(
     path = tmp_path / f"{case}.{ending}"
     path.write_bytes(PACKED[ending](data))
     started = monotonic()
-    assert expected in read(spark, path, format=case.partition(".")[2])
+    assert read(spark, path, format=case.partition(".")[2]) == [expected]
     assert monotonic() - started < SECONDS
 
 
