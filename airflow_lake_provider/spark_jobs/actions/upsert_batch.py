@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -89,7 +90,7 @@ def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress
         return _unchanged(spec, target, run_key, progress, Unchanged(Outcome.EMPTY_BATCH, "the source has no input"))
     if wanted.is_empty:
         return _unchanged(spec, target, run_key, progress, without_new_input(spec, decision))
-    with progress.phase("read") as facts, refusing_unreadable(spark, wanted.files, _format(spec)):
+    with progress.phase("read") as facts, refusing_unreadable(spark, wanted.files, *_reader(spec)):
         batch = _read(spark, spec, decision, target, applied_state)
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
@@ -210,8 +211,10 @@ def _target_state(
     )
 
 
-def _format(spec: UpsertSpec) -> str | None:
-    return spec.source.files.format if spec.source.files else None
+def _reader(spec: UpsertSpec) -> tuple[str | None, Mapping[str, str]]:
+    """Return the format of the source's files, and the options of their reader."""
+    files = spec.source.files
+    return (files.format, files.options or {}) if files else (None, {})
 
 
 def _is_by_key(spec: UpsertSpec) -> bool:

@@ -18,6 +18,8 @@ CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
 _CODE_CACHE = "spark.sql.codegen.cache.maxEntries"
 # Can be set only before a session starts.
 _AT_START = {CALL_SITES: "false", _CODE_CACHE: "1000"}
+# On one machine a task that runs out of memory would end the driver, before it can say which file was too much for it.
+_END_WITH_TASK = {"spark.executor.killOnFatalError.depth": "0"}
 # A batch is cached to be read two or three times: to compress 200,000 rows took longer than to read them so often.
 _COMPRESSED_CACHE = "spark.sql.inMemoryColumnarStorage.compressed"
 
@@ -37,7 +39,9 @@ def open_session() -> tuple[SparkSession, list[str]]:
 
 def settings_at_start(submitted: SparkConf) -> dict[str, str]:
     """Return the settings that a session of ours starts with, without those that were asked for."""
-    return {name: value for name, value in _AT_START.items() if not submitted.contains(name)}
+    is_local = str(submitted.get("spark.master", "")).startswith("local")
+    wanted = {**_AT_START, **(_END_WITH_TASK if is_local else {})}
+    return {name: value for name, value in wanted.items() if not submitted.contains(name)}
 
 
 def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:

@@ -65,7 +65,7 @@ def list_keys(spark: SparkSession, spec: DeleteRowsSpec, source: Source, target:
     )
     if source.lake_table is None and not files:
         return ListedKeys(keys=None, identity=identity)
-    with _withholding(spark, spec, files, source.files.format if source.files else None):
+    with _withholding(spark, spec, files, source):
         batch = _read(spark, spec, source, files, names, head)
         return ListedKeys(keys=_of_batch(spec, batch, names), identity=identity)
 
@@ -81,11 +81,12 @@ def _spelled(spec: DeleteRowsSpec, target: StructType) -> dict[str, DataType]:
 
 @contextmanager
 def _withholding(
-    spark: SparkSession, spec: DeleteRowsSpec, files: tuple[InputFile, ...], kind: str | None
+    spark: SparkSession, spec: DeleteRowsSpec, files: tuple[InputFile, ...], source: Source
 ) -> Iterator[None]:
     """Keep values out of errors, and tell those that a retry may mend."""
+    kind, options = (source.files.format, source.files.options) if source.files else (None, None)
     try:
-        with refusing_unreadable(spark, files, kind, is_secret=True):
+        with refusing_unreadable(spark, files, kind, options, is_secret=True):
             try:
                 yield
             # PySpark leaves a failed task untranslated.

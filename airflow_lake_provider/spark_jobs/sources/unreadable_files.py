@@ -5,7 +5,7 @@ An error that no file is to blame for, such as a lost executor or a store that d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecErr
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
+from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, blame_long_line, refuse_long_lines
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
 _CONTENT_ERRORS = frozenset(
@@ -86,11 +87,12 @@ _READERS = tuple(
     f"org.apache.spark.sql.{name}." for name in ("catalyst.csv", "catalyst.json", "execution.datasources", "avro")
 )
 _HADOOP = "org.apache.hadoop."
+_TEXT = ("json", "csv")
+# Of a task, and of an executor that ended so.
+_OUT_OF_MEMORY = ("java.lang.OutOfMemoryError", "exited with code 52")
 _ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".tgz", ".xz")
 # Hadoop reads a block format of its own under the first two names, and takes the first bytes of any other for a length.
 _UNREAD_CODECS = (".lz4", ".snappy", ".lzo", ".lzma", ".br", ".z")
-# No compressor writes 0 bytes: it is a file whose writing was never begun, or not ended.
-_COMPRESSED = (".gz", ".gzip", ".bz2", ".zst", ".zstd", ".deflate")
 _LONGEST = 300
 # A store answers in tens of milliseconds, and a source may have thousands of files.
 _OPENED_AT_ONCE = 16
@@ -98,12 +100,18 @@ _OPENED_AT_ONCE = 16
 
 @contextmanager
 def refusing_unreadable(
-    spark: SparkSession, files: tuple[InputFile, ...], kind: str | None, *, is_secret: bool = False
+    spark: SparkSession,
+    files: tuple[InputFile, ...],
+    kind: str | None,
+    options: Mapping[str, str] | None = None,
+    *,
+    is_secret: bool = False,
 ) -> Iterator[None]:
     """Turn an error over one of these files into one that names it.
 
     :param files: the input of the batch; an error over another file is none of these.
     :param kind: format of the files.
+    :param options: of their reader.
     :param is_secret: what Spark says of the file is left out, it may have values.
     :raises BadInputError: a file is cut off, broken or of another kind; it is to be repaired or removed.
     :raises InvalidSpecError: Spark refuses an option of the reader.
@@ -111,8 +119,12 @@ def refusing_unreadable(
     """
     try:
         refuse_unfit_files(spark, files, kind)
+        if kind in _TEXT:
+            refuse_long_lines(spark, files, options or {})
         yield
     except (PySparkException, Py4JJavaError) as error:
+        if kind in _TEXT and any(word in str(error) for word in _OUT_OF_MEMORY):
+            blame_long_line(spark, files, options or {})
         found = _translated(error, files, kind, is_secret)
         if found is None:
             raise
@@ -126,12 +138,13 @@ def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: st
     :raises JobFailedError: a file of which the first bytes matter cannot be opened now.
     """
     packed = [file for file in files if file.path.endswith(".bz2") and file.size]
-    is_text = kind in ("json", "csv")
+    is_text = kind in _TEXT
     for file in files:
         # Hive writes an ORC file of 0 bytes for an empty bucket, and Spark takes it for one.
         if file.size == 0 and kind in ("parquet", "avro"):
             raise BadInputError(f"{file.path} has 0 bytes, so it is no {kind} file: {_WAY_OUT}")
-        if is_text and file.size == 0 and file.path.lower().endswith(_COMPRESSED):
+        # No compressor writes 0 bytes: it is a file whose writing was never begun, or not ended.
+        if is_text and file.size == 0 and file.path.lower().endswith(COMPRESSED):
             raise BadInputError(
                 f"{file.path} has 0 bytes, so it is no compressed file, not even of an empty one: {_WAY_OUT}"
             )

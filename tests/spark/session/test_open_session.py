@@ -38,3 +38,9 @@ def test_a_session_keeps_the_code_of_many_tables_unless_somebody_asks_otherwise(
     assert settings_at_start(submitted)[CODE_CACHE] == "1000"
     submitted.set(CODE_CACHE, "50")
     assert CODE_CACHE not in settings_at_start(submitted)
+
+
+def test_a_task_without_memory_does_not_end_a_driver_that_runs_it_itself() -> None:
+    for master, found in (("local[2]", "0"), ("yarn", None)):
+        submitted = SparkConf(loadDefaults=False).set("spark.master", master)
+        assert settings_at_start(submitted).get("spark.executor.killOnFatalError.depth") == found
