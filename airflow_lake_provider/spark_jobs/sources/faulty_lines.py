@@ -25,6 +25,7 @@ from airflow_lake_provider.spark_jobs.sources.json_lines import (
 from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, matches, text_literal
 
 OPEN_QUOTE = "a quoted value without its end"
+NO_VALUES = "a line of control characters alone"
 CHANGED_VALUE = "a value that its type does not hold"
 # What may be wrong with a record that Spark's reader takes, and what to do.
 FAULTS = {
@@ -32,6 +33,7 @@ FAULTS = {
     HALF_PAIR: "no text can hold it; write the character, or the replacement character",
     OPEN_QUOTE: "give options={'multiLine': True} for values of several lines, or say how a quote is escaped, "
     "options={'escape': '\\\\'} for a backslash",
+    NO_VALUES: "a crash of a writer leaves NUL characters: write the file again; a row has to have a key",
     CHANGED_VALUE: "it would be rounded, cut off, or taken for another; declare a wider type, or STRING and cast it in "
     "a Query; options such as locale, dateFormat and timestampFormat say how it is written",
 }
@@ -41,6 +43,7 @@ _OF_LINES = {"linesep", "encoding", "charset", "basepath"}
 _WIDE = ("utf-16", "utf-32")
 # Of no meaning in a regular expression.
 _PLAIN = "\"',;:\t "
+_CONTROLS = r"^[\x00-\x20]++$"
 HAS_TEXT = "octet_length(trim(value)) > 0"
 # Java's regular expressions take a place of the stack for each field.
 _MOST_FIELDS = 1_000
@@ -62,11 +65,14 @@ def faulty_lines(
         # In this order: a sound line is not parsed once more.
         parsed = is_parsed(line, columns_text(schema), options)
         fault = f"CASE WHEN {found} IS NOT NULL THEN CASE WHEN {parsed} THEN {found} END END"
-    elif is_whole or not _has_lines_of_csv(lower):
+    elif is_whole or not _has_lines(lower):
         # A value of several lines is whole only in its file.
         return []
     else:
-        fault = _fault_of_csv(line, lower.get("quote", '"'), _separator(lower))
+        quote, separator = lower.get("quote", '"'), _separator(lower)
+        fault = _fault_without_values(line, separator)
+        if _is_doubled(lower) and "\\" not in separator:
+            fault = f"coalesce({fault}, {_fault_of_csv(line, quote, separator)})"
     kept = {name: value for name, value in options.items() if name.lower() in _OF_LINES or "." in name}
     if is_whole:
         kept["wholetext"] = "true"
@@ -82,17 +88,29 @@ def _decoded(options: Mapping[str, str]) -> str:
     return f"decode(CAST(value AS BINARY), {text_literal(encoding if encoding.startswith(_WIDE) else 'iso-8859-1')})"
 
 
-def _has_lines_of_csv(options: Mapping[str, str]) -> bool:
-    """Tell whether lines can be found, and quotes in them are doubled: another escape has rules of its own."""
+def _has_lines(options: Mapping[str, str]) -> bool:
+    """Tell whether lines can be found."""
+    return not encoding_of(options).startswith(_WIDE) or "linesep" in options
+
+
+def _is_doubled(options: Mapping[str, str]) -> bool:
+    """Tell whether quotes in a quoted value are doubled: another escape has rules of its own."""
     quote = options.get("quote", '"')
-    is_doubled = bool(quote) and quote == options["escape"]
-    is_found = not encoding_of(options).startswith(_WIDE) or "linesep" in options
-    return is_doubled and is_found and "\\" not in _separator(options)
+    return bool(quote) and quote == options["escape"]
 
 
 def _separator(options: Mapping[str, str]) -> str:
     # Spark takes these two signs for one.
     return options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
+
+
+def _fault_without_values(line: str, separator: str) -> str:
+    """Tell a line that Spark's reader takes for an empty one, though it has more than blanks."""
+    # All but those of blanks, and the end of a file of DOS.
+    has_more = matches(line, r"[\x00-\x08\x0e-\x19\x1b-\x1f]")
+    if separator.strip(" "):
+        has_more = f"({has_more} OR contains({line}, {text_literal(separator)}))"
+    return f"CASE WHEN {matches(line, _CONTROLS)} AND {has_more} THEN {text_literal(NO_VALUES)} END"
 
 
 def _fault_of_csv(line: str, quote: str, separator: str) -> str:

@@ -178,7 +178,25 @@ CSV_LINES: dict[str, tuple[str, list[str] | None]] = {
     "carriage returns": ("a,1\r\nb,2\r\n", ["a", "b"]),
     "a sign of comments": ("#a,1\n", ["#a"]),
     "a NUL at the start": ("\0a,1\n", ["\0a"]),
+    "a line of blanks": ("a,1\n \t \nb,2\n", ["a", "b"]),
+    "the end of a file of DOS": ("a,1\n\x1a", ["a"]),
+    "a line of NUL": ("a,1\n\0\0\0\nb,2\n", None),
+    "NUL at the end": ("a,1\n" + "\0" * 50, None),
+    "NUL and nothing else": ("\0" * 50, None),
+    "other control characters": ("a,1\n\x01 \x02\nb,2\n", None),
 }
+
+
+def test_a_line_that_spark_would_leave_out_is_refused_with_any_options(spark: SparkSession, tmp_path: Path) -> None:
+    for name, body, options in (
+        ("tabs", "1\tx\n\t\n", {"sep": "\t"}),
+        ("hive", "1\x01x\n\x01\n", {"sep": "\x01"}),
+        ("header", "id,v\n1,x\n\0\0\n", {"header": True}),
+        ("escape", "1,x\n\0\0\n", {"escape": "\\"}),
+    ):
+        (tmp_path / f"{name}.csv").write_text(body)
+        with pytest.raises(BadInputError, match=rf"{name}\.csv.*a line of control characters alone"):
+            apply(spark, tmp_path / f"{name}.csv", format="csv", options=options, schema="id INT, v STRING")
 
 
 def test_a_quoted_value_of_csv_is_what_rfc_4180_says_or_refused(spark: SparkSession, tmp_path: Path) -> None:
