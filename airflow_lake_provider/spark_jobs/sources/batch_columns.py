@@ -72,15 +72,22 @@ def _is_empty(kind: DataType) -> bool:
     return isinstance(kind, StructType) and not kind.fields
 
 
-def refuse_unordered_keys(rows: StructType, keys: Sequence[str]) -> None:
-    """Refuse key columns whose values cannot be compared, before Spark is asked to put rows in their order.
+def refuse_unordered_columns(rows: StructType, keys: Sequence[str], order_by: Sequence[str]) -> None:
+    """Refuse columns whose values cannot be compared, before Spark is asked to put rows in their order.
 
     :raises BadInputError: naming them with their types.
     """
-    named = {key.lower() for key in keys}
-    unfit = {f.name: f.dataType.simpleString() for f in rows if f.name.lower() in named and _is_unordered(f.dataType)}
-    if unfit:
+    if unfit := _unordered(rows, keys):
         raise BadInputError(f"key columns {unfit} cannot identify a row; use whole numbers, text, times or decimals")
+    if unfit := _unordered(rows, order_by):
+        raise BadInputError(
+            f"order_by columns {unfit} have no order; use numbers, text or times, such as a field of theirs in a Query"
+        )
+
+
+def _unordered(rows: StructType, names: Sequence[str]) -> dict[str, str]:
+    asked = {name.lower() for name in names}
+    return {f.name: f.dataType.simpleString() for f in rows if f.name.lower() in asked and _is_unordered(f.dataType)}
 
 
 def _is_unordered(kind: DataType) -> bool:

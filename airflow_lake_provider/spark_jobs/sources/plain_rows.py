@@ -38,7 +38,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 )
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
-from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_keys
+from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
 from airflow_lake_provider.spark_jobs.sources.csv_headers import refusing_other_headers
 from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -74,8 +74,8 @@ def read_row_changes(
         if batch.may_be_unparsable:
             cached.append(batch.rows)
         keys = resolve_columns(batch.rows, spec.keys, "keys")
-        refuse_unordered_keys(batch.rows.schema, keys)
         order_by = resolve_columns(batch.rows, spec.order_by, "order_by")
+        refuse_unordered_columns(batch.rows.schema, keys, order_by)
         is_small = 0 < sum(file.size for file in files) <= _ONE_TASK
         may_shuffle = bool(spec.source.query) or _has_subquery(spark, spec.delete_when)
         rows = batch.rows.coalesce(1) if is_small else batch.rows
