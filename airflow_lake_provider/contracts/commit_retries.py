@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from airflow_lake_provider.contracts.metadata_numbers import number_property
+from airflow_lake_provider.contracts.property_values import number_property
 
 RETRIES = "commit.retry.num-retries"
 SHORTEST_WAIT = "commit.retry.min-wait-ms"

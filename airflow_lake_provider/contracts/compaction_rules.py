@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.metadata_numbers import number_property
+from airflow_lake_provider.contracts.property_values import number_property
 
 TARGET_SIZE = "write.target-file-size-bytes"
 DELETE_TARGET_SIZE = "write.delete.target-file-size-bytes"

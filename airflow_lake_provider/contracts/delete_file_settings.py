@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.compaction_rules import DELETE_TARGET_BYTES, DELETE_TARGET_SIZE, table_size
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.metadata_numbers import number_property, shown
+from airflow_lake_provider.contracts.property_values import number_property, shown
 
 FORMAT = "write.delete.format.default"
 CODEC = "write.delete.parquet.compression-codec"

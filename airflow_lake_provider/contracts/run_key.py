@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.errors import ForgottenRunError, InvalidSpecError
-from airflow_lake_provider.contracts.metadata_numbers import whole_number
+from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.table_properties import (
     MAX_VALUE_CHARACTERS,
     RECENT_RUN_KEYS,

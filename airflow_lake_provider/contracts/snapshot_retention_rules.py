@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.metadata_numbers import number_property
+from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
-from airflow_lake_provider.contracts.metadata_numbers import number_property
-from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.property_values import count_of, number_property
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 
 UNTIDIED = "an earlier compaction was cut off before the metadata was tidied"

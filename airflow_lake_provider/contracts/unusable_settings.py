@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from airflow_lake_provider.contracts.metadata_numbers import shown
+from airflow_lake_provider.contracts.property_values import shown
 
 # Java's Integer.parseInt and Long.parseLong take digits of every script.
 _INTEGER = re.compile(r"[+-]?\d{1,40}")

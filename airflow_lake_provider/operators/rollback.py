@@ -10,7 +10,7 @@ from airflow_lake_provider.contracts.argument_validation import optional, text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
-from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
+from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
+from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.table_layout import TableLayout

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.metadata_numbers import shown, whole_number
+from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.table_properties import reading_tag_of
 from airflow_lake_provider.snapshots.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, decide

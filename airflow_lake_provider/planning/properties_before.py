@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.metadata_numbers import whole_number
+from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import newest_position
 from airflow_lake_provider.contracts.table_properties import (

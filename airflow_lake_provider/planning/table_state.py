@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.metadata_numbers import whole_number
+from airflow_lake_provider.contracts.property_values import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.metadata_numbers import moment, shown, whole_number
+from airflow_lake_provider.contracts.property_values import moment, shown, whole_number
 from airflow_lake_provider.snapshots.snapshot_history import Lineage, SnapshotRecord, TableHead
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.metadata_numbers import whole_number
+from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 from airflow_lake_provider.snapshots.broken_metadata import refuse_broken_metadata
 from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_lake_provider.contracts.history_checks import circular_history
-from airflow_lake_provider.contracts.metadata_numbers import whole_number
+from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.table_properties import ACTION
 
 # Keys of a snapshot summary, in the words of the Iceberg specification (appendix F), that say how rows came and went.

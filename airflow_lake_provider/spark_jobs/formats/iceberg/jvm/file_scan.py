@@ -9,7 +9,7 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_lake_provider.contracts.metadata_numbers import number_property
+from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
 
 # Columns of :func:`table_with_positions`.
