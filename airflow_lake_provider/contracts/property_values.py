@@ -97,6 +97,6 @@ def reading_property(table: str, name: str, properties: Mapping[str, str], remed
         yield
     except _BROKEN as error:
         raise BrokenMetadataError(
-            f"{table}: the table property {name} is {shown(properties.get(name, ''))}, which is not what this package writes there: "
-            f"{type(error).__name__} {str(error)[:200]}. {remedy}"
+            f"{table}: the table property {name} is {shown(properties.get(name, ''))}, which is not what this package "
+            f"writes there: {type(error).__name__} {str(error)[:200]}. {remedy}"
         ) from error

@@ -1,7 +1,11 @@
-"""Each commit of each action fails once: what its retry finds, does and says."""
+"""Each commit of each action fails once: what its retry finds, does and says.
+
+CI lets the last commit of each action of several commits fail; with ``LAKE_EXAMPLES`` set, each one of all actions.
+"""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,11 +28,13 @@ CLEANING = {
     "incremental",
     "compact, and deletes stay",
 }
+ALL = "LAKE_EXAMPLES" in os.environ
+PLAYED = [name for name, (_, commits) in ACTIONS.items() if ALL or commits > 1]
 POINTS = [
     (name, point, once)
-    for name, (_, commits) in ACTIONS.items()
-    for point in range(1, commits + 1)
-    for once in ((False, True) if name in CLEANING else (False,))
+    for name in PLAYED
+    for point in range(1 if ALL else ACTIONS[name][1], ACTIONS[name][1] + 1)
+    for once in ((False, True) if ALL and name in CLEANING else (False,))
 ]
 ACTED = {Outcome.APPLIED, Outcome.DONE}
 
@@ -49,7 +55,7 @@ def uninterrupted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
     return carried_out
 
 
-@pytest.mark.parametrize("name", ACTIONS)
+@pytest.mark.parametrize("name", PLAYED)
 def test_every_commit_of_an_action_is_among_the_points(uninterrupted: Any, name: str) -> None:
     report, _, commits = uninterrupted(name)
     assert commits == ACTIONS[name][1]
