@@ -20,6 +20,7 @@ if "LAKE_EXAMPLES" not in os.environ:
 LONGEST = [
     "test_standalone.py",
     "test_demo.py",
+    "test_actions_of_several_commits.py",
     "test_change_events.py",
     "test_deleted_keys_table.py",
     "test_events_by_key.py",

@@ -254,7 +254,7 @@ def test_a_compaction_in_which_no_group_could_be_read_fails_with_the_reason(spar
     broken = Path(table.live_files()[0].removeprefix("file:"))
     broken.rename(broken.with_suffix(".aside"))
 
-    with pytest.raises(JobFailedError, match="no file group could be rewritten"):
+    with pytest.raises(BrokenMetadataError, match="no file group could be rewritten"):
         compact(table, level=CompactionLevel.MAJOR)
 
 
