@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
-from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, MissingTableError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, MissingTableError
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
 from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
