@@ -60,8 +60,18 @@ def _bounded_socket(host: str | None, port: int | None) -> Any:
     class _Socket(TSocket):  # type: ignore[misc]  # Thrift has no annotations
         def open(self) -> None:
             self._until, self._most, self._read = deadline(), most_bytes(), 0
-            self.setTimeout(1000 * min(CONNECT_SECONDS, self._left()))
             super().open()
+
+        def _resolveAddr(self) -> Any:  # noqa: N802  as Thrift names it
+            found = super()._resolveAddr()
+            self._addresses = len(found)
+            return found
+
+        def _do_open(self, *args: Any) -> Any:
+            # Thrift gives each address of a host the whole of the timeout.
+            self.setTimeout(1000 * min(CONNECT_SECONDS, self._left() / max(1, self._addresses)))
+            self._addresses -= 1
+            return super()._do_open(*args)
 
         def read(self, sz: int) -> bytes:
             self.setTimeout(1000 * self._left())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from requests.exceptions import ChunkedEncodingError
 from requests.utils import prepend_scheme_if_needed, select_proxy
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError
+from urllib3.util.connection import allowed_gai_family
 
 from airflow_lake_provider.hooks.call_limits import (
     CONNECT_SECONDS,
@@ -63,20 +66,37 @@ class _BoundedResponse(http.client.HTTPResponse):
         self.fp: io.BufferedReader = io.BufferedReader(_BoundedReads(self.fp.detach(), sock))
 
 
-class _Connection(HTTPConnection):
+class _BoundedConnect(HTTPConnection):
+    """Try each address of a host in turn; urllib3 gives each of them the whole of the timeout."""
+
     response_class = _BoundedResponse
 
-    def connect(self) -> None:
-        self.timeout = min(CONNECT_SECONDS, seconds_left())
-        super().connect()
+    def _new_conn(self) -> socket.socket:
+        name = self._dns_host
+        try:
+            found = socket.getaddrinfo(name, self.port, allowed_gai_family(), socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return super()._new_conn()  # says so
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        try:
+            for left, self._dns_host in zip(range(len(addresses), 0, -1), addresses, strict=True):
+                self.timeout = min(CONNECT_SECONDS, seconds_left() / left)
+                try:
+                    return super()._new_conn()
+                except HTTPError:
+                    if left == 1:
+                        raise
+        finally:
+            self._dns_host = name  # a certificate is of the name
+        return super()._new_conn()
 
 
-class _SecureConnection(HTTPSConnection):
-    response_class = _BoundedResponse
+class _Connection(_BoundedConnect):
+    pass
 
-    def connect(self) -> None:
-        self.timeout = min(CONNECT_SECONDS, seconds_left())
-        super().connect()
+
+class _SecureConnection(_BoundedConnect, HTTPSConnection):
+    pass
 
 
 class _Pool(HTTPConnectionPool):

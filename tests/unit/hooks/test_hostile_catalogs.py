@@ -6,7 +6,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -241,3 +242,44 @@ def test_a_glue_that_takes_connections_and_says_nothing_is_given_up(monkeypatch:
         with pytest.raises(CatalogUnavailableError):
             hook.load_table("shop.orders")
         assert time.monotonic() - begin < LATEST + 2
+
+
+@pytest.fixture
+def mute_addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Five addresses of ``many.example``, at which connections are neither taken nor refused; yields their port."""
+    with ExitStack() as opened:
+        first = opened.enter_context(socket.create_server(("127.0.0.2", 0), backlog=0))
+        port = first.getsockname()[1]
+        addresses = [f"127.0.0.{last}" for last in range(2, 7)]
+        for address in addresses[1:]:
+            opened.enter_context(socket.create_server((address, port), backlog=0))
+        for address in addresses * 3:  # until the queue is full
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex((address, port))
+        resolve = socket.getaddrinfo
+
+        def resolved(host: str, *args: Any, **kwargs: Any) -> list[Any]:
+            hosts = addresses if host == "many.example" else [host]
+            return [found for each in hosts for found in resolve(each, *args, **kwargs)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolved)
+        yield port
+
+
+@pytest.mark.parametrize("kind", ["rest", "hive"])
+def test_a_host_of_many_silent_addresses_is_given_up_at_the_deadline_of_the_call(
+    kind: str, mute_addresses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.hooks.open_catalog import catalog_opener
+
+    catalog_opener(kind)
+    host = f"{'http' if kind == 'rest' else 'thrift'}://many.example:{mute_addresses}"
+    fields = {"conn_type": "iceberg", "host": host, "extra": {"type": kind, "warehouse": "/tmp/w"}}
+    monkeypatch.setenv("AIRFLOW_CONN_HOSTILE", json.dumps(fields))
+    hook = LakeCatalogHook("hostile", timeout=1.0)
+    begin = time.monotonic()
+    with pytest.raises(CatalogUnavailableError):
+        hook.load_table("shop.orders")
+    assert time.monotonic() - begin < 2.5
