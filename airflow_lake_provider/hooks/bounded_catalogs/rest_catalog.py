@@ -12,7 +12,7 @@ from requests import Session
 
 from airflow_lake_provider.hooks.bounded_catalogs.http_requests import BoundedRequests, bound
 from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
-from airflow_lake_provider.hooks.bounded_catalogs.trusted_answers import TrustedAnswers
+from airflow_lake_provider.hooks.bounded_catalogs.trusted_answers import TrustedAnswers, refuse_redirect
 
 
 class LakeRestCatalog(TrustedAnswers):
@@ -51,6 +51,7 @@ class _BoundedTokens(OAuth2TokenProvider):
             return self._token
         data = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
         with bound(Session()) as session:
+            session.hooks["response"].append(refuse_redirect)
             answer = session.post(self.token_url, data=data, headers={"Authorization": self._client_secret_header})
         answer.raise_for_status()
         said = answer.json()

@@ -51,10 +51,12 @@ class TrustedAnswers(TrustedTables, RestCatalog):
 
     def _config_headers(self, session: Session) -> None:
         super()._config_headers(session)
-        session.hooks["response"] += [_refuse_redirect, self._note_config]
+        session.hooks["response"] += [refuse_redirect, self._note_config]
 
     def _note_config(self, response: Response, **_: Any) -> None:
-        if response.ok and not self._config and response.url.partition("?")[0].endswith("/config"):
+        # A redirect counts as "ok" for requests, and what it leads to may end with a slash.
+        is_answer = response.ok and not response.is_redirect
+        if is_answer and not self._config and response.url.partition("?")[0].rstrip("/").endswith("/config"):
             try:
                 answer = response.json()
             except (ValueError, RecursionError):
@@ -119,7 +121,11 @@ def _refuse(what: str, names: tuple[str, ...]) -> None:
         )
 
 
-def _refuse_redirect(response: Response, **_: Any) -> None:
+def refuse_redirect(response: Response, **_: Any) -> None:
+    """Refuse an answer that leads to another server; a hook of a session.
+
+    :raises UnsupportedError: it does.
+    """
     if not response.is_redirect:
         return
     target = urljoin(response.url, response.headers["Location"])

@@ -34,6 +34,7 @@ class Answers:
     """What a server says.
 
     :param redirect: address to which each request is sent on; None answers.
+    :param redirects: status and address for a path alone; such an answer has a body of JSON.
     :param seen: every request: line, headers and body.
     """
 
@@ -43,6 +44,7 @@ class Answers:
     credentials: list[dict[str, Any]] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
     redirect: str | None = None
+    redirects: dict[str, tuple[int, str]] = field(default_factory=dict)
     uri: str = ""
     seen: list[str] = field(default_factory=list)
 
@@ -71,8 +73,12 @@ def serve(answers: Answers) -> Iterator[Answers]:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            text = json.dumps(answers.body(self.path.partition("?")[0])).encode()
-            self.send_response(200)
+            path = self.path.partition("?")[0]
+            status, target = answers.redirects.get(path, (200, ""))
+            text = b"{}" if target else json.dumps(answers.body(path.rstrip("/"))).encode()
+            self.send_response(status)
+            if target:
+                self.send_header("Location", target)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
