@@ -27,11 +27,10 @@ HARMLESS = frozenset(
         *("cache-enabled", "cache.case-sensitive", "cache.expiration-interval-ms", "clients", "unique-table-location"),
         *("app-id", "app-name", "auth.session-timeout-ms", "expiration-time", "idempotency-key-lifetime"),
         *("token", "token-expires-in-ms", "token-refresh-enabled", "token-exchange-enabled", "region"),
-        *("rest.client.max-retries", "rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms"),
         *("s3.path-style-access", "s3.force-virtual-addressing", "s3.cross-region-access-enabled", "s3.resolve-region"),
         *("s3.remote-signing-enabled", "s3.use-arn-region-enabled", "s3.dualstack-enabled", "s3.acceleration-enabled"),
         *("s3.checksum-enabled", "s3.chunked-encoding-enabled", "s3.preload-client-enabled", "s3.delete-enabled"),
-        *("s3.session-token-expires-at-ms", "s3.connect-timeout", "s3.request-timeout"),
+        "s3.session-token-expires-at-ms",
         *("s3.server-side-encryption", "s3.sse-kms-key-id", "s3.sse.type", "s3.sse.key"),
         *("client.refresh-credentials-enabled", "client.legacy-md5-plugin-enabled", "gcs.no-auth"),
         *("gcs.project-id", "gcs.user-project", "gcs.requester-pays", "gcs.delete.batch-size"),
@@ -44,6 +43,12 @@ HARMLESS_PREFIXES = (
     *("s3.delete.", "s3.write.", "s3.multipart.", "s3.retry.", "s3.directory-bucket."),
     *("gcs.channel.", "adls.sas-token-expires-at-ms."),
 )
+# How long a server lets us wait. A client of S3 keeps its whole process until then.
+WAITS = {
+    **dict.fromkeys(("s3.connect-timeout", "s3.request-timeout"), 60),
+    **dict.fromkeys(("rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms"), 600_000),
+    "rest.client.max-retries": 20,
+}
 REGIONS = ("client.region", "s3.region")
 # Asked with the catalog's own token, so they have to be the catalog itself. A path is one on the catalog.
 OF_THE_CATALOG = (
@@ -69,6 +74,7 @@ CODE: dict[str, frozenset[str]] = {
     "header.X-Iceberg-Access-Delegation": frozenset({"vended-credentials", "remote-signing"}),
 }
 _REGION = re.compile(r"[A-Za-z0-9-]{1,63}")
+_NUMBER = re.compile(r"[0-9]{1,7}(?:\.[0-9]{1,7})?")
 _TEXT = re.compile(r"[^\x00-\x1f\x7f]*")
 _MICROSOFT = re.compile(
     r"(?i)[a-z0-9.-]+\.(?:core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)|fabric\.microsoft\.com)"
@@ -208,6 +214,8 @@ def _is_accepted(name: str, value: object, said: Mapping[str, Any], own: Mapping
 def _rule(name: str, own: Mapping[str, Any]) -> Callable[[str, str], bool] | None:
     if name in REGIONS:
         return lambda value, _: _is_region(value)
+    if name in WAITS:
+        return lambda value, _: _NUMBER.fullmatch(value) is not None and float(value) <= WAITS[name]
     if name in OF_THE_CATALOG:
         return is_same_origin
     if name == "oauth2-server-uri":

@@ -14,7 +14,14 @@ _FROM, _TO = "### Of a REST server", "### Of a table"
 def accepted() -> set[str]:
     stores = rules.STORES.values()
     named = {name for store in stores for name in (*store.credentials, *store.endpoints)}
-    named |= {*rules.HARMLESS, *rules.HARMLESS_PREFIXES, *rules.REGIONS, *rules.OF_THE_CATALOG, *rules.CODE}
+    named |= {
+        *rules.HARMLESS,
+        *rules.HARMLESS_PREFIXES,
+        *rules.REGIONS,
+        *rules.WAITS,
+        *rules.OF_THE_CATALOG,
+        *rules.CODE,
+    }
     values = {value for of_property in rules.CODE.values() for value in of_property}
     return {f"{name}*" if name.endswith((".", "cache", ":")) else name for name in named | values} | {
         "oauth2-server-uri"

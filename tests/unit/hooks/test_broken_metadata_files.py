@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import socket
 import sqlite3
 import time
 from collections.abc import Callable
@@ -132,3 +133,30 @@ def test_a_statement_of_sqlite_that_never_ends_is_interrupted(
     with pytest.raises(LakeProviderError):
         hook.load_table("shop.orders")
     assert time.monotonic() - begin < 5
+
+
+STORES: dict[str, dict[str, str]] = {
+    "s3://b": {"s3.endpoint": "{}", "s3.access-key-id": "a", "s3.secret-access-key": "b", "s3.region": "x"},
+    "gs://b": {"gcs.service.host": "{}", "gcs.oauth2.token": "t", "gcs.oauth2.token-expires-at": "1999999999999"},
+}
+
+
+@pytest.mark.parametrize("call", ["open", "exists", "len"])
+@pytest.mark.parametrize("store", STORES)
+def test_a_store_that_takes_connections_and_says_nothing_is_given_up_at_the_deadline(store: str, call: str) -> None:
+    from pyiceberg.io import load_file_io
+
+    from airflow_lake_provider.hooks.bounded_catalogs.metadata_files import bound_files
+    from airflow_lake_provider.hooks.call_limits import within
+
+    ask: Callable[[Any], Any] = {"open": lambda file: file.open(), "exists": lambda file: file.exists(), "len": len}[
+        call
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        host = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        properties = {name: value.format(host) for name, value in STORES[store].items()}
+        file = bound_files(load_file_io(properties, f"{store}/x.json")).new_input(f"{store}/x.json")
+        begin = time.monotonic()
+        with within(0.5), pytest.raises(TimeoutError):
+            ask(file)
+        assert time.monotonic() - begin < 2

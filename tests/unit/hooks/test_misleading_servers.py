@@ -42,3 +42,28 @@ def test_a_configuration_behind_a_redirect_is_judged_too(
         assert "/v1/lake/namespaces/shop/tables/orders" in server.seen[-1]
         with pytest.raises(UnsupportedError, match=r"fs\.file\.impl"):
             lake.refuse_for_spark([])
+
+
+WAITS = {
+    "s3.request-timeout": ("61", "1e9", "inf", "nan", "-1", "9" * 400),
+    "s3.connect-timeout": ("100000", "1e9"),
+    "rest.client.socket-timeout-ms": ("600001", "2147483647"),
+    "rest.client.connection-timeout-ms": ("600001",),
+    "rest.client.max-retries": ("21", "2147483647"),
+}
+
+
+@pytest.mark.parametrize("place", ["overrides", "table", "credentials"])
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WAITS.items() for value in values])
+def test_a_server_does_not_make_us_wait_longer(
+    name: str, value: str, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serve(answers_with(place, {name: value})) as server:
+        lake = hook(monkeypatch, tmp_path, server.uri)
+        assert name not in lake.load_table("shop.orders").io.properties
+        with pytest.raises(UnsupportedError, match=name):
+            lake.refuse_for_spark(["shop.orders"])
+    with serve(answers_with(place, {name: "20"})) as server:
+        lake = hook(monkeypatch, tmp_path, server.uri)
+        assert lake.load_table("shop.orders").io.properties[name] == "20"
+        lake.refuse_for_spark(["shop.orders"])
