@@ -7,6 +7,7 @@ import json
 import sys
 import zlib
 
+from airflow_lake_provider.catalogs.secret_properties import is_secret
 from airflow_lake_provider.hooks import aws_errors
 
 # A file that is gone or may not be read stays so. Other errors of a file system may pass.
@@ -20,8 +21,32 @@ _OF_SHAPE = (
 _LATER = (408, 425)
 # PyIceberg's words for an error whose body is none of the REST specification, such as the page of a proxy.
 _NO_ERROR = ("Could not decode json payload", "Received unexpected JSON Payload")
+_MOST_DETAILS = 3
 # As the stores of PyArrow say it, in an OSError without a number.
 _GONE = ("NO_SUCH_BUCKET", "NO_SUCH_KEY", "NoSuchBucket", "NoSuchKey")
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an error says, without the contents of what could not be read.
+
+    A catalog may name any file of this machine as metadata, and an answer may hold credentials: Pydantic shows the
+    beginning and the end of either.
+    """
+    from pydantic import ValidationError
+
+    # PyIceberg's own error of that name has Pydantic's as its argument.
+    found = next((each for each in (error, *error.args) if isinstance(each, ValidationError)), None)
+    if found is None:
+        return f"{type(error).__name__}: {error}"
+    details = found.errors(include_url=False, include_context=False)
+    said = "; ".join(_detail(detail["loc"], detail["msg"], detail["input"]) for detail in details[:_MOST_DETAILS])
+    return f"{type(error).__name__}: {found.error_count()} in {found.title}: {said}"
+
+
+def _detail(place: tuple[int | str, ...], message: str, given: object) -> str:
+    is_named = place and not any(is_secret(str(part)) for part in place)
+    shown = f", got {given!r:.80}" if is_named and isinstance(given, (str, int, float, type(None))) else ""
+    return f"{'.'.join(map(str, place))}: {message}{shown}" if place else message
 
 
 def is_unanswered(error: Exception) -> bool:

@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import call_seconds, within
-from airflow_lake_provider.hooks.catalog_errors import is_nonsense, is_refused, is_unanswered, is_unreadable
+from airflow_lake_provider.hooks.catalog_errors import is_nonsense, is_refused, is_unanswered, is_unreadable, text_of
 from airflow_lake_provider.hooks.hidden_secrets import hide_secrets
 from airflow_lake_provider.hooks.kept_property import kept_property
 
@@ -265,7 +265,7 @@ class LakeCatalogHook(BaseHook):
         return None
 
     def _without_secrets(self, error: BaseException) -> str:
-        text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+        text = text_of(error).encode(errors="backslashreplace").decode()
         text = self._hidden(text)
         return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ..."
 

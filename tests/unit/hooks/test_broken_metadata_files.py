@@ -160,3 +160,30 @@ def test_a_store_that_takes_connections_and_says_nothing_is_given_up_at_the_dead
         with within(0.5), pytest.raises(TimeoutError):
             ask(file)
         assert time.monotonic() - begin < 2
+
+
+PRIVATE = {
+    "JSON": b'{"conn": "postgres://user:TOPSECRET@host/db"}',
+    "a list": b'["TOPSECRET"]',
+    "text": b"TOPSECRET",
+    "settings": b"[core]\nfernet_key = TOPSECRET\n",
+    "the environment": b"A=b\0KEY=TOPSECRET\0",
+    "nothing but a string": b'"TOPSECRET"',
+    "no text": b"\xff\xfe TOPSECRET",
+    "a table with a secret": b'{"format-version": 2, "properties": {"k": "TOPSECRET"}}',
+}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.usefixtures("orders")
+def test_a_file_of_this_machine_that_is_no_metadata_is_not_shown(
+    name: str, tmp_path: Path, lake_connection: str
+) -> None:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+    location = written(tmp_path, "private", PRIVATE[name])
+    with sqlite3.connect(tmp_path / "catalog.db") as connection:
+        connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+    with pytest.raises(BrokenMetadataError, match="cannot be read") as failed:
+        LakeCatalogHook(lake_connection).load_table("shop.orders")
+    assert "SECRET" not in str(failed.value)
