@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError
 from airflow_lake_provider.contracts.unusable_settings import unusable_settings
@@ -34,6 +35,8 @@ _ICEBERG = "org.apache.iceberg."
 _OF_CONTENT = ("is not a parquet file", "expected magic number", "not an avro data file", "invalid avro magic")
 # What parsing of a setting ends in.
 _OF_VALUES = ("IllegalArgumentException", "NumberFormatException", "ArithmeticException", "ValidationException")
+# Methods of Iceberg through which a table is loaded.
+_LOADING = ("refreshFromMetadataLocation", "loadIcebergTable", "loadTable")
 _FRAMES = 40
 _LONGEST = 300
 
@@ -76,7 +79,9 @@ def settings_at_fault(error: BaseException, properties: Callable[[], Mapping[str
 
     :param properties: see :func:`told_as_ours`.
     """
-    if not any(name in _OF_VALUES for name, _ in java_causes(error)):
+    is_of_a_value = any(name in _OF_VALUES for name, _ in java_causes(error))
+    # What could not be loaded would only be tried again: for 90 s, where Iceberg's parser refuses the metadata.
+    if not is_of_a_value or any(method in _LOADING for _, method in _innermost_frames(error)):
         return []
     # The table may be what cannot be read.
     with suppress(Exception):
@@ -99,18 +104,22 @@ def unreadable_file(error: BaseException) -> str | None:
 
 def _is_of_metadata(error: BaseException) -> bool:
     """Tell whether the innermost exception came out of a class that reads metadata, not through one that writes."""
-    java = java_exception(error)
-    while java is not None and java.getCause() is not None:
-        java = java.getCause()
-    frames = () if java is None else java.getStackTrace()
-    names = (str(frame.getClassName()) for frame, _ in zip(frames, range(_FRAMES), strict=False))
-    for name in names:
+    for name, _ in islice(_innermost_frames(error), _FRAMES):
         simple = name.rpartition(".")[2].partition("$")[0]
         if name.startswith(_ICEBERG) and simple.endswith(_WRITERS):
             return False
         if name.startswith(_ICEBERG) and simple.startswith(_READERS):
             return True
     return False
+
+
+def _innermost_frames(error: BaseException) -> Iterator[tuple[str, str]]:
+    """Yield class and method of where the innermost exception of Java comes from."""
+    java = java_exception(error)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    for frame in () if java is None else java.getStackTrace():
+        yield str(frame.getClassName()), str(frame.getMethodName())
 
 
 def _first_line(message: str) -> str:

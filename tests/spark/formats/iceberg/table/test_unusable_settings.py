@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.unusable_settings import _MOST, _NAMED, unusable_settings
+from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
 
 VALUES = [
     *("", " ", "x", "1e3", "0x10", "1.0", "NaN", "-1", "+7", "0", "07", "٣", "²", "1_0", " 5"),
@@ -35,3 +38,22 @@ def test_each_name_is_one_of_icebergs(spark: SparkSession) -> None:
     names = spark._jvm.java.lang.Class.forName("org.apache.iceberg.TableProperties").getFields()  # type: ignore[union-attr]  # JVM attribute
     known = {str(field.get(None)) for field in names}
     assert {*_MOST, *_NAMED} - known == set()
+
+
+@pytest.mark.parametrize(("method", "is_asked"), [("refreshFromMetadataLocation", False), ("writeNewMetadata", True)])
+def test_a_table_that_could_not_be_loaded_is_not_loaded_again_for_its_settings(
+    spark: SparkSession, method: str, is_asked: bool
+) -> None:
+    java: Any = spark._jvm.java.lang  # type: ignore[union-attr]  # JVM attribute
+    frames = spark.sparkContext._gateway.new_array(java.StackTraceElement, 1)  # type: ignore[union-attr]  # as above
+    frames[0] = java.StackTraceElement("org.apache.iceberg.BaseMetastoreTableOperations", method, "x.java", 1)
+    refused = java.IllegalArgumentException("no")
+    refused.setStackTrace(frames)
+    asked: list[str] = []
+
+    def properties() -> dict[str, str]:
+        asked.append("asked")
+        return {"commit.retry.num-retries": "x"}
+
+    found = settings_at_fault(Py4JJavaError("an error", refused), properties)
+    assert bool(found) is bool(asked) is is_asked
