@@ -31,6 +31,7 @@ _STARTS_WITH_DATE = r"^\s*+\d{4}-\d{1,2}-\d{1,2}(?:[T ]|\s*+$)"
 _BELOW_MICROSECONDS = r"\.\d{6}0*+[1-9]"
 _EXPONENT = r"^\s*+[+-]?(\d*+)(?:\.(\d*+))?[eE]([+-]?\d{1,6})\s*+$"
 _MOST_NANOS = 2**63 - 1
+_INFINITE = tuple(f"{sign}{name}" for sign in ("", "+", "-") for name in ("inf", "infinity"))
 # Longer integers may have no float of their own.
 _SURE_DIGITS: dict[type[types.DataType], int] = {types.FloatType: 7, types.DoubleType: 15}
 
@@ -49,6 +50,8 @@ def convert(
     if isinstance(target, types.ArrayType):
         items = connect.items if connect else None
         return sf.transform(_elements(text), lambda item: convert(item, target.elementType, items, binary))
+    if isinstance(target, types.MapType):
+        return _map_of(text, target, connect, binary)
     if isinstance(target, types.BinaryType):
         return _bytes(text, connect, binary)
     if connect and connect.name in TIMESTAMP_UNITS:
@@ -56,8 +59,8 @@ def convert(
         if isinstance(target, (types.TimestampType, types.TimestampNTZType)):
             return moment.cast(target)
         if isinstance(target, types.DateType):
-            day = moment.cast(target)
-            return sf.when(day.cast("timestamp") == moment, day)
+            of_day = try_cast(text, "bigint") % (86_400 * TIMESTAMP_UNITS[connect.name])
+            return sf.when(of_day == 0, moment.cast(target))
     if isinstance(target, types.DateType):
         # Any other number has another meaning.
         return _date(text, may_be_days=connect is None or connect.name in DATES)
@@ -72,13 +75,13 @@ def not_converted(text: Column, value: Column, target: types.DataType) -> Column
     """Tell whether a text that is there has no value, or an element of it."""
     lost = text.isNotNull() & value.isNull()
     if isinstance(target, types.MapType):
-        entries = sf.arrays_zip(sf.map_values(_map(text)).alias("text"), sf.map_values(value).alias("value"))
-        inner = sf.exists(entries, lambda entry: entry["text"].isNotNull() & entry["value"].isNull())
-        return lost | sf.coalesce(inner, sf.lit(False))
-    if not isinstance(target, types.ArrayType):
+        texts, values, kind = sf.map_values(_entries(text)), sf.map_values(value), target.valueType
+    elif isinstance(target, types.ArrayType):
+        texts, values, kind = _elements(text), value, target.elementType
+    else:
         return lost
-    pairs = sf.arrays_zip(_elements(text).alias("text"), value.alias("value"))
-    inner = sf.exists(pairs, lambda pair: not_converted(pair["text"], pair["value"], target.elementType))
+    pairs = sf.arrays_zip(texts.alias("text"), values.alias("value"))
+    inner = sf.exists(pairs, lambda pair: not_converted(pair["text"], pair["value"], kind))
     return lost | sf.coalesce(inner, sf.lit(False))
 
 
@@ -86,15 +89,28 @@ def _elements(text: Column) -> Column:
     return sf.from_json(text, "ARRAY<STRING>")
 
 
-def _map(text: Column) -> Column:
+def _entries(text: Column) -> Column:
     return sf.from_json(text, "MAP<STRING, STRING>")
+
+
+def _map_of(
+    text: Column, target: types.MapType, connect: ConnectType | None, binary: BinaryHandling | None
+) -> Column:
+    """Return a map whose keys and values are converted as the text of a column is."""
+    entries = _entries(text)
+    # Of a connect type this is an hstore, whose keys and values are text.
+    inner = connect and ConnectType("string")
+    if isinstance(target.keyType, types.StringType):
+        return sf.transform_values(entries, lambda _, value: convert(value, target.valueType, inner, binary))
+    keys = sf.transform(sf.map_keys(entries), lambda key: convert(key, target.keyType, inner, binary))
+    values = sf.transform(sf.map_values(entries), lambda value: convert(value, target.valueType, inner, binary))
+    are_keys = ~sf.exists(keys, lambda key: key.isNull()) & (sf.size(sf.array_distinct(keys)) == sf.size(keys))
+    return sf.when(are_keys, sf.map_from_arrays(keys, values))
 
 
 def _converter(target: types.DataType) -> Callable[[Column], Column]:
     if isinstance(target, types.DecimalType):
         return lambda text: _decimal(text, target)
-    if isinstance(target, types.MapType):
-        return lambda text: try_cast(_map(text), target)
     converters: dict[type[types.DataType], Callable[[Column], Column]] = {
         types.StringType: lambda text: text,
         types.TimestampType: _timestamp,
@@ -164,11 +180,15 @@ def _fits_with_exponent(text: Column, scale: int) -> Column:
 
 
 def _float(text: Column, target: types.DataType) -> Column:
-    value = try_cast(_spelled_as_spark_does(text), target)
+    spelled = _spelled_as_spark_does(text)
+    value = try_cast(spelled, target)
     whole = text.rlike(rf"^\s*+[+-]?\d{{{_SURE_DIGITS[type(target)] + 1},}}+\s*+$")
     # An integer is a number of something, or an identity: the nearest float is another one.
     is_same = try_cast(value, "decimal(38,0)") == try_cast(text, "decimal(38,0)")
-    return sf.when(~whole | sf.coalesce(is_same, sf.lit(False)), value)
+    # A cast makes infinity of a number that is too great.
+    is_finite = sf.abs(value) != float("inf")
+    is_sound = is_finite | sf.lower(sf.trim(spelled)).isin(*_INFINITE)
+    return sf.when(is_sound & (~whole | sf.coalesce(is_same, sf.lit(False))), value)
 
 
 def _spelled_as_spark_does(text: Column) -> Column:
