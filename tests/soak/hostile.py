@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -41,7 +41,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20)
     options = parser.parse_args()
     numbers = options.only or range(options.mutations)
-    with tempfile.TemporaryDirectory(prefix="lake_hostile_") as folder:
+    with tempfile.TemporaryDirectory(prefix="lake_hostile_") as folder, chdir(folder):
+        # Some mutations are relative locations, and a driver writes there.
         spark = start_session(Path(folder) / "session")
         spark.sparkContext.setLogLevel("OFF")
         with planned_for_tiny_batches(spark):
