@@ -93,9 +93,7 @@ def _entries(text: Column) -> Column:
     return sf.from_json(text, "MAP<STRING, STRING>")
 
 
-def _map_of(
-    text: Column, target: types.MapType, connect: ConnectType | None, binary: BinaryHandling | None
-) -> Column:
+def _map_of(text: Column, target: types.MapType, connect: ConnectType | None, binary: BinaryHandling | None) -> Column:
     """Return a map whose keys and values are converted as the text of a column is."""
     entries = _entries(text)
     # Of a connect type this is an hstore, whose keys and values are text.
