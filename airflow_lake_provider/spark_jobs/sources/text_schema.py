@@ -7,7 +7,16 @@ from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import CharType, DataType, StringType, StructField, StructType, VarcharType
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.sources import Files
@@ -109,7 +118,27 @@ def json_schema(
 def csv_schema(
     spark: SparkSession, source: Files, paths: list[str], options: Mapping[str, str], table_schema: StructType | None
 ) -> StructType:
-    """Return the schema to read CSV with, in the order of the header, which is where CSV takes its order from."""
+    """Return the schema to read CSV with, in the order of the header, which is where CSV takes its order from.
+
+    :raises BadInputError: a column has a type that CSV cannot hold, or others than the header.
+    """
+    schema = _csv_columns(spark, source, paths, options, table_schema)
+    nested = {field.name: field.dataType.simpleString() for field in schema if _is_nested(field.dataType)}
+    if nested:
+        raise BadInputError(
+            f"CSV of {source.path!r} cannot hold the types {nested}; say STRING for these columns in the source's "
+            "schema, and make the values of them in a Query, with from_json or split"
+        )
+    return schema
+
+
+def _is_nested(kind: DataType) -> bool:
+    return isinstance(kind, (ArrayType, MapType, StructType))
+
+
+def _csv_columns(
+    spark: SparkSession, source: Files, paths: list[str], options: Mapping[str, str], table_schema: StructType | None
+) -> StructType:
     if not _has_header(source):
         return parse_ddl(source.schema) if source.schema else _inferred_csv(spark, paths, options)
     # Any name but the batch's own, which a column of the files may have.

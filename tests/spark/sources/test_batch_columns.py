@@ -110,3 +110,22 @@ def test_null_keys_are_counted_by_column_with_a_way_out(spark: SparkSession, tmp
         flow(spark, tmp_path, "nulls").apply(source=source, keys=("id", "k"), missing_columns=MissingColumns.FAIL)
     with pytest.raises(BadInputError, match=r"CHAR or VARCHAR; say STRING"):
         apply(spark, tmp_path / "a.json", schema="id BIGINT, k CHAR(3)")
+
+
+NESTED = {"ARRAY<INT>": "ARRAY(1)", "MAP<STRING, INT>": "MAP('k', 1)", "STRUCT<a: INT>": "NAMED_STRUCT('a', 1)"}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_type_that_csv_cannot_hold_is_refused_by_the_column_wherever_it_comes_from(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "a.csv").write_text("id,v\n1,x\n")
+    told = r"cannot hold the types \{'v': '.*say STRING"
+    for options in ({"header": "true"}, {}):
+        declared = Files(f"{tmp_path}/a.csv", "csv", schema=f"id BIGINT, v {kind}", name="declared", options=options)
+        with pytest.raises(BadInputError, match=told):
+            flow(spark, tmp_path, "declared").apply(source=declared)
+    table = flow(spark, tmp_path, f"nested_{kind[:3].lower()}")
+    spark.sql(f"CREATE TABLE {table.table} USING iceberg AS SELECT 1L AS id, {NESTED[kind]} AS v")
+    with pytest.raises(BadInputError, match=told):
+        table.apply(source=Files(f"{tmp_path}/a.csv", "csv", name="typed", options={"header": "true"}))
