@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
     CharType,
@@ -20,6 +21,7 @@ from pyspark.sql.types import (
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.nested_types import completed, field_twins, nullable, types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import condition_of, message_of, parse_ddl_type
 
@@ -102,6 +104,10 @@ def json_schema(
             "a column with more is read as text, if the source's schema says STRING"
         )
     known = declared_types(None, table_schema)
+    # The fields of a struct that no record has may be the table's to keep; a map has none.
+    kinds = MapType if keeps_absent else (MapType, StructType)
+    objects = [field for field in table_schema or () if isinstance(field.dataType, kinds)]
+    fields += _empty_objects(spark, paths, {**options, "columnNameOfCorruptRecord": corrupt}, fields, objects)
     types = {
         f.name: completed(f.dataType, known.get(f.name.lower(), f.dataType), with_absent=not keeps_absent)
         for f in fields
@@ -113,6 +119,28 @@ def json_schema(
             "fields that are meant, as they are spelled, in the source's schema, or give each a name of its own"
         )
     return schema
+
+
+def _empty_objects(
+    spark: SparkSession,
+    paths: list[str],
+    options: Mapping[str, str],
+    found: list[StructField],
+    objects: list[StructField],
+) -> list[StructField]:
+    """Return the objects of which all values in the records are empty: inference leaves them out.
+
+    :param objects: columns of the table.
+    """
+    held = {field.name.lower() for field in found}
+    absent = [f for f in objects if f.name.lower() not in held]
+    if not absent:
+        return []
+    # As text, so that a value of any type is there.
+    texts = StructType([StructField(field.name, StringType()) for field in absent])
+    rows = spark.read.options(**options).schema(texts).json(paths)
+    (counts,) = rows.agg(*(sf.count(quoted_name(field.name)) for field in absent)).collect()
+    return [StructField(f.name, nullable(f.dataType)) for f, count in zip(absent, counts, strict=True) if count]
 
 
 def csv_schema(

@@ -161,6 +161,26 @@ def test_json_takes_the_tables_types_and_infers_only_new_columns(spark: SparkSes
     assert types["extra"] == "bigint"
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        ("MAP<STRING, INT>", ("{}", "{}"), [{}, {}]),
+        ("MAP<STRING, INT>", ("{}", "null"), [{}, None]),
+        ("MAP<STRING, STRUCT<a: INT>>", ("{ }", "{}"), [{}, {}]),
+        ("STRUCT<a: INT>", ("{}", "{}"), [{"a": None}, {"a": None}]),
+        ("STRUCT<m: MAP<STRING, INT>>", ('{"m": {}}', "{}"), [{"m": {}}, {"m": None}]),
+    ],
+)
+def test_objects_of_json_that_are_all_empty_are_values_of_the_tables_column(
+    spark: SparkSession, tmp_path: Path, kind: str, values: tuple[str, ...], expected: list[Any]
+) -> None:
+    lines = "".join(f'{{"id": {number}, "v": {value}}}\n' for number, value in enumerate(values))
+    source = Files(path=files_in(tmp_path, a_json=lines), format="json")
+    found = rows_of(changes(spark, source, f"id INT, v {kind}, other MAP<STRING, INT>"))
+    assert [row["v"].asDict() if hasattr(row["v"], "asDict") else row["v"] for row in found] == expected
+    assert "other" not in found[0]
+
+
 def test_csv_columns_follow_the_header_not_the_order_of_the_schema(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_csv="note,id\nfirst,1\n", b_csv='note,id\nsecond,1\n"two",2\n')
     source = Files(path=path, format="csv", options={"header": "true"}, schema="id INT, note STRING")

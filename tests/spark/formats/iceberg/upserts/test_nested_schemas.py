@@ -227,18 +227,22 @@ def test_an_update_that_leaves_null_where_a_value_is_required_is_refused(flow: F
 def test_a_field_that_no_struct_of_the_batch_has_keeps_its_old_value(
     spark: SparkSession, flow: Flow, tmp_path: Path, strategy: UpsertStrategy
 ) -> None:
-    made(flow, "s STRUCT<a: INT, b: INT, d: STRUCT<x: INT, y: INT>>, l ARRAY<STRUCT<a: INT, b: INT>>", 3)
+    kinds = "s STRUCT<a: INT, b: INT, d: STRUCT<x: INT, y: INT>>, l ARRAY<STRUCT<a: INT, b: INT>>"
+    made(flow, f"{kinds}, m MAP<STRING, INT>, e STRUCT<a: INT>", 3)
     old = "named_struct('a', 1, 'b', 2, 'd', named_struct('x', 3, 'y', 4)), array(named_struct('a', 1, 'b', 2))"
+    old += ", map('k', 1), named_struct('a', 1)"
     spark.sql(f"INSERT INTO {flow.table} SELECT 1, {old}")
     spark.sql(f"INSERT INTO {flow.table} SELECT 3, {old}")
     records: list[dict[str, Any]] = [{"id": id_, "s": {"d": {"y": 8}, "a": 9}, "l": [{"b": 7}]} for id_ in (1, 2)]
     records += [{"id": 3, "s": None, "l": None}]
+    # An empty map is a value, an empty struct has no field.
+    records = [{**record, "m": {}, "e": {}} for record in records]
     keep = SchemaContract(missing_columns="keep")
     applied(flow, written(tmp_path / "a.json", *records), "run 1", strategy=strategy, schema_contract=keep)
     assert rows_of(flow) == {
-        1: {"s": {"a": 9, "b": 2, "d": {"x": 3, "y": 8}}, "l": [{"a": None, "b": 7}]},
-        2: {"s": {"a": 9, "b": None, "d": {"x": None, "y": 8}}, "l": [{"a": None, "b": 7}]},
-        3: {"s": None, "l": None},
+        1: {"s": {"a": 9, "b": 2, "d": {"x": 3, "y": 8}}, "l": [{"a": None, "b": 7}], "m": {}, "e": {"a": 1}},
+        2: {"s": {"a": 9, "b": None, "d": {"x": None, "y": 8}}, "l": [{"a": None, "b": 7}], "m": {}, "e": None},
+        3: {"s": None, "l": None, "m": {}, "e": {"a": 1}},
     }
 
 
