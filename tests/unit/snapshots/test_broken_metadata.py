@@ -155,7 +155,7 @@ def raw_error_of(call: Callable[[], object]) -> Exception | None:
         call()
     except LakeProviderError:
         return None
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001  # any that is none of ours is the finding
         return error
     return None
 
