@@ -22,7 +22,7 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, Com
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.untidied_compaction import UNTIDIED
 from airflow_lake_provider.contracts.unusable_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
@@ -79,7 +79,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
             spec=spec,
             rules=rules_for(spec, level, target),
             expression=to_expression(table, spec.where),
-            summary={ACTION: spec.action, RUN_KEY: run_key},
+            run_key=run_key,
         )
         planned = rewrite.plan()
         untidied = not planned.groups and upkeep.tidying_is_due(table, spec, run_key)
@@ -117,10 +117,12 @@ def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tupl
 
 def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progress, *, untidied: bool) -> _Tally:
     tally = _Tally(untidied=untidied)
+    one_by_one = False
     while planned.groups:
         tally.attempts += 1
+        head = rewrite.table.head()
         with progress.phase("rewrite") as facts:
-            attempt = rewrite.attempt(planned)
+            attempt = rewrite.attempt(planned, one_by_one=one_by_one)
             facts.update({"groups": attempt.done, "lost": attempt.lost, "failed": attempt.failed})
         tally.groups += attempt.done
         tally.bytes += attempt.bytes
@@ -133,13 +135,17 @@ def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progres
         tally.last = attempt
         if not attempt.lost or tally.attempts >= rewrite.spec.max_attempts:
             break
-        _wait(tally.attempts, progress)
+        one_by_one = not attempt.refused and not _commits_since(rewrite.table, str(head), rewrite.run_key)[1]
+        _wait(tally.attempts, attempt.lost, progress, is_by_itself=one_by_one)
     return tally
 
 
-def _wait(attempts: int, progress: Progress) -> None:
+def _wait(attempts: int, lost: int, progress: Progress, *, is_by_itself: bool) -> None:
     seconds = min(_LONGEST_WAIT_SECONDS, 0.5 * 2**attempts) * random.uniform(0.5, 1.0)
-    progress.say(f"a writer committed first: trying again in {seconds:.1f} s from the new head")
+    why, how = "a writer committed first", "from the new head"
+    if is_by_itself:
+        why, how = "no writer was in the way, commits of this compaction were lost", "one by one"
+    progress.say(f"{why}: trying {lost:,} file groups again in {seconds:.1f} s, {how}")
     time.sleep(seconds)
 
 
@@ -180,7 +186,8 @@ def _failed(table: IcebergTable, said: str) -> LakeProviderError:
 def _reported(
     rewrite: DataFileRewrite, report: CompactionReport, planned: PlannedGroups, tally: _Tally, progress: Progress
 ) -> CompactionReport:
-    ours, foreign = _commits_since(rewrite.table, report)
+    before = report.before.snapshot if report.before else None
+    ours, foreign = _commits_since(rewrite.table, before, rewrite.run_key)
     last = tally.last
     if last.failed and not last.lost and not tally.groups:
         raise _failed(rewrite.table, f"no file group could be rewritten: {'; '.join(last.messages)}")
@@ -212,14 +219,15 @@ def _reported(
     )
 
 
-def _commits_since(table: IcebergTable, report: CompactionReport) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
-    """Return our snapshots of main since ``report.before``, oldest first, and the ids of other writers' ones."""
+def _commits_since(
+    table: IcebergTable, before: str | None, run_key: str
+) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
+    """Return our snapshots of main since one, oldest first, and the ids of other writers' ones."""
     ours, foreign = [], []
-    before = report.before.snapshot if report.before else None
     for snapshot in table.ancestors():
         if snapshot.snapshot_id == before:
             break
-        if snapshot.summary.get(RUN_KEY) == report.run_key:
+        if snapshot.summary.get(RUN_KEY) == run_key:
             ours.append((snapshot.snapshot_id, snapshot.summary))
         else:
             foreign.append(snapshot.snapshot_id)

@@ -17,10 +17,16 @@ from airflow_lake_provider.contracts.compaction_rules import RewriteRules
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
     root_message,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.own_files import (
+    files_of_run,
+    groups_without,
+    rewrite_without,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_failures import failed_jobs, newest_job
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -60,14 +66,14 @@ class DataFileRewrite:
     """A rewrite that can be planned and tried, more than once.
 
     :param expression: Iceberg expression of the author's ``where``.
-    :param summary: properties of the snapshots it commits.
+    :param run_key: of the snapshots it commits. What they have added already is not rewritten again.
     """
 
     table: IcebergTable
     spec: CompactionSpec
     rules: RewriteRules
     expression: Any
-    summary: dict[str, str]
+    run_key: str
 
     def plan(self) -> PlannedGroups:
         """Find what is due at the head that the table's handle knows; a metadata operation."""
@@ -78,22 +84,28 @@ class DataFileRewrite:
         case_sensitive = self.table.spark.conf.get("spark.sql.caseSensitive") == "true"
         planner = actions.BinPackRewriteFilePlanner(self.table.java, self.expression, head, case_sensitive)
         planner.init(planner_options(self.rules))
-        groups = _each(planner.plan().groups())
+        groups = groups_without(self.table.spark, planner.plan(), files_of_run(self.table, self.run_key))
         return PlannedGroups(
             groups=len(groups),
             files=sum(group.inputFileNum() for group in groups),
             bytes=sum(group.inputFilesSizeInBytes() for group in groups),
         )
 
-    def attempt(self, planned: PlannedGroups) -> RewriteAttempt:
+    @property
+    def summary(self) -> dict[str, str]:
+        """Return properties of the snapshots it commits."""
+        return {ACTION: self.spec.action, RUN_KEY: self.run_key}
+
+    def attempt(self, planned: PlannedGroups, *, one_by_one: bool = False) -> RewriteAttempt:
         """Rewrite and commit what is due.
 
+        :param one_by_one: no two groups at once, whose commits could be in each other's way.
         :raises UnknownOutcomeError: the answer to the only commit was lost; its files were left alone.
         :raises JobFailedError: Spark failed and, without partial progress, nothing was committed.
         """
         last_job = newest_job(self.table.spark)
         try:
-            result = self._action().execute()
+            result = self._execute(one_by_one)
         except Py4JJavaError as error:
             return self._failed(error, planned)
         done, failed = _each(result.rewriteResults()), len(_each(result.rewriteFailures()))
@@ -104,6 +116,13 @@ class DataFileRewrite:
             bytes=sum(group.rewrittenBytesCount() for group in done),
             messages=failed_jobs(self.table.spark, last_job) if failed else (),
         )
+
+    def _execute(self, one_by_one: bool) -> Any:
+        action = self._action(one_by_one)
+        written = files_of_run(self.table, self.run_key)
+        if written is None:
+            return action.execute()
+        return rewrite_without(action, self.table, written, partial_progress=self.spec.partial_progress)
 
     def _failed(self, error: Py4JJavaError, planned: PlannedGroups) -> RewriteAttempt:
         if is_unknown(error):
@@ -117,9 +136,11 @@ class DataFileRewrite:
             raise JobFailedError(f"{self.table.name}: compaction failed: {root_message(error)}") from error
         return RewriteAttempt(lost=planned.groups, messages=(refusal,), refused=True)
 
-    def _action(self) -> Any:
+    def _action(self, one_by_one: bool) -> Any:
         actions = self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self.table.spark._jsparkSession)
         action = actions.rewriteDataFiles(self.table.java).filter(self.expression).options(self._options())
+        if one_by_one:
+            action = action.option("max-concurrent-file-group-rewrites", "1")
         for name, value in self.summary.items():
             action = action.snapshotProperty(name, value)
         return self._ordered(action)
