@@ -11,11 +11,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.position_column import epoch_of, next_epoch
+from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 
 _KINDS = ("records", "data-files", "delete-files")
+_REMOVED = ("deleted-records", "deleted-data-files", "removed-delete-files")
+
+
+def begins_history(parent: int | None, sequence_number: int, summary: Mapping[str, str]) -> bool:
+    """Tell whether a snapshot is the first of a table, also of one that replaced another and keeps its numbers.
+
+    It has no parent, which PyIceberg's expiry erases as well, has removed nothing, and has in its totals no row or file
+    but those added.
+
+    :param sequence_number: 0 in format version 1.
+    """
+    if parent is not None or any(count_of(summary, name) for name in _REMOVED):
+        return False
+    counts = [(summary.get(f"total-{kind}"), summary.get(f"added-{kind}", "0")) for kind in _KINDS]
+    return sequence_number == 1 or all(total == added for total, added in counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +55,8 @@ class CommitFact:
 
     @property
     def is_first(self) -> bool:
-        """Tell whether nothing was there before: no parent, and no row or file in the totals but those added."""
-        if self.parent is not None:
-            return False
-        counts = [(self.summary.get(f"total-{kind}"), self.summary.get(f"added-{kind}", "0")) for kind in _KINDS]
-        return self.sequence_number == 1 or all(total == added for total, added in counts)
+        """Tell whether nothing was there before."""
+        return begins_history(self.parent, self.sequence_number, self.summary)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 MAX_CHARACTERS = 64
 _DIGEST_DIGITS = 16
+_UUID_CHARACTERS = 36
 # A name is part of a property's name and of ``name=generation``; a metastore may keep either in Latin-1.
 _ALLOWED = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHERS = re.compile(r"[^A-Za-z0-9_.-]")
@@ -47,6 +48,15 @@ def consumer_source_name(table_uuid: str, consumer: str) -> str:
     :param consumer: name of the cursor.
     """
     return source_name(f"{table_uuid}.{consumer}")
+
+
+def table_of_position(name: str, consumer: str) -> str | None:
+    """Return the UUID of the source table whose position a consumer keeps under a name; None for other names.
+
+    :param name: of a position, see :func:`consumer_source_name`.
+    """
+    uuid = name[:_UUID_CHARACTERS]
+    return uuid if name == consumer_source_name(uuid or "-", consumer) else None
 
 
 def _digested(plain: str, text: str) -> str:

@@ -20,6 +20,7 @@ class Ancestry(str, Enum):
     FIRST_LOOK = "first-look"
     LINEAR = "linear"
     ROLLED_BACK = "rolled-back"
+    REPLACED = "replaced"
     START_EXPIRED = "start-expired"
     HISTORY_EXPIRED = "history-expired"
 
@@ -192,7 +193,7 @@ class _Change:
     @property
     def countable(self) -> bool:
         """True where added rows measure the change: not where rows went that were counted before."""
-        return self.known and self.ancestry is not Ancestry.ROLLED_BACK
+        return self.known and self.ancestry not in (Ancestry.ROLLED_BACK, Ancestry.REPLACED)
 
 
 def _change(head: TableHead, since: Since) -> _Change:
@@ -228,9 +229,10 @@ def _rolled_back(head: TableHead, start: int, lineage: Lineage) -> _Change:
     abandoned = head.lineage(start, stop=ids)
     shared = abandoned.end if abandoned.end in ids else None
     known = shared is not None
+    is_older = lineage.complete and head.snapshots[start].order < lineage.records[-1].order
     return _Change(
         previous_id=start,
-        ancestry=Ancestry.ROLLED_BACK,
+        ancestry=Ancestry.REPLACED if is_older else Ancestry.ROLLED_BACK,
         records=head.lineage(stop=frozenset({shared})).records if shared is not None else lineage.records,
         abandoned=abandoned.records,
         known=known,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from airflow_lake_provider.contracts.applied_history import begins_history
 from airflow_lake_provider.contracts.history_checks import circular_history
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.table_properties import ACTION
@@ -38,6 +39,7 @@ class SnapshotRecord:
     :param counts: the ``COUNT_KEYS`` of the summary that are above 0.
     :param counted: the writer counts, so that a missing count means 0.
     :param action: ``lake.action`` of the summary.
+    :param begins_history: nothing was there before: a new table, or one that replaced another.
     """
 
     snapshot_id: int
@@ -48,6 +50,7 @@ class SnapshotRecord:
     counts: Mapping[str, int] = field(default_factory=dict)
     counted: bool = True
     action: str | None = None
+    begins_history: bool = False
 
     @classmethod
     def from_summary(
@@ -73,6 +76,7 @@ class SnapshotRecord:
             counts={key: count for key, count in counts.items() if count},
             counted=any(key in given for key in _COUNTED_KEYS),
             action=given.get(ACTION),
+            begins_history=begins_history(parent_id, sequence_number, given),
         )
 
     @property
@@ -107,9 +111,11 @@ class Lineage:
     def complete(self) -> bool:
         """True where the walk got to the table's first snapshot.
 
-        PyIceberg's expiry erases the parent id of what it leaves behind, so the sequence number has to agree.
+        PyIceberg's expiry erases the parent id of what it leaves behind, so more has to agree.
         """
-        return self.end is None and bool(self.records) and self.records[-1].sequence_number <= 1
+        if self.end is not None or not self.records:
+            return False
+        return self.records[-1].sequence_number <= 1 or self.records[-1].begins_history
 
 
 @dataclass(frozen=True, kw_only=True)

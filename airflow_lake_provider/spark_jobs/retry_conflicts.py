@@ -35,7 +35,11 @@ def retry_conflicts(attempt: Callable[[int], T], max_attempts: int, progress: Pr
         except CommitConflictError as conflict:
             progress.say(f"attempt {number} of {max_attempts}: {conflict}")
             time.sleep(random.uniform(0.0, min(2.0**number, _LONGEST_WAIT)))
-    return attempt(max_attempts)
+    try:
+        return attempt(max_attempts)
+    except CommitConflictError as conflict:
+        lost = f"Other writers won {'all ' if max_attempts > 1 else ''}{max_attempts} of our attempts"
+        raise CommitConflictError(f"{str(conflict).rstrip('.')}. {lost}; the task can be retried.") from conflict
 
 
 def rebase_conflicts(

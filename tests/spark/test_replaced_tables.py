@@ -21,6 +21,8 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import nothing_new
+from airflow_lake_provider.snapshots.detect_new_snapshot import NewSnapshot, Since, decide
+from airflow_lake_provider.snapshots.read_table_head import read_head
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, row
@@ -111,6 +113,26 @@ def test_a_replaced_target_gets_all_of_its_input_again_and_once(
     assert (report.outcome, flow.rows()) == (Outcome.APPLIED, expected)
     assert flow.apply("run 2").outcome is Outcome.NOTHING_NEW
     assert flow.apply("run 1").outcome is Outcome.ALREADY_APPLIED
+
+
+ANCESTRY = {
+    **dict.fromkeys(list(AGAIN)[:4], "replaced"),
+    "dropped and made again": "start-expired",
+    "restored from before the batch": "start-expired",
+    **dict.fromkeys(("insert overwrite", "truncate", "delete all"), "linear"),
+}
+
+
+@pytest.mark.parametrize("way", ANCESTRY)
+def test_a_watcher_says_of_a_replaced_table_that_it_was_replaced(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    flow = flow_of(spark, tmp_path)
+    seen = int(flow.apply("run 1").committed[-1])
+    change_it, _ = {**AGAIN, **KNOWN}[way]
+    change_it(flow)
+    spark.sql(f"INSERT INTO {flow.table} SELECT 9L, 'later', 0")
+    found = decide(read_head(flow.loaded()), Since(snapshot_id=seen))
+    assert isinstance(found, NewSnapshot)
+    assert found.ancestry.value == ANCESTRY[way]
 
 
 @pytest.mark.parametrize("way", KNOWN)

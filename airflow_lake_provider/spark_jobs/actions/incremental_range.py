@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.source_name import consumer_source_name, table_of_position
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, ChangeFilter, KeyedTable, SourceTable
 
 
@@ -17,10 +18,12 @@ class Range:
 
     :param start: exclusive, as text; None to read everything and rebuild the target.
     :param why: a sentence.
+    :param warning: what its reader should know beside it; None for nothing.
     """
 
     start: str | None
     why: str
+    warning: str | None = None
 
 
 def read_range(
@@ -31,7 +34,7 @@ def read_range(
     :raises RangeUnavailableError: the start of the range is gone and ``on_gap`` is ``fail``.
     :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
     """
-    reading = _range(spec, target, applied_state)
+    reading = _range(spec, target, applied_state, source)
     wanted = ChangeFilter(keys=spec.source_keys or ())
     try:
         return reading, source.changes(reading.start, spec.to_snapshot, wanted)
@@ -42,7 +45,7 @@ def read_range(
         return reading, source.changes(None, spec.to_snapshot, wanted)
 
 
-def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState) -> Range:
+def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState, source: SourceTable) -> Range:
     """Decide where to start.
 
     :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
@@ -51,9 +54,25 @@ def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedStat
         return Range(start=None, why="a full refresh was asked for")
     start = spec.from_snapshot or applied_state.position.snapshot
     if start is None:
-        return Range(start=None, why="the target has consumed nothing yet")
+        return _first_range(spec, target, source)
     if spec.replaces_transform(target.properties()):
         if spec.on_transform_change == "full":
             return Range(start=None, why="everything was read, because the transform changed")
         raise BadInputError(spec.other_transform())
     return Range(start=start, why=f"from snapshot {start}")
+
+
+def _first_range(spec: IncrementalSpec, target: KeyedTable, source: SourceTable) -> Range:
+    uuid = source.identity()
+    others = target.other_positions(consumer_source_name(uuid, spec.consumer))
+    earlier = [table_of_position(name, spec.consumer) for name, position in others.items() if position.snapshot]
+    read = ", ".join(found for found in earlier if found is not None)
+    if not read:
+        return Range(start=None, why="the target has consumed nothing yet")
+    return Range(
+        start=None,
+        why=f"everything was read, because {spec.source} is another table than the target has consumed: it was dropped "
+        "and created again, or the source was changed",
+        warning=f"{spec.source} has UUID {uuid}, and consumer {spec.consumer} of {spec.table} has read the table with "
+        f"UUID {read}. Rows of the target whose keys {spec.source} does not have were deleted",
+    )

@@ -89,10 +89,36 @@ CASES = {
         Since(snapshot_id=3),
         ("history-expired", 3, 4, 1, "append"),
     ),
-    "table-replaced": (
+    "head-without-a-parent-that-is-not-known-to-be-the-first": (
         TableHead(head=3, snapshots={1: record(1, None, "append"), 3: record(3, None, "append")}),
         Since(snapshot_id=1),
         ("history-expired", 1, 3, 1, "append"),
+    ),
+    "table-replaced": (
+        TableHead(
+            head=3,
+            snapshots={1: record(1, None, "append"), 3: replace(record(3, None, "append"), begins_history=True)},
+        ),
+        Since(snapshot_id=1),
+        ("replaced", 1, 3, 1, "append"),
+    ),
+    "table-replaced-and-written-since": (
+        TableHead(
+            head=4,
+            snapshots={
+                1: record(1, None, "append"),
+                2: record(2, 1, "append"),
+                3: replace(record(3, None, "append"), begins_history=True),
+                4: record(4, 3, "delete"),
+            },
+        ),
+        Since(snapshot_id=2),
+        ("replaced", 2, 4, 2, "delete"),
+    ),
+    "replaced-table-whose-old-snapshots-are-gone": (
+        TableHead(head=3, snapshots={3: replace(record(3, None, "append"), begins_history=True)}),
+        Since(snapshot_id=1),
+        ("start-expired", 1, 3, 1, "append"),
     ),
     "rolled-back-to-what-is-older-than-the-start-though-the-root-is-gone": (
         expire(replace(chain("append", "append", "append"), head=2), 1),

@@ -17,7 +17,7 @@ def refuse_concurrent_commit(table: IcebergTable, commit: DataCommit) -> None:
     if head != commit.base:
         raise CommitConflictError(
             f"{table.name}: commit refused, {commit.branch or MAIN} was at snapshot {commit.base} and is at {head} "
-            "now. No data changed; the task can be retried."
+            "now. No data changed."
         )
 
 
@@ -26,6 +26,4 @@ def conflict_error(table: IcebergTable, commit: DataCommit, error: Exception) ->
     message = conflict_message(error)
     if message is None:
         return error
-    return CommitConflictError(
-        f"{table.name}: commit on snapshot {commit.base} refused: {message}. No data changed; the task can be retried."
-    )
+    return CommitConflictError(f"{table.name}: commit on snapshot {commit.base} refused: {message}. No data changed.")

@@ -79,7 +79,7 @@ def _commit(
             return
     raise CommitConflictError(
         f"{table.name}: other commits came in between {retries.tries} times while moving the tags {sorted(tags)}; "
-        "no row is affected, and the task can be retried"
+        "no row is affected"
     )
 
 

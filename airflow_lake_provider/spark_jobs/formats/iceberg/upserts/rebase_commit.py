@@ -154,13 +154,17 @@ def _refuse_decided_anew(
         known = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
     elif commit.source_name is not None:
         consumed = SourcePosition.read(properties, commit.source_name)
-        known = known or consumed.generation >= commit.position.generation
+        if not known and consumed.generation >= commit.position.generation:
+            raise CommitConflictError(
+                f"{table.name}: another batch of source {commit.source_name} was applied meanwhile; what is left of "
+                "this one is decided on again"
+            )
         if isinstance(commit.merge_engine, Aggregation) and _is_counted_elsewhere(table, commit, committed):
             raise CommitConflictError(
                 f"{table.name}: another source got in between, and may have consumed files of {commit.source_name}"
             )
     if known:
-        raise CommitConflictError(f"{table.name}: another driver has applied this batch, or one of the same source")
+        raise CommitConflictError(f"{table.name}: another driver of this run has applied this batch")
 
 
 def _is_counted_elsewhere(table: IcebergTable, commit: KeyedCommit, committed: list[Mapping[str, str]]) -> bool:
