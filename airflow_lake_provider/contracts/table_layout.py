@@ -37,7 +37,8 @@ class TableLayout(AuthorObject):
     :param file_format: ``parquet | orc | avro``; None takes the catalog's default, which is Parquet.
     :param target_file_size: ``"256MB"`` or a number of bytes; None keeps Iceberg's default of 512 MiB.
     :param bloom_filter_columns: columns that get a Parquet bloom filter.
-    :param properties: further table properties; texts, numbers and booleans.
+    :param properties: further table properties; texts, numbers and booleans. ``{"format-version": "2"}`` for a table
+        that PyIceberg 0.12 is to append to, as it writes no version 3; changes are read from version 3 alone.
     """
 
     partition_by: Sequence[str] = field(default=(), metadata=reads(_partition_by))

@@ -73,7 +73,7 @@ def without_expiry(properties: Mapping[str, str]) -> str | None:
     """
     if properties.get("gc.enabled", "true").lower() != "false":
         return None
-    return "gc.enabled is false, so its snapshots may not be expired; see its owner"
+    return "the table's gc.enabled is false: its files may belong to other tables, so nothing is expired"
 
 
 def foreign_partitions(partitions: Iterable[tuple[str, str]], keys: Collection[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -148,6 +149,19 @@ class LakeCatalogHook(BaseHook):
         if found is not None:
             refuse_broken_metadata(str(table), found[0].metadata)
         return found
+
+    def tables_named_like(self, table: TableName | str) -> list[str]:
+        """Return up to three tables of a namespace whose names are like one that it lacks; none where nobody can tell.
+
+        :param table: ``namespace.table``.
+        """
+        wanted = TableName.parse(table) if isinstance(table, str) else table
+        try:
+            with self._reading(str(wanted)) as (catalog, levels):
+                known = [".".join(found) for found in catalog.list_tables(levels[:-1])]
+        except LakeProviderError:
+            return []
+        return difflib.get_close_matches(str(wanted), known, n=3)
 
     def commit_metadata(self, table: Table, change: MetadataChange) -> bool:
         """Make a change of a table's metadata, where PyIceberg can.

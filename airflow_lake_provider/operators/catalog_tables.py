@@ -37,13 +37,25 @@ class CatalogTables:
         except MissingTableError:
             return None
 
+    def load_existing(self, name: str) -> Table:
+        """Load the metadata of a table that has to be there.
+
+        :raises MissingTableError: the catalog does not have it; with the tables of its namespace that have such a name.
+        """
+        try:
+            return self.lake.load_table(name)
+        except MissingTableError as error:
+            alike = self.lake.tables_named_like(name)
+            remedy = f"did you mean {' or '.join(alike)}?" if alike else "name a table of the catalog, or create it"
+            raise MissingTableError(f"{str(error).rstrip('.')}; {remedy}") from None
+
     def load_source(self, name: str, what: str) -> Table:
         """Load the metadata of a table that is read.
 
         :param what: it is, for the message.
         :raises MissingTableError: the catalog does not have it.
         """
-        found = self.find_table(name)
-        if found is None:
-            raise MissingTableError(f"{name}: {what} does not exist")
-        return found
+        try:
+            return self.load_existing(name)
+        except MissingTableError as error:
+            raise MissingTableError(f"{name}: {what} does not exist. {error}") from None

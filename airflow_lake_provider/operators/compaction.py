@@ -119,12 +119,12 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
         # It reads manifests by PyIceberg, which takes half a second to import: too long for a DAG file.
         from airflow_lake_provider.planning.compaction_plan import plan_compaction
 
-        planned = plan_compaction(self.lake.load_table(spec.table), spec)
+        planned = plan_compaction(self.load_existing(spec.table), spec)
         return planned if flag(self.only_plan, "dry_run") or planned.outcome is Outcome.NOTHING_DUE else None
 
     def refuse_from_metadata(self, spec: CompactionSpec) -> None:
         """Refuse columns that the table lacks."""
-        refuse_compaction(spec, self.lake.load_table(spec.table))
+        refuse_compaction(spec, self.load_existing(spec.table))
 
     def check_report(self, report: JobReport) -> None:
         """Fail on a conflict where that was asked for."""

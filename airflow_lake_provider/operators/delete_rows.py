@@ -86,7 +86,7 @@ class LakeDeleteRowsOperator(LakeJobOperator[DeleteRowsSpec]):
         """Refuse a table that is missing, or whose rows cannot be deleted as asked."""
         name = spec.keys_from.lake_table if spec.keys_from is not None else None
         keys = None if name is None else self.load_source(name, "the table of keys")
-        refuse_row_change(spec, self.lake.load_table(spec.table), keys)
+        refuse_row_change(spec, self.load_existing(spec.table), keys)
 
     def run_of(self, context: Context) -> RunIdentity:
         """Return the identity of the run; each clearing of the task is another."""

@@ -147,7 +147,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         )
 
     def _head(self, source: str) -> str:
-        head = read_head(self.lake.load_table(source)).head
+        head = read_head(self.load_existing(source)).head
         if head is None:
             raise MissingTableError(
                 f"{source}: the source has no snapshot: nothing was written yet, or since it was replaced"
@@ -159,7 +159,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         if not isinstance(spec, IncrementalSpec) or spec.full_refresh or spec.from_snapshot:
             return None
         target = self.find_table(self.table)
-        source = self.lake.load_table(self.source)
+        source = self.load_existing(self.source)
         unread = nothing_new(source, target, self.consumer)
         replaced = target is not None and spec.replaces_transform(target.properties)
         if not unread.nothing_new or replaced:

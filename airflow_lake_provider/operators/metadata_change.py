@@ -34,7 +34,7 @@ class MetadataChangeOperator(LakeJobOperator[SpecT]):
 
     def report_without_spark(self, spec: JobSpec) -> JobReport | None:
         """Commit from the worker where that is possible; None where it is not."""
-        table = self.lake.load_table(spec.table)
+        table = self.load_existing(spec.table)
         planned = self._planned = self.plan(table, spec)  # type: ignore[arg-type]  # what make_spec returned
         if planned.change is None:
             return planned.report

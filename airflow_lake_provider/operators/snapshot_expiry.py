@@ -105,5 +105,6 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         """Plan from metadata: enough for a dry run, and where nothing is due."""
         if not isinstance(spec, SnapshotExpirySpec):
             return None
-        planned = plan_expiry(self.lake.load_table(spec.table), spec)
-        return planned if flag(self.only_plan, "dry_run") or planned.outcome is Outcome.NOTHING_DUE else None
+        planned = plan_expiry(self.load_existing(spec.table), spec)
+        is_enough = planned.outcome in (Outcome.NOTHING_DUE, Outcome.SKIPPED)
+        return planned if flag(self.only_plan, "dry_run") or is_enough else None

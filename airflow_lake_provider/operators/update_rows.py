@@ -64,4 +64,4 @@ class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
 
     def refuse_from_metadata(self, spec: UpdateRowsSpec) -> None:
         """Refuse a table that is missing, or whose rows cannot be updated as asked."""
-        refuse_row_change(spec, self.lake.load_table(spec.table))
+        refuse_row_change(spec, self.load_existing(spec.table))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
@@ -33,11 +32,11 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
 
     Files are not counted: that needs the manifests of every snapshot, kept ones included.
 
-    :raises UnsupportedError: the table says ``gc.enabled=false``: its files may belong to other tables. Or a file
-        to delete lies outside of the table's locations.
+    :return: the outcome ``skipped`` where the table says ``gc.enabled=false``: its files may belong to other tables.
+    :raises UnsupportedError: a file to delete lies outside of the table's locations.
     """
     if (why := without_expiry(table.properties)) is not None:
-        raise UnsupportedError(f"{spec.table}: {why}")
+        return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=state_of(table))
     request = request_for(spec, table.properties, datetime.now(UTC))
     retention = retention_of(table, request)
     refuse_foreign_metadata_files(table, spec, retention.expired)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 # What the reduction adds to each last row, for the one job that checks and counts.
+_WITHOUT_HEADER = re.compile(r"_c[0-9]+")
 _ROWS = "_lake_rows"
 _BAD_ROWS = "_lake_bad_rows"
 AMBIGUOUS = "_lake_ambiguous"
@@ -58,8 +60,22 @@ def resolve_columns(rows: DataFrame, names: Sequence[str], role: str) -> list[st
     spelled = {name.lower(): name for name in existing}
     missing = [name for name in names if name.lower() not in spelled]
     if missing:
-        raise BadInputError(f"{role} {list(names)} name columns that the batch lacks: {missing}; it has {existing}")
+        raise BadInputError(
+            f"{role} {list(names)} name columns that the batch lacks: {missing}; it has {existing}"
+            f"{remedy_for_headers(existing)}"
+        )
     return [spelled[name.lower()] for name in names]
+
+
+def remedy_for_headers(columns: Sequence[str]) -> str:
+    """Return what to do, as the end of a message, where the columns are those of CSV that was read without a header."""
+    of_files = [name for name in columns if not name.startswith("_lake_")]
+    if not of_files or any(not _WITHOUT_HEADER.fullmatch(name) for name in of_files):
+        return ""
+    return (
+        ". These are the names of CSV without a header: where the first line of a file has the names, say "
+        "Files(..., options={'header': True}); where it has none, name the columns by schema='id BIGINT, ...'"
+    )
 
 
 def is_unparsable(rows: DataFrame) -> Column:

@@ -27,6 +27,7 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
+from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
@@ -183,7 +184,11 @@ def _checked(spec: DeleteRowsSpec, rows: DataFrame, types: dict[str, DataType]) 
     given = {field.name.lower(): field for field in rows.schema}
     missing = [name for name in types if name.lower() not in given]
     if missing:
-        raise BadInputError(f"{spec.table}: key columns {missing} are not in both the table and the keys")
+        raise BadInputError(
+            # Without the names of the keys' columns: a key may have been taken for a header.
+            f"{spec.table}: key columns {missing} are not in both the table and the keys"
+            f"{remedy_for_headers(rows.columns)}"
+        )
     fields = {name: given[name.lower()] for name in types}
     fitted = rows.select(
         *(lossless_cast(quoted(f.name), f.dataType, types[name]).alias(name) for name, f in fields.items()),

@@ -56,6 +56,14 @@ def test_a_header_says_which_column_a_key_is_in_whatever_the_place_of_it_in_the_
         assert "the same in all files" in refusal(spark, tmp_path, schema=schema)
 
 
+def test_keys_of_csv_that_is_read_without_its_header_are_refused_with_the_option(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(f"customer_id,request_id\n{SECRET},7\n")
+    assert "options={'header': True}" in refusal(spark, file, options={})
+
+
 def test_a_first_key_that_was_taken_for_a_header_is_not_told(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text(f"{SECRET}\n{SECRET}1\n")

@@ -190,6 +190,25 @@ def test_csv_columns_follow_the_header_not_the_order_of_the_schema(spark: SparkS
     assert rows_of(changes(spark, by_table, "ID INT, note STRING, other INT")) == expected
 
 
+@pytest.mark.parametrize(
+    ("arguments", "options", "is_told"),
+    [
+        ({}, {}, True),
+        ({"order_by": ("at",), "keys": ("_c0",)}, {}, True),
+        ({}, {"sep": ";"}, True),
+        ({"keys": ("nowhere",)}, {"header": "true"}, False),
+    ],
+    ids=["keys", "order_by", "another separator", "with a header"],
+)
+def test_csv_without_the_option_for_its_header_is_refused_with_it(
+    spark: SparkSession, tmp_path: Path, arguments: dict[str, Any], options: dict[str, str], is_told: bool
+) -> None:
+    path = files_in(tmp_path, **{"a.csv": "id,note\n1,a\n"})
+    with pytest.raises(BadInputError) as refused:
+        changes(spark, Files(path=path, format="csv", options=options), **arguments)
+    assert ("options={'header': True}" in str(refused.value)) is is_told
+
+
 def test_csv_files_with_different_headers_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = files_in(tmp_path, a_csv="id,note\n1,x\n", b_csv="note,id\nx,2\n")
     source = Files(path=path, format="csv", options={"header": "true"}, schema="id INT, note STRING")

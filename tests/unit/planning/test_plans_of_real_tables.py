@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
@@ -130,9 +130,10 @@ def test_nothing_is_due_when_all_snapshots_are_young(table: Table) -> None:
     assert plan_expiry(table, expiry(expire_before=LONG_AGO)).outcome is Outcome.NOTHING_DUE
 
 
-def test_an_expiry_of_shared_files_is_refused(table: Table) -> None:
+def test_an_expiry_of_shared_files_is_skipped_and_says_why(table: Table) -> None:
     with table.transaction() as transaction:
         transaction.set_properties({"gc.enabled": "false"})
 
-    with pytest.raises(UnsupportedError, match=r"gc\.enabled"):
-        plan_expiry(table, expiry())
+    planned = plan_expiry(table, expiry())
+    assert (planned.outcome, planned.snapshots_expired) == (Outcome.SKIPPED, ())
+    assert "gc.enabled is false" in planned.reason

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
+from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
@@ -39,12 +39,14 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
     Branches, tags and their own retention are respected as Iceberg does. An expiry makes no snapshot, so what went is
     found by reading the snapshots before and after.
 
-    :raises UnsupportedError: the table says ``gc.enabled=false``, a file is missing, or files may not be the table's.
+    :return: the outcome ``skipped`` where the table says ``gc.enabled=false``.
+    :raises UnsupportedError: a file is missing, or files may not be the table's.
     :raises UnknownOutcomeError: the answer to the commit was lost; no file was deleted.
     """
     with progress.phase("plan") as facts:
-        _refuse_without_gc(table.refresh())
-        before = table.state()
+        before = table.refresh().state()
+        if (why := without_expiry(table.properties())) is not None:
+            return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=before, after=before)
         request = request_for(spec, table.properties(), datetime.now(UTC))
         retention = work_out(_snapshot_facts(table), _ref_facts(table), request)
         facts.update({"snapshots": len(retention.expired), "stage branches": len(retention.stage_branches)})
@@ -60,11 +62,6 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
     if is_due or UNFINISHED_EXPIRY in table.properties():
         report = _expire(table, spec, request, progress, retention, report, is_due=is_due)
     return replace(report, seconds=dict(progress.seconds))
-
-
-def _refuse_without_gc(table: IcebergTable) -> None:
-    if (why := without_expiry(table.properties())) is not None:
-        raise UnsupportedError(f"{table.name}: {why}")
 
 
 def _expire(

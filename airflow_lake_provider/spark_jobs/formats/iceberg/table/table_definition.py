@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.contracts.layout_terms import partition_terms
+from airflow_lake_provider.contracts.layout_terms import LayoutTerm, partition_terms, sort_terms
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -27,6 +27,14 @@ _BUILDER_METHODS = {
     "date": "day",
     "hours": "hour",
     "date_hour": "hour",
+}
+# Types that a transform takes, by Iceberg's names of them (table spec, "Partition Transforms").
+_TIMES = "a DATE or a TIMESTAMP"
+_TAKES = {
+    **dict.fromkeys(("year", "month", "day"), _TIMES),
+    "hour": "a TIMESTAMP",
+    "bucket": "INT, BIGINT, DECIMAL, DATE, TIMESTAMP, STRING or BINARY",
+    "truncate": "INT, BIGINT, DECIMAL, STRING or BINARY",
 }
 
 
@@ -54,6 +62,8 @@ def define_table(
     """
     schema = _schema(table, columns, keys)
     _refuse_unknown(table, schema, layout.bloom_filter_columns)
+    _refuse_unfit_transforms(table, schema, "partition_by", partition_terms(layout.partition_by))
+    _refuse_unfit_transforms(table, schema, "sort_by", sort_terms(layout.sort_by))
     with _refused(table, f"partition_by={list(layout.partition_by)} is no partitioning of its columns"):
         spec = _partition_spec(table, schema, layout.partition_by)
     with _refused(table, f"sort_by={list(layout.sort_by)} is no sort order of its columns"):
@@ -82,6 +92,25 @@ def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> 
             f"{table.name}: the columns {types} cannot be stored, {root_message(error)}. Cast or drop them in "
             "a Query, or leave them out with exclude_columns"
         ) from error
+
+
+def _refuse_unfit_transforms(table: IcebergTable, schema: Any, role: str, terms: Sequence[LayoutTerm]) -> None:
+    """Refuse a transform of a column whose type it does not take, with what makes the column fit."""
+    jvm: Any = table.spark._jvm
+    for term in terms:
+        found = schema.caseInsensitiveFindField(".".join(term.column))
+        name = _BUILDER_METHODS.get(term.transform, term.transform)
+        if found is None or term.transform == "identity":
+            continue
+        transform = jvm.org.apache.iceberg.transforms.Transforms.fromString(
+            name if term.number is None else f"{name}[{term.number}]"
+        )
+        if not transform.canTransform(found.type()):
+            raise InvalidSpecError(
+                f"{table.name}: {role} has {term.transform} of column {'.'.join(term.column)}, which is of type "
+                f"{found.type()}; it takes {_TAKES[name]}. Declare the type in the source's schema, cast the column in "
+                "a Query, or name another one"
+            )
 
 
 def _refuse_unknown(table: IcebergTable, schema: Any, bloom_filter_columns: Sequence[str]) -> None:

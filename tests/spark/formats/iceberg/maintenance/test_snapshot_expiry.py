@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
-from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
@@ -151,15 +151,15 @@ def test_a_left_over_stage_branch_goes_with_its_snapshots_and_a_live_one_stays(s
     assert table.rows_read() == table.rows
 
 
-def test_a_table_whose_files_belong_to_others_is_refused(spark: SparkSession) -> None:
+def test_a_table_whose_files_belong_to_others_is_skipped(spark: SparkSession) -> None:
     table = three_appends(spark)
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('gc.enabled'='false')")
 
-    with pytest.raises(UnsupportedError, match=r"gc\.enabled"):
-        expire(table)
-    with pytest.raises(UnsupportedError, match=r"gc\.enabled"):
-        plan_expiry(table.outside(), expiry(table))
+    done, planned = expire(table), plan_expiry(table.outside(), expiry(table))
 
+    assert (done.outcome, planned.outcome) == (Outcome.SKIPPED, Outcome.SKIPPED)
+    assert done.reason == planned.reason
+    assert "gc.enabled is false" in done.reason
     assert len(snapshots(table)) == 3
 
 

@@ -66,6 +66,44 @@ def test_a_layout_that_the_columns_refuse_makes_no_table_and_its_correction_make
     assert len(flow.loaded().metadata.metadata_log) == 1
 
 
+COLUMNS = (
+    "id BIGINT, name STRING, at TIMESTAMP, day DATE, share DOUBLE, ok BOOLEAN, cut DECIMAL(5,2), place STRUCT<x: INT>"
+)
+UNFIT = (
+    *((f"{transform}(name)", "DATE or a TIMESTAMP") for transform in ("years", "months", "days")),
+    ("hours(name)", "a TIMESTAMP"),
+    ("hours(day)", "a TIMESTAMP"),
+    ("days(id)", "DATE or a TIMESTAMP"),
+    ("bucket(4, share)", "STRING or BINARY"),
+    ("bucket(4, ok)", "STRING or BINARY"),
+    ("truncate(4, at)", "STRING or BINARY"),
+    ("days(place.x)", "DATE or a TIMESTAMP"),
+    ("bucket(4, place)", "STRING or BINARY"),
+)
+
+
+@pytest.mark.parametrize(("term", "takes"), UNFIT, ids=[term for term, _ in UNFIT])
+@pytest.mark.parametrize("role", ["partition_by", "sort_by"])
+def test_a_transform_that_a_columns_type_does_not_take_is_refused_with_what_makes_it_fit(
+    flow: Flow, role: str, term: str, takes: str
+) -> None:
+    columns = flow.spark.createDataFrame([], COLUMNS).schema
+    table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
+    with pytest.raises(InvalidSpecError) as refused:
+        define_table(table, columns, ("id",), TableLayout(**{role: (term,)}))
+    for said in (role, takes, "cast the column in a Query"):
+        assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "term", ["days(day)", "hours(at)", "bucket(4, cut)", "truncate(2, cut)", "bucket(4, day)", "truncate(4, place.x)"]
+)
+def test_a_transform_that_a_columns_type_takes_is_not_refused(flow: Flow, term: str) -> None:
+    columns = flow.spark.createDataFrame([], COLUMNS).schema
+    table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
+    define_table(table, columns, ("id",), TableLayout(partition_by=(term,), sort_by=(term,)))
+
+
 def test_a_table_is_asked_for_with_the_field_ids_that_it_will_have(flow: Flow) -> None:
     described = "place STRUCT<x: INT, y: INT>, id BIGINT, tags ARRAY<STRING>, name STRING"
     columns = flow.spark.createDataFrame([], described).schema
