@@ -19,6 +19,7 @@ class Outcome(str, Enum):
     EMPTY_BATCH = "empty-batch"
     DONE = "done"
     NOTHING_DUE = "nothing-due"
+    SKIPPED = "skipped"
     CONFLICT = "conflict"
     PLANNED = "planned"
 
@@ -59,7 +60,8 @@ class JobReport:
     :param run_key: identity of the commit; None for actions that need none.
     :param before: table before; None when it did not exist.
     :param after: table after, read back; None where that failed after a commit, which a warning tells.
-    :param committed: ids of the snapshots this action made on main or its branch, oldest first, as text.
+    :param committed: ids of the snapshots this action made on main or its branch, oldest first, as text; of a run that
+        an earlier try has made, of that try.
     :param warnings: sentences that a person should read.
     :param seconds: wall seconds by phase.
     """
@@ -75,15 +77,20 @@ class JobReport:
     warnings: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def is_of_this_try(self) -> bool:
+        """Tell whether this try made the commits, not an earlier one of the same run."""
+        return bool(self.committed) and self.outcome is not Outcome.ALREADY_APPLIED
+
 
 @dataclass(frozen=True, kw_only=True)
 class UpsertReport(JobReport):
     """Report of an upsert.
 
-    :param batch_files: files read.
+    :param batch_files: files read. This and the other counts are None where an earlier try's snapshot does not say.
     :param batch_rows: rows or events read.
     :param batch_keys: different keys among them.
-    :param rows_inserted: as found when the batch was applied. None where the strategy looks for no row.
+    :param rows_inserted: as found when the batch was applied. None also where the strategy looks for no row.
     :param rows_updated: likewise.
     :param rows_deleted: likewise.
     :param strategy: how it was applied.
@@ -102,9 +109,9 @@ class UpsertReport(JobReport):
     """
 
     action: ClassVar[str] = "upsert"
-    batch_files: int = 0
-    batch_rows: int = 0
-    batch_keys: int = 0
+    batch_files: int | None = 0
+    batch_rows: int | None = 0
+    batch_keys: int | None = 0
     rows_inserted: int | None = 0
     rows_updated: int | None = 0
     rows_deleted: int | None = 0
@@ -180,7 +187,8 @@ class IncrementalReport(JobReport):
     :param source: ``namespace.table`` that was read.
     :param from_snapshot: exclusive start of the range; None for a full read.
     :param to_snapshot: inclusive end.
-    :param upserts_read: rows new or changed in the source in the range.
+    :param upserts_read: rows new or changed in the source in the range. This and the other counts are None where an
+        earlier try's snapshot does not say.
     :param deletes_read: deletes of the source in the range.
     :param rows_inserted: rows of the target that were inserted.
     :param rows_updated: rows of the target that were updated.
@@ -192,11 +200,11 @@ class IncrementalReport(JobReport):
     source: str = ""
     from_snapshot: str | None = None
     to_snapshot: str | None = None
-    upserts_read: int = 0
-    deletes_read: int = 0
-    rows_inserted: int = 0
-    rows_updated: int = 0
-    rows_deleted: int = 0
+    upserts_read: int | None = 0
+    deletes_read: int | None = 0
+    rows_inserted: int | None = 0
+    rows_updated: int | None = 0
+    rows_deleted: int | None = 0
     attempts: int = 0
 
 
@@ -204,7 +212,7 @@ class IncrementalReport(JobReport):
 class DeleteRowsReport(JobReport):
     """Report of a deletion, and of who still holds the rows; no value of an erased row is in it.
 
-    :param rows_deleted: rows that were deleted.
+    :param rows_deleted: rows that were deleted; None where an earlier try's snapshot does not say.
     :param erased_digest: SHA-256 of the salt and of what named the rows; also in the snapshot's summary.
     :param digest_salt: of that digest; nowhere on the table.
     :param retained_by: ``branch main``, ``tag x``, ``consumer tag lake.consumer.x`` or ``history``, to the ids of the
@@ -218,7 +226,7 @@ class DeleteRowsReport(JobReport):
 
     action: ClassVar[str] = "delete-rows"
     source_location: str | None = None
-    rows_deleted: int = 0
+    rows_deleted: int | None = 0
     erased_digest: str | None = None
     digest_salt: str | None = None
     retained_by: dict[str, tuple[str, ...]] | None = None
@@ -231,12 +239,12 @@ class DeleteRowsReport(JobReport):
 class UpdateRowsReport(JobReport):
     """Report of an update.
 
-    :param rows_updated: rows that were updated.
+    :param rows_updated: rows that were updated; None where an earlier try's snapshot does not say.
     :param attempts: commits tried; 1 without a conflict.
     """
 
     action: ClassVar[str] = "update-rows"
-    rows_updated: int = 0
+    rows_updated: int | None = 0
     attempts: int = 0
 
 

@@ -21,7 +21,6 @@ from airflow_lake_provider.contracts.job_report import (
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.snapshots.detect_new_snapshot import NewSnapshot, Since, decide
 from airflow_lake_provider.snapshots.read_table_head import read_head
-from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
 from airflow_lake_provider.snapshots.snapshot_history import TableHead
 
 if TYPE_CHECKING:
@@ -120,14 +119,10 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
     A try that committed and then failed has made no event: Airflow makes them for tasks that succeed.
     """
     found_by_retry = report.outcome is Outcome.ALREADY_APPLIED and operator.is_retry(context)
-    if not isinstance(report, _OF_ROWS) or not (report.committed or found_by_retry):
+    if not isinstance(report, _OF_ROWS) or not report.committed or not (report.is_of_this_try or found_by_retry):
         return None
     table = operator.lake.load_table(report.table)
-    key = str(report.run_key)
-    snapshot = report.committed[-1] if report.committed else applied_runs(table, key, branch).get(key)
-    if snapshot is None:
-        return None
-    committed = int(snapshot)
+    committed = int(report.committed[-1])
     head = replace(read_head(table, branch), head=committed)
     new_snapshot = decide(head, Since(snapshot_id=_previous(report, head, committed)))
     return new_snapshot.to_payload(report.table, branch) if isinstance(new_snapshot, NewSnapshot) else None
@@ -135,7 +130,7 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
 
 def _previous(report: JobReport, head: TableHead, committed: int) -> int | None:
     """Return where the table stood before; None where it had no rows yet."""
-    if report.before is not None and report.committed:
+    if report.before is not None and report.is_of_this_try:
         return int(report.before.snapshot) if report.before.snapshot is not None else None
     # A new table, a lost report or an earlier try's commit; a new table's first snapshot has an empty one before it.
     record = head.snapshots.get(committed)

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.errors import (
     JobFailedError,
     LakeProviderError,
 )
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
@@ -39,6 +39,7 @@ from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.operators.sql_files import SqlFiles
 from airflow_lake_provider.operators.trusted_tables import refuse_untrusted
+from airflow_lake_provider.operators.unknown_conf import unknown_conf
 from airflow_lake_provider.operators.untemplated_arguments import optional_text
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 
@@ -131,6 +132,8 @@ class LakeJobOperator(
         self._started = 0.0
         self._spec: SpecT | None = None
         self._report: JobReport | None = None
+        # Whether an earlier try has told what the report says.
+        self._is_repeated = False
 
     def make_spec(self, frame: SpecFrame, context: Context | None) -> SpecT:
         """Translate the author's arguments into a spec.
@@ -179,6 +182,8 @@ class LakeJobOperator(
             return self._run_in_spark(spec, context)
 
         self._started = now()
+        if (unknown := unknown_conf(self, context)) is not None:
+            self.log.warning("%s", unknown)
         return self._tell_of(report, context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -197,6 +202,7 @@ class LakeJobOperator(
             refuse_other_tables(self.table, self.allowed_tables)
             spec = self._spec = self.build_spec(context)
             report = self._report = report_of(spec)
+            self._is_repeated = self._is_told_before(report, context)
             self._tell(report, now() - self._started)
             announce(self, report, context)
             self.check_report(report)
@@ -208,7 +214,12 @@ class LakeJobOperator(
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
         """Return inputs and outputs for the official OpenLineage provider; it asks for them after a failure, too."""
-        return None if self._spec is None else lineage(self.lake, self._spec, self._report)
+        if self._spec is None:
+            return None
+        report = self._report
+        if report is not None and self._is_repeated:
+            report = replace(report, committed=())
+        return lineage(self.lake, self._spec, report)
 
     def on_kill(self) -> None:
         """End the application and remove its secrets, which the hook does."""
@@ -223,8 +234,11 @@ class LakeJobOperator(
         tags = {"table": str(self.table), "lake_conn_id": str(self.lake_conn_id), "operator": self.task_type}
         return JobMetrics(tags=tags, on_main=not self.branch)
 
+    def _is_told_before(self, report: JobReport, context: Context) -> bool:
+        return report.outcome is Outcome.ALREADY_APPLIED and not self.is_retry(context)
+
     def _tell(self, report: JobReport, seconds: float) -> None:
-        self._metrics.tell_report(report, seconds)
+        self._metrics.tell_report(report, seconds, is_repeated=self._is_repeated)
         self.log.info("%s: %s: %s", report.table, report.outcome.value, report.reason)
         for warning in report.warnings:
             self.log.warning("%s: %s", report.table, warning)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.commit_counts import counts_in_summary, counts_in_words
 from airflow_lake_provider.contracts.errors import (
     CatalogUnavailableError,
     JobFailedError,
@@ -17,6 +20,9 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, Upd
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 _WITH_RUN_KEYS = (UpsertSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
 
@@ -36,7 +42,7 @@ class LostReport:
     def before(cls, lake: LakeCatalogHook, spec: JobSpec) -> LostReport:
         """Look at the table before the driver starts."""
         lost_report = cls(lake, spec, frozenset())
-        return replace(lost_report, known=frozenset(lost_report._applied()))
+        return replace(lost_report, known=frozenset(lost_report._applied()[1]))
 
     def of_any_try(self) -> LostReport:
         """Return one to which a commit of an earlier try counts, too."""
@@ -49,7 +55,7 @@ class LostReport:
         :raises UnknownOutcomeError: the catalog does not answer either.
         """
         try:
-            applied = self._applied()
+            table, applied = self._applied()
         except CatalogUnavailableError as error:
             raise UnknownOutcomeError(
                 f"{lost} Whether it committed is not known, the catalog does not answer: {error} A retry is safe."
@@ -58,20 +64,33 @@ class LostReport:
         if not new:
             raise lost
         snapshot = applied[new[0]]
-        return REPORTS[self.spec.action](
+        report = REPORTS[self.spec.action]
+        counts = counts_in_summary(report, _summary(table, snapshot))
+        return report(
             table=self.spec.table,
             outcome=Outcome.APPLIED,
-            reason=f"the driver's report was lost, but the table holds the commit of run key {new[0]}",
+            reason="the driver's report was lost, but the table holds the commit of run key "
+            f"{new[0]}{counts_in_words(counts)}",
             run_key=new[0],
             committed=(snapshot,) if snapshot else (),
-            warnings=("the driver's report was lost: counts are not known",),
+            warnings=("the driver's report was lost: counts are from the snapshot's summary, as far as it has them",),
+            **counts,
         )
 
-    def _applied(self) -> dict[str, str | None]:
-        """Return run key to snapshot id of what this task has committed; nothing for actions without run keys."""
+    def _applied(self) -> tuple[Table | None, dict[str, str | None]]:
+        """Return the table, and run key to snapshot id of what this task has committed to it.
+
+        :return: nothing for actions without run keys, and of a missing table.
+        """
         if not isinstance(self.spec, _WITH_RUN_KEYS):
-            return {}
+            return None, {}
         try:
-            return applied_runs(self.lake.load_table(self.spec.table), self.spec.run.who, self.spec.target_branch)
+            table = self.lake.load_table(self.spec.table)
         except MissingTableError:
-            return {}
+            return None, {}
+        return table, applied_runs(table, self.spec.run.who, self.spec.target_branch)
+
+
+def _summary(table: Table | None, snapshot: str | None) -> Mapping[str, str]:
+    found = table.snapshot_by_id(int(snapshot)) if table is not None and snapshot else None
+    return found.summary.additional_properties if found is not None and found.summary is not None else {}

@@ -59,10 +59,11 @@ class JobMetrics:
     tags: Mapping[str, str]
     on_main: bool = True
 
-    def tell_report(self, report: JobReport, seconds: float) -> None:
+    def tell_report(self, report: JobReport, seconds: float, *, is_repeated: bool = False) -> None:
         """Tell what a job did.
 
         :param seconds: the task's own, from its arguments to the report.
+        :param is_repeated: an earlier try has told what the job did.
         """
         try:
             self._incr("lake.jobs", 1, outcome=report.outcome.value)
@@ -71,7 +72,9 @@ class JobMetrics:
                 stats.timing("lake.job.phase_duration", took * 1000, tags={**self.tags, "phase": phase})
             # A dry run only says what it would do.
             if report.outcome is not Outcome.PLANNED:
-                self._count(report)
+                self._incr("lake.conflicts", _conflicts(report))
+                if not is_repeated:
+                    self._count(report)
             self._measure(report)
         # Each backend has errors of its own.
         except Exception:  # noqa: BLE001
@@ -94,7 +97,6 @@ class JobMetrics:
         for name, parts in COUNTERS.items():
             self._incr(name, sum(getattr(report, part, 0) or 0 for part in parts))
         self._incr("lake.commits", len(report.committed))
-        self._incr("lake.conflicts", _conflicts(report))
         if isinstance(report, ExpiryReport):
             self._incr("lake.snapshots.expired", len(report.snapshots_expired))
 
@@ -116,5 +118,5 @@ def _conflicts(report: JobReport) -> int:
     """Return how many commits of a job lost to another writer's."""
     attempts = int(getattr(report, "attempts", 0))
     # An upsert that found nothing left to commit counts those that lost; others count the last attempt, too.
-    all_lost = report.outcome is Outcome.CONFLICT or (isinstance(report, UpsertReport) and not report.committed)
+    all_lost = report.outcome is Outcome.CONFLICT or (isinstance(report, UpsertReport) and not report.is_of_this_try)
     return attempts if all_lost else attempts - 1

@@ -63,7 +63,7 @@ class _Lineage:
         """Return what is read: files, a table, or the written table where it is rewritten."""
         spec, report = self.spec, self.report
         if isinstance(spec, IncrementalSpec):
-            read = report.upserts_read + report.deletes_read if isinstance(report, IncrementalReport) else None
+            read = _sum(report, "upserts_read", "deletes_read") if isinstance(report, IncrementalReport) else None
             return self._table_input(spec.source, spec.to_snapshot, read)
         if isinstance(spec, UpsertSpec):
             return self._batch(spec)
@@ -75,7 +75,7 @@ class _Lineage:
         return []
 
     def _batch(self, spec: UpsertSpec) -> list[Any]:
-        report = self.report if isinstance(self.report, UpsertReport) and self._is_counted() else None
+        report = self.report if isinstance(self.report, UpsertReport) else None
         consumed = None
         if spec.source.lake_table is not None and spec.branch is None and report is not None:
             target = self._load(spec.table)
@@ -149,19 +149,13 @@ class _Lineage:
         report = self.report
         if report is None or not report.committed:
             return None
-        counts = [getattr(report, name, None) for name in ("rows_inserted", "rows_updated")]
-        known = [count for count in counts if count is not None] if self._is_counted() else []
         snapshot = table.snapshot_by_id(int(report.committed[-1])) if table is not None else None
         summary = dict(snapshot.summary.additional_properties) if snapshot is not None and snapshot.summary else {}
         return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            rowCount=sum(known) if known else None,
+            rowCount=_sum(report, "rows_inserted", "rows_updated"),
             size=_number(summary.get("added-files-size")),
             fileCount=_number(summary.get("added-data-files")),
         )
-
-    def _is_counted(self) -> bool:
-        """Tell a driver's report from one that took the place of a lost one, whose counts are not known."""
-        return self.report is not None and (self.report.before is not None or self.report.after is not None)
 
     def _load(self, name: str) -> Table | None:
         try:
@@ -179,6 +173,12 @@ def _input(name: DatasetName, facets: dict[str, Any], rows: int | None, files: i
         counted = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=rows, fileCount=files)
         more = {"inputStatistics": counted}
     return InputDataset(name.namespace, name.name, facets=facets, inputFacets=more)
+
+
+def _sum(report: JobReport, *names: str) -> int | None:
+    """Return the sum of the counts that a report has; None without any."""
+    counts = [count for name in names if (count := getattr(report, name, None)) is not None]
+    return sum(counts) if counts else None
 
 
 def _number(text: str | None) -> int | None:

@@ -38,7 +38,8 @@ def recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> U
         return _repeat(spec, done)
     if (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
         told = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
-        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told, _CHANGED_INPUT))
+        commit = applied_state.commit_of(earlier)
+        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told, _CHANGED_INPUT, earlier, commit))
     return None
 
 

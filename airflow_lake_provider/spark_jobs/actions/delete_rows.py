@@ -73,7 +73,8 @@ def _attempt(
     without = None
     if done is not None:
         told = "digest and salt are in the report, and in the log, of the try that committed"
-        report = replace(unchanged, outcome=done.outcome, reason=done.reason, warnings=(told,))
+        digest_then = done.commit.summary.get(ERASED_DIGEST) if done.commit else None
+        report = replace(unchanged, erased_digest=digest_then, **replace(done, warning=told).told(DeleteRowsReport))
     else:
         commit = MatchedCommit(
             action=spec.action,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
@@ -52,7 +53,7 @@ def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progre
     )
     if not spec.protect_source:
         return report
-    if not report.committed:
+    if not report.is_of_this_try:
         _guard(spec, target, source, progress)
         return report
     # Rows that are read already are protected for longer than needed; the next run moves the guard on.
@@ -101,7 +102,8 @@ def _attempt(
             read = _counts(changes)
             facts.update({"from": reading.start or "the beginning", "to": spec.to_snapshot, **read})
         commit = _commit(spec, target, applied_state, source_name, run_key, rows, full=reading.start is None)
-        applied = target.apply(commit, progress)
+        counts = counts_to_summary(upserts_read=read["upserts"], deletes_read=read["deletes"])
+        applied = target.apply(replace(commit, summary=counts), progress)
     finally:
         release_frames(rows, changes)
     after, unseen = state_after_commit(target.state)
@@ -113,7 +115,7 @@ def _attempt(
         before=before,
         after=after,
         committed=(applied.snapshot,),
-        warnings=unseen,
+        warnings=(*((reading.warning,) if reading.warning else ()), *unseen),
         seconds=dict(progress.seconds),
         source=spec.source,
         from_snapshot=reading.start,
@@ -198,12 +200,10 @@ def _unchanged(
     state = target.state() if target.exists() else None
     return IncrementalReport(
         table=spec.table,
-        outcome=why.outcome,
-        reason=why.reason,
-        run_key=run_key,
         before=state,
         after=state,
         source=spec.source,
         from_snapshot=applied_state.position.snapshot,
         to_snapshot=spec.to_snapshot,
+        **{"run_key": run_key, **why.told(IncrementalReport)},
     )

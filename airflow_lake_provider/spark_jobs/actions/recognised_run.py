@@ -26,7 +26,8 @@ def recognised_run(
     :raises ForgottenRunError: nobody can tell.
     """
     if run_key in applied_state.run_keys:
-        return Unchanged(Outcome.ALREADY_APPLIED, f"recognised by run key {run_key}: this run has {done}")
+        told = f"recognised by run key {run_key}: this run has {done}"
+        return Unchanged(Outcome.ALREADY_APPLIED, told, run_key=run_key, commit=applied_state.commit_of(run_key))
     if not is_told_otherwise:
         applied_state.run_keys.refuse_forgotten(spec.run, spec.table, way_out)
     return None

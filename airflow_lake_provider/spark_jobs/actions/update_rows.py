@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_report import Outcome, TableState, UpdateRowsReport
+from airflow_lake_provider.contracts.job_report import Outcome, UpdateRowsReport
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, FILTER, MAX_VALUE_CHARACTERS
 from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit, MatchedTable, RowMatch
+from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, MatchedTable, RowMatch
 from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
@@ -35,31 +37,31 @@ def _attempt(spec: UpdateRowsSpec, target: MatchedTable, attempt: int, progress:
         applied_state = target.applied_state()
         run_key = spec.run.run_key(spec.digest_text(), ())
         before = target.state()
-    applied: AppliedCommit | None = None
-    done = recognised_run(spec, applied_state, run_key, "updated the rows")
-    if done is not None:
-        outcome, reason = done.outcome, done.reason
-    else:
-        applied = target.change(_commit(spec, applied_state.base, run_key), progress)
-        outcome, reason = Outcome.NOTHING_NEW, "no row matches"
-        if applied is not None:
-            outcome, reason = Outcome.APPLIED, f"updated {applied.rows_updated} rows{applied.held}"
-    after: TableState | None = before
-    unseen: tuple[str, ...] = ()
-    if applied is not None:
-        after, unseen = state_after_commit(target.state)
-    return UpdateRowsReport(
+    unchanged = UpdateRowsReport(
         table=spec.table,
-        outcome=outcome,
-        reason=reason,
+        outcome=Outcome.NOTHING_NEW,
+        reason="no row matches",
         run_key=run_key,
         before=before,
+        after=before,
+        attempts=attempt,
+    )
+    done = recognised_run(spec, applied_state, run_key, "updated the rows")
+    if done is not None:
+        return replace(unchanged, **done.told(UpdateRowsReport), seconds=dict(progress.seconds))
+    applied = target.change(_commit(spec, applied_state.base, run_key), progress)
+    if applied is None:
+        return replace(unchanged, seconds=dict(progress.seconds))
+    after, unseen = state_after_commit(target.state)
+    return replace(
+        unchanged,
+        outcome=Outcome.APPLIED,
+        reason=f"updated {applied.rows_updated} rows{applied.held}",
         after=after,
-        committed=(applied.snapshot,) if applied is not None else (),
+        committed=(applied.snapshot,),
         warnings=unseen,
         seconds=dict(progress.seconds),
-        rows_updated=applied.rows_updated if applied is not None else 0,
-        attempts=attempt,
+        rows_updated=applied.rows_updated,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
@@ -72,7 +73,7 @@ def _check_texts(spark: SparkSession, spec: UpsertSpec) -> None:
 
 def _counted(report: UpsertReport, attempt: int) -> UpsertReport:
     """Add how many commits were tried: one that lost may leave nothing to commit."""
-    return replace(report, attempts=attempt if report.committed else attempt - 1)
+    return replace(report, attempts=attempt if report.is_of_this_try else attempt - 1)
 
 
 def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress: Progress) -> UpsertReport:
@@ -253,6 +254,7 @@ def _commit(
         base=applied_state.base,
         source_name=spec.source_name,
         position=replace(position, events=batch.marks) if batch.marks else position,
+        summary=counts_to_summary(batch_files=len(decision.wanted.files), batch_rows=batch.rows, batch_keys=batch.keys),
         key_ranges=batch.key_ranges,
         upserts=None if batch.patches else batch.upserts,
         branch=spec.branch,
@@ -274,16 +276,8 @@ def _unchanged(
     why: Unchanged,
 ) -> UpsertReport:
     state = target.state(spec.branch) if target.exists() else None
-    return UpsertReport(
-        table=spec.table,
-        outcome=why.outcome,
-        reason=why.reason,
-        run_key=run_key,
-        before=state,
-        after=state,
-        warnings=(why.warning,) if why.warning else (),
-        seconds=dict(progress.seconds),
-    )
+    told = {"run_key": run_key, **why.told(UpsertReport)}
+    return UpsertReport(table=spec.table, before=state, after=state, seconds=dict(progress.seconds), **told)
 
 
 def _reason(decision: InputDecision, listed: BatchInput) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied_history import CommitFact
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
@@ -26,6 +27,7 @@ from airflow_lake_provider.contracts.schema_contract import MissingColumns, Sche
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -42,6 +44,7 @@ class AppliedState:
     :param epoch: of the source's positions, see ``contracts.position_column``.
     :param is_replaced: the table was replaced since the source's last commit; it counts as never applied.
     :param key_changes: of the source, of which only the delete was applied; none for a branch other than main.
+    :param commits: snapshots of the branch, newest first, as far back as they are known.
     """
 
     base: str | None = None
@@ -51,6 +54,11 @@ class AppliedState:
     key_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
     epoch: int = 1
     is_replaced: bool = False
+    commits: tuple[CommitFact, ...] = ()
+
+    def commit_of(self, run_key: str) -> CommitFact | None:
+        """Return the commit of a run; None where its snapshot has expired."""
+        return next((commit for commit in self.commits if commit.summary.get(RUN_KEY) == run_key), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,7 +150,8 @@ def test_a_retry_is_recognised_and_still_says_who_holds_the_rows(spark: SparkSes
     first = delete(table, where="id < 3")
     table.append(0, 1)
     retry = delete(table, where="id < 3")
-    assert (retry.outcome, retry.run_key, retry.committed) == (Outcome.ALREADY_APPLIED, first.run_key, ())
+    assert (retry.outcome, retry.run_key, retry.committed) == (Outcome.ALREADY_APPLIED, first.run_key, first.committed)
+    assert (retry.rows_deleted, retry.erased_digest, retry.digest_salt) == (3, first.erased_digest, None)
     assert retry.retained_by
     assert set(rows_outside(table)) == set(range(3, 10)) | {0}
 

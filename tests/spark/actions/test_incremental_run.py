@@ -108,6 +108,9 @@ def test_a_driver_killed_at_any_phase_is_made_good_by_the_retry(consumer: Consum
         consumer.run("2", progress=InterruptedProgress(at=phase, then=kill))
     retried = consumer.run("2")
     assert retried.outcome is (Outcome.ALREADY_APPLIED if phase == "guard" else Outcome.APPLIED)
+    assert (retried.upserts_read, retried.deletes_read) == (1, 1)
+    assert (retried.rows_inserted, retried.rows_updated, retried.rows_deleted) == (0, 1, 1)
+    assert retried.committed == (str(consumer.target.loaded().metadata.current_snapshot_id),)
     assert consumer.target.rows() == consumer.expected()
     head = consumer.source.loaded().metadata.current_snapshot_id
     assert consumer.source.loaded().metadata.refs["lake.consumer.revenue"].snapshot_id == head
@@ -180,6 +183,20 @@ def test_an_expired_start_is_refused_or_read_in_full_as_asked(consumer: Consumer
     report = consumer.run("2", protect_source=False, on_gap="full")
     assert report.from_snapshot is None
     assert consumer.target.rows() == consumer.expected()
+
+
+def test_a_source_that_was_dropped_and_created_again_is_named_with_what_becomes_of_its_rows(consumer: Consumer) -> None:
+    first = consumer.run("1")
+    assert (first.reason.endswith("the target has consumed nothing yet"), first.warnings) == (True, ())
+    before = consumer.source.loaded().metadata.table_uuid
+    consumer.source.spark.sql(f"DROP TABLE {consumer.source.table} PURGE")
+    consumer.commit("2", row(7, "g", 7))
+    report = consumer.run("2")
+    assert consumer.target.rows() == consumer.expected()
+    assert "dropped and created again" in report.reason
+    (warning,) = report.warnings
+    assert str(before) in warning
+    assert "were deleted" in warning
 
 
 def test_a_full_refresh_also_removes_what_the_source_no_longer_has(consumer: Consumer) -> None:

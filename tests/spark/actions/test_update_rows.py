@@ -44,7 +44,12 @@ def test_rows_get_their_new_values_once_and_keep_their_row_ids(spark: SparkSessi
     retry = update(
         table, assignments={"AMOUNT": "amount + id", "region": "concat(region, '!')"}, where="id >= 8 AND id < 12"
     )
-    assert (retry.outcome, retry.run_key, retry.committed) == (Outcome.ALREADY_APPLIED, report.run_key, ())
+    assert (retry.outcome, retry.run_key, retry.committed) == (
+        Outcome.ALREADY_APPLIED,
+        report.run_key,
+        report.committed,
+    )
+    assert retry.rows_updated == 4
     assert rows_outside(table) == table.rows
     again = update(table, "run 2", assignments=PLUS_ONE, where="id = 8")
     assert again.outcome is Outcome.APPLIED

@@ -88,7 +88,7 @@ def test_a_retry_tells_of_what_the_try_before_it_committed_and_a_cleared_task_do
     before = append(orders, 1)
     orders.append(pa.table({"id": pa.array([2], pa.int64())}), snapshot_properties={"lake.run-key": RUN_KEY})
     committed = orders.metadata.current_snapshot_id
-    applied = replace(report(before=committed), outcome=Outcome.ALREADY_APPLIED)
+    applied = replace(report(before=committed, committed=committed), outcome=Outcome.ALREADY_APPLIED)
     context["ti"].try_number, context["ti"].max_tries = 2, 1
     announce(task(asset, retries=1), applied, context)
     told = context["outlet_events"][asset].extra

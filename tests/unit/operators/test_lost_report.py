@@ -48,6 +48,30 @@ def commit(orders: Table) -> Callable[..., str]:
     return run
 
 
+COUNTS = {"lake.rows-inserted": "3", "lake.rows-updated": "2", "lake.rows-deleted": "0", "lake.batch-rows": "9"}
+
+
+def test_the_counts_of_a_lost_report_are_those_of_the_snapshots_summary(lake: LakeCatalogHook, orders: Table) -> None:
+    lost_report = LostReport.before(lake, UPSERT)
+    key = RUN.run_key("today's input", ())
+    orders.append(pa.table({"id": [1]}), snapshot_properties={RUN_KEY: key, **COUNTS})
+    report = lost_report.resolve(LOST)
+    assert isinstance(report, UpsertReport)
+    assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (3, 2, 0)
+    assert (report.batch_rows, report.batch_files) == (9, None)
+    assert "3 rows inserted, 2 rows updated" in report.reason
+
+
+@pytest.mark.parametrize("said", ["-1", "1.5", "many", "", "9" * 30])
+def test_a_count_that_is_no_number_is_not_known(lake: LakeCatalogHook, orders: Table, said: str) -> None:
+    lost_report = LostReport.before(lake, UPSERT)
+    counts = {**COUNTS, "lake.rows-inserted": said}
+    orders.append(pa.table({"id": [1]}), snapshot_properties={RUN_KEY: RUN.run_key("x", ()), **counts})
+    report = lost_report.resolve(LOST)
+    assert isinstance(report, UpsertReport)
+    assert (report.rows_inserted, report.rows_updated) == (None, 2)
+
+
 def test_a_commit_since_the_submission_is_reported(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
     commit(RUN, "yesterday's input")
     lost_report = LostReport.before(lake, UPSERT)

@@ -99,6 +99,15 @@ def test_an_upsert_counts_rows_files_and_conflicts_and_measures_its_table(told: 
     assert next(iter(found["airflow.lake.job.phase_duration"]))[-3:] == ("commit", "lake_default", "shop.orders")
 
 
+def test_what_an_earlier_try_has_told_is_not_counted_again(told: Told) -> None:
+    done = report(UpsertReport, Outcome.ALREADY_APPLIED, committed=("1",), rows_inserted=3, attempts=2)
+    JobMetrics(tags=TAGS).tell_report(done, 1.0, is_repeated=True)
+    found = {name.removeprefix("airflow.lake."): total(values) for name, values in told().items()}
+    assert found.keys() == {"jobs", "job.duration", "conflicts"}
+    JobMetrics(tags=TAGS).tell_report(done, 1.0)
+    assert total(told()["airflow.lake.rows.inserted"]) == 3
+
+
 @pytest.mark.parametrize(
     ("done", "expected"),
     [

@@ -42,6 +42,7 @@ def extracted(job: LakeJobOperator[Any], *, failed: bool = False) -> tuple[list[
 def ended(job: LakeJobOperator[Any], context: Context, report: JobReport | None) -> LakeJobOperator[Any]:
     """Bring an operator to where the provider asks it: after its task."""
     job._spec, job._report = job.build_spec(context), report
+    job._is_repeated = report is not None and job._is_told_before(report, context)
     return job
 
 
@@ -116,14 +117,39 @@ def test_a_compaction_reads_and_writes_one_table(orders: Table, context: Context
 
 
 def test_what_is_not_known_is_not_told(orders: Table, append: Callable[..., int], context: Context) -> None:
-    lost = report(UpsertReport, before=None, committed=(str(append(orders, 1)),))
+    unknown = dict.fromkeys(("batch_rows", "batch_files", "rows_inserted", "rows_updated", "rows_deleted"))
+    lost = report(UpsertReport, before=None, committed=(str(append(orders, 1)),), **unknown)
     (read,), (written,) = extracted(ended(upsert(), context, lost))
     assert read.inputFacets == {}
     assert written.outputFacets["outputStatistics"].rowCount is None
-    repeat = report(UpsertReport, outcome=Outcome.ALREADY_APPLIED, before=TableState(snapshot="5"))
+    repeat = report(
+        UpsertReport,
+        outcome=Outcome.ALREADY_APPLIED,
+        before=TableState(snapshot="5"),
+        committed=lost.committed,
+        rows_inserted=3,
+    )
     (read,), (written,) = extracted(ended(upsert(), context, repeat))
     assert (read.inputFacets, written.outputFacets) == ({}, {})
     assert written.facets["version"].datasetVersion == "5"
+
+
+def test_a_retry_tells_what_the_try_before_it_committed(
+    orders: Table, append: Callable[..., int], context: Context
+) -> None:
+    found = report(
+        UpsertReport,
+        outcome=Outcome.ALREADY_APPLIED,
+        committed=(str(append(orders, 1)),),
+        rows_inserted=3,
+        rows_updated=4,
+        batch_rows=8,
+        batch_files=1,
+    )
+    context["ti"].try_number, context["ti"].max_tries = 2, 1
+    (read,), (written,) = extracted(ended(upsert(retries=1), context, found))
+    assert read.inputFacets["inputStatistics"].rowCount == 8
+    assert written.outputFacets["outputStatistics"].rowCount == 7
 
 
 def test_a_job_that_failed_names_what_it_would_have_read_and_written(orders: Table, context: Context) -> None:

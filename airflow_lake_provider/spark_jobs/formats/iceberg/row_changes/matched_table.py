@@ -42,8 +42,8 @@ class IcebergMatchedTable:
         """Read the newest metadata: head and run keys."""
         table = self.table.refresh_readable()
         _refuse(table)
-        recent = RecentRunKeys.read(table.properties())
-        return AppliedState(base=table.base_of(None), run_keys=table.history().run_keys(recent))
+        recent, history = RecentRunKeys.read(table.properties()), table.history()
+        return AppliedState(base=table.base_of(None), run_keys=history.run_keys(recent), commits=history.line)
 
     def schema(self) -> StructType:
         """Columns and types."""

@@ -314,8 +314,8 @@ class IcebergTable:
         files.append(str(self.java.operations().metadataFileLocation("")))
         return {f"{file.rpartition('/')[0]}/" for file in files}
 
-    def history(self) -> MainHistory:
-        """Return the snapshots that are known, those of main apart."""
+    def history(self, branch: str = MAIN) -> MainHistory:
+        """Return the snapshots that are known, those of main, or of another branch, apart."""
         known = self._metadata().get("snapshots", ())
         commits = (
             CommitFact(
@@ -327,7 +327,7 @@ class IcebergTable:
             )
             for snapshot in known
         )
-        return MainHistory.of(self.head(), commits)
+        return MainHistory.of(self.head(branch), commits)
 
     def snapshots(self) -> Iterator[SnapshotEntry]:
         """Yield every snapshot that is not expired, of whichever branch or of none."""

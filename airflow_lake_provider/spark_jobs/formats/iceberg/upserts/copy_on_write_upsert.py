@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
@@ -59,6 +61,8 @@ def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress)
         facts.update(files=len(staged))
     with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
         overwrite = FileOverwrite(replaced=replaced, added=staged)
+        counts = counts_to_summary(rows_inserted=inserted, rows_updated=resolved.updated, rows_deleted=resolved.deleted)
+        commit = replace(commit, summary={**commit.summary, **counts})
         snapshot = _commit(table, commit, overwrite, progress)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(

@@ -70,7 +70,12 @@ class IcebergKeyedTable:
             # The count goes on from main's, so that main does not look rolled back once the branch is published.
             known = SourcePosition.read(table.properties(), source_name, str(table.name))
             consumed = SourcePosition(generation=known.generation)
-            return AppliedState(base=base, run_keys=self._run_keys_in_summaries(branch), position=consumed)
+            return AppliedState(
+                base=base,
+                run_keys=self._run_keys_in_summaries(branch),
+                position=consumed,
+                commits=table.history(table.origin_of(branch)).line,
+            )
         applied, history = self._applied(source_name), table.history()
         open_changes = OpenKeyChanges.read(table.properties(), source_name, str(table.name))
         return AppliedState(
@@ -81,6 +86,7 @@ class IcebergKeyedTable:
             key_changes=OpenKeyChanges() if applied.is_replaced else open_changes,
             epoch=applied.epoch,
             is_replaced=applied.is_replaced,
+            commits=history.line,
         )
 
     def _applied(self, source_name: str) -> AppliedOfSource:

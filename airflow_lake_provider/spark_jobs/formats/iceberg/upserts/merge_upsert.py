@@ -8,6 +8,7 @@ two writers of one key, cannot both win.
 
 from __future__ import annotations
 
+from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
@@ -74,10 +75,12 @@ def _head_of(table: IcebergTable, stage: str) -> int:
 def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> tuple[str, dict[str, int] | None]:
     """Merge, and return how the read was pruned and the counts of rows; None where the summary has them."""
     statement = merge_into(table, stage, commit)
-    counts = None if has_class(table.spark, _MERGE_SUMMARY) else table.spark.sql(statement.counts).head()
+    counted = None if has_class(table.spark, _MERGE_SUMMARY) else table.spark.sql(statement.counts).head()
+    counts = None if counted is None else counted.asDict()
     with refusing_nulls(table, lambda: table.spark.sql(statement.written)):
-        run_with_summary(table.spark, statement.text, summary_of(commit))
-    return statement.pruning, None if counts is None else counts.asDict()
+        told = {} if counts is None else counts_to_summary(**{f"rows_{change}": n for change, n in counts.items()})
+        run_with_summary(table.spark, statement.text, {**summary_of(commit), **told})
+    return statement.pruning, counts
 
 
 def _applied(table: IcebergTable, staged: int, reason: str, counts: dict[str, int] | None) -> AppliedCommit:

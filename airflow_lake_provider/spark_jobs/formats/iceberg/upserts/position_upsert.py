@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.merge_engines import Deletes
@@ -121,7 +122,11 @@ class _PositionCommit:
                 self.inserted = _inserted(self.table, self.commit, self.staged, self.resolved)
             if self.delta is None:
                 self.delta = _write_deletes(self.table, self.commit, self.resolved, self.staged)
-        return self.route.commit_delta(self.table, self.commit, self.delta, position)
+        counts = counts_to_summary(
+            rows_inserted=self.inserted, rows_updated=self.resolved.updated, rows_deleted=self.resolved.deleted
+        )
+        commit = replace(self.commit, summary={**self.commit.summary, **counts})
+        return self.route.commit_delta(self.table, commit, self.delta, position)
 
     def _discard_deletes(self) -> None:
         if self.delta is not None:

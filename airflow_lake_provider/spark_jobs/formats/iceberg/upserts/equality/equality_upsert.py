@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
@@ -61,6 +62,9 @@ def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progr
             written += rows
             staged = sum(int(file.recordCount()) for file in rows)
             facts.update(rows=staged, files=len(written))
+        # Rows that are replaced are not looked for.
+        counts = {} if deletes else counts_to_summary(rows_inserted=staged, rows_updated=0, rows_deleted=0)
+        commit = replace(commit, summary={**commit.summary, **counts})
         with progress.phase("commit") as facts:
             snapshot = _commit(table, commit, RowDelta(rows=rows, deletes=deletes), progress)
             facts["snapshot"] = str(snapshot)

@@ -1,0 +1,68 @@
+"""What a commit did, in numbers, in its snapshot's summary: a retry reports a commit whose own report was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from airflow_lake_provider.contracts.job_report import DeleteRowsReport, JobReport, UpdateRowsReport
+from airflow_lake_provider.contracts.property_values import whole_number
+from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
+
+# Names in the summary by the fields of reports.
+_NAMES = {
+    name: f"lake.{name.replace('_', '-')}"
+    for name in (
+        "batch_files",
+        "batch_rows",
+        "batch_keys",
+        "rows_inserted",
+        "rows_updated",
+        "rows_deleted",
+        "upserts_read",
+        "deletes_read",
+    )
+}
+# Since Spark 4.1 a MERGE writes them itself.
+_OF_MERGE = {
+    f"rows_{change}": f"spark.merge-into.num-target-rows-{change}" for change in ("inserted", "updated", "deleted")
+}
+_OF_MATCHED = {DeleteRowsReport: {"rows_deleted": ROWS_MATCHED}, UpdateRowsReport: {"rows_updated": ROWS_MATCHED}}
+
+
+def counts_to_summary(**counts: int | None) -> dict[str, str]:
+    """Return entries for the summary of a snapshot that is about to be committed.
+
+    :param counts: by the fields of reports; None for what nobody counted.
+    """
+    return {_NAMES[field]: str(count) for field, count in counts.items() if count is not None}
+
+
+def counts_in_summary(report: type[JobReport], summary: Mapping[str, str]) -> dict[str, Any]:
+    """Return the counts that a report has, by its fields; None for what the summary does not say.
+
+    :param summary: of a snapshot; empty where it has expired.
+    """
+    names = [field.name for field in fields(report) if field.name in _NAMES]
+    return {name: _count(report, summary, name) for name in names}
+
+
+def counts_in_words(counts: Mapping[str, int | None]) -> str:
+    """Return the counts that are known as the end of a sentence; empty without any.
+
+    :param counts: of :func:`counts_in_summary`.
+    """
+    known = [f"{count:,} {_words(name)}" for name, count in counts.items() if count is not None]
+    return f": {', '.join(known)}" if known else ""
+
+
+def _words(name: str) -> str:
+    noun, _, change = name.partition("_")
+    return f"{noun} {change}" if noun == "rows" else f"{change} of the batch" if noun == "batch" else f"{noun} read"
+
+
+def _count(report: type[JobReport], summary: Mapping[str, str], name: str) -> int | None:
+    other = {**_OF_MERGE, **_OF_MATCHED.get(report, {})}.get(name, "")
+    count = whole_number(summary.get(_NAMES[name]))
+    return whole_number(summary.get(other)) if count is None else count
