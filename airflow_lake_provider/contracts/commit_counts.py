@@ -1,4 +1,4 @@
-"""What a commit did, in numbers, in its snapshot's summary: a retry reports a commit whose own report was lost."""
+"""Counts of a commit in its snapshot's summary: a retry reports a commit whose own report was lost."""
 
 from __future__ import annotations
 
