@@ -47,6 +47,9 @@ class SnapshotExpirySpec(JobSpec):
     :param asked_at: the worker's time; needed without ``expire_before``.
     :param minimum_age: least age that the table's own setting can have.
     :param expire_stage_branches_before: left-over stage branches whose head was committed before this moment go too.
+    :param expire_flink_jobs_before: Flink jobs that committed last before this moment count as gone; from those that
+        committed since, the snapshots stay by which they are restored. None takes 7 days before the driver's time.
+    :param allow_other_writers: expire also where a Flink job that upserts cannot commit any more afterwards.
     :param foreign_files: whether an expiry that would delete files outside of the table's locations, or of another
         table, is refused, keeps them or deletes them; data files in no known table's location are kept by ``refuse``,
         too.
@@ -59,6 +62,8 @@ class SnapshotExpirySpec(JobSpec):
     asked_at: datetime | None = None
     minimum_age: timedelta = timedelta(0)
     foreign_files: ForeignFiles = ForeignFiles.REFUSE
+    expire_flink_jobs_before: datetime | None = None
+    allow_other_writers: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,6 +71,7 @@ class SnapshotExpirySpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: retain_last must be at least 1, got {self.retain_last}")
         if self.expire_before is None and self.asked_at is None:
             raise InvalidSpecError(f"{self.table}: without expire_before, asked_at must say when it was asked")
-        for moment in (self.expire_before, self.expire_stage_branches_before, self.asked_at):
+        moments = (self.expire_before, self.expire_stage_branches_before, self.asked_at, self.expire_flink_jobs_before)
+        for moment in moments:
             if moment is not None and moment.tzinfo is None:
                 raise InvalidSpecError(f"{self.table}: {moment!r} must carry a time zone")

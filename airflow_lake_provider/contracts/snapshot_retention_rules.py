@@ -1,16 +1,18 @@
 """Decide which snapshots an expiry keeps and why, by Iceberg's own rule on plain facts. Standard library only.
 
 The rule is ``org.apache.iceberg.RemoveSnapshots`` of Iceberg 1.12: the worker's dry run, the driver's decision whether
-anything is due, and the names of the refs in the report come from here; the expiry itself is Iceberg's.
+anything is due, and the names of the refs in the report come from here; the expiry itself is Iceberg's. Ours alone is
+that restored Flink jobs find their last commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.flink_commits import JOB_AGE, FlinkCommit
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
@@ -23,15 +25,18 @@ MAX_REF_AGE = "history.expire.max-ref-age-ms"
 # Iceberg's own, TableProperties of 1.12.
 _DEFAULT_LEAST = 1
 _DEFAULT_AGE = 5 * 24 * 60 * 60 * 1000
+# Jobs that a sentence has.
+_NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotFact:
-    """One snapshot: its id, its parent's and its commit time in epoch milliseconds."""
+    """One snapshot: its id, its parent's, its commit time in epoch milliseconds, and what Flink wrote on it."""
 
     id: int
     parent: int | None
     at: int
+    flink: FlinkCommit | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,7 @@ class RetentionRequest:
     :param expire_stages_before: epoch milliseconds; stage branches left over from before go.
     :param now: epoch milliseconds, against which ages of refs count.
     :param default_max_ref_age: the table's ``history.expire.max-ref-age-ms``.
+    :param expire_flink_before: epoch milliseconds; Flink jobs whose last commit is from before count as gone.
     :param held: which settings are the DAG's, the table's and defaults.
     """
 
@@ -63,6 +69,7 @@ class RetentionRequest:
     expire_stages_before: int
     now: int
     default_max_ref_age: int = FOREVER
+    expire_flink_before: int = 0
     held: str = ""
 
 
@@ -74,12 +81,14 @@ class Retention:
     :param kept_by_refs: snapshot ids past the age that stay, with the names of the refs that keep them.
     :param aged_refs: branches and tags that go because of their own or the table's maximum age.
     :param stage_branches: left-over stage branches that go, sorted.
+    :param kept_for_flink: snapshot ids that stay only for Flink jobs, with the ids of those jobs.
     """
 
     expired: tuple[int, ...]
     kept_by_refs: dict[int, str]
     aged_refs: tuple[str, ...]
     stage_branches: tuple[str, ...]
+    kept_for_flink: dict[int, str] = field(default_factory=dict)
 
 
 def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request: RetentionRequest) -> Retention:
@@ -98,7 +107,8 @@ def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request
             keepers.setdefault(kept, set()).add(ref.name)
         reached |= set(_line(ref.snapshot, by_id)) if ref.is_branch else {ref.snapshot}
     young = {s.id for s in by_id.values() if s.id not in reached and s.at >= request.expire_before}
-    gone = (s for s in by_id.values() if s.id not in keepers and s.id not in young)
+    for_flink = kept_for_flink(lines_of(by_id.values(), live), request.expire_flink_before)
+    gone = (s for s in by_id.values() if s.id not in keepers.keys() | young | for_flink.keys())
     return Retention(
         expired=tuple(s.id for s in sorted(gone, key=lambda s: (s.at, s.id))),
         kept_by_refs={
@@ -108,7 +118,51 @@ def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request
         },
         aged_refs=tuple(sorted(named.keys() - {r.name for r in live} - set(stage))),
         stage_branches=stage,
+        kept_for_flink={id_: ", ".join(sorted(jobs)) for id_, jobs in for_flink.items() if id_ not in keepers},
     )
+
+
+def lines_of(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact]) -> list[list[SnapshotFact]]:
+    """Return the snapshots of each branch, newest first, as far as their parents are not expired."""
+    by_id = {snapshot.id: snapshot for snapshot in snapshots}
+    return [[by_id[id_] for id_ in _line(ref.snapshot, by_id)] for ref in refs if ref.is_branch]
+
+
+def kept_for_flink(lines: Iterable[Sequence[SnapshotFact]], since: int) -> dict[int, set[str]]:
+    """Return the snapshots by which restored Flink jobs find their last commit, with the ids of these jobs.
+
+    A job goes from its branch's head to the commit, so each snapshot between the two is needed.
+
+    :param lines: as of :func:`lines_of`.
+    :param since: epoch milliseconds; a job whose last commit is older counts as gone.
+    """
+    lines = list(lines)
+    newest = newest_of_jobs(lines, since)
+    found: dict[int, set[str]] = {}
+    for line in lines:
+        depth = {fact.id: place for place, fact in enumerate(line)}
+        for (job, _), last in newest.items():
+            for needed in line[: depth.get(last.id, -1) + 1]:
+                found.setdefault(needed.id, set()).add(job)
+    return found
+
+
+def newest_of_jobs(lines: Iterable[Sequence[SnapshotFact]], since: int) -> dict[tuple[str, str | None], SnapshotFact]:
+    """Return the last commit of each job and operator of Flink on some branches.
+
+    :param lines: as of :func:`lines_of`.
+    :param since: epoch milliseconds; older ones are left out.
+    """
+    newest: dict[tuple[str, str | None], SnapshotFact] = {}
+    for line in lines:
+        of_line: dict[tuple[str, str | None], SnapshotFact] = {}
+        for fact in line:
+            if fact.flink is not None and fact.at >= since:
+                of_line.setdefault(fact.flink.writer, fact)
+        for writer, fact in of_line.items():
+            if writer not in newest or newest[writer].at < fact.at:
+                newest[writer] = fact
+    return newest
 
 
 def left_over_stage_branches(
@@ -177,7 +231,9 @@ def request_for(spec: SnapshotExpirySpec, properties: Mapping[str, str], now: da
         _held("retain_last", spec.retain_last, MIN_SNAPSHOTS, least, _DEFAULT_LEAST),
         _held("older_than", spec.expire_before, MAX_SNAPSHOT_AGE, age, "P5D"),
     ]
+    flink = spec.expire_flink_jobs_before
     return RetentionRequest(
+        expire_flink_before=max(0, to_millis(now - JOB_AGE if flink is None else flink)),
         expire_before=_cutoff(spec, _DEFAULT_AGE if age is None else age),
         retain_last=spec.retain_last or least or _DEFAULT_LEAST,
         expire_stages_before=to_millis(spec.expire_stage_branches_before),
@@ -214,6 +270,12 @@ def to_millis(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
+def _of_flink(kept: Mapping[int, str]) -> str:
+    jobs = sorted({job for names in kept.values() for job in names.split(", ")})
+    named = ", ".join(jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} others" if len(jobs) > _NAMED else "")
+    return f"{len(kept):,} are kept so that Flink can restore jobs {named}"
+
+
 def expiry_sentence(retention: Retention, request: RetentionRequest) -> str:
     """Say what goes and what keeps the rest, and whose settings these are."""
     moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=request.expire_before)).isoformat(
@@ -224,6 +286,8 @@ def expiry_sentence(retention: Retention, request: RetentionRequest) -> str:
         parts.append(
             f"{len(retention.kept_by_refs):,} older ones are kept by refs or retain_last={request.retain_last}"
         )
+    if retention.kept_for_flink:
+        parts.append(_of_flink(retention.kept_for_flink))
     if retention.aged_refs:
         parts.append(f"refs past their own maximum age: {', '.join(retention.aged_refs)}")
     if retention.stage_branches:

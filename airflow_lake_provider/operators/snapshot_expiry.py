@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.flink_commits import JOB_AGE
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec, foreign_files_rule
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
-    """Expire snapshots by age and number; branches, tags and the consumers behind them keep theirs.
+    """Expire snapshots by age and number; branches, tags, consumers and Flink jobs keep theirs.
 
     :param table: ``namespace.table`` (templated).
     :param older_than: snapshots younger than this stay; timedelta or ISO-8601 text (templated). None or an empty text
@@ -35,6 +36,10 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     :param foreign_files: ``"refuse"``, ``"keep"`` or ``"delete"``: what becomes of expired files that lie outside
         of the table's locations, or in another table's; not a template. ``"refuse"`` keeps data files that lie in no
         table's location, as ``add_files`` brings them.
+    :param flink_jobs_older_than: age of a Flink job's last commit at which the job counts as gone. Until then the
+        snapshots stay by which Flink restores it. A timedelta, not a template; zero keeps nothing for Flink.
+    :param allow_other_writers: expire also where a Flink job that upserts into format version 3 cannot commit any more
+        afterwards; not a template.
     :param dry_run: say from metadata what would happen, and start nothing (templated).
     :param job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: an age is below ``minimum_age``.
@@ -64,6 +69,8 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         stage_branches_older_than: timedelta | str = timedelta(days=1),
         minimum_age: timedelta = timedelta(days=1),
         foreign_files: str = "refuse",
+        flink_jobs_older_than: timedelta = JOB_AGE,
+        allow_other_writers: bool = False,
         dry_run: bool | str = False,
         **job: Any,
     ) -> None:
@@ -73,6 +80,8 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         self.stage_branches_older_than = stage_branches_older_than
         self.minimum_age = at_least_nothing(minimum_age, "minimum_age")
         self.foreign_files = foreign_files_rule(foreign_files)
+        self.flink_jobs_older_than = at_least_nothing(flink_jobs_older_than, "flink_jobs_older_than")
+        self.allow_other_writers = flag(allow_other_writers, "allow_other_writers")
         # BaseOperator has a method of the argument's name.
         self.only_plan = dry_run
         self.refuse_wrong_arguments()
@@ -90,6 +99,8 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
             minimum_age=self.minimum_age,
             expire_stage_branches_before=now - self._age(self.stage_branches_older_than, "stage_branches_older_than"),
             foreign_files=self.foreign_files,
+            expire_flink_jobs_before=now - self.flink_jobs_older_than,
+            allow_other_writers=self.allow_other_writers,
         )
 
     def _age(self, value: timedelta | str, name: str) -> timedelta:

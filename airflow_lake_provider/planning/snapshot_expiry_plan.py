@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.flink_obstacles import without_expiry_of_version_3
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
-    RefFact,
     Retention,
     RetentionRequest,
-    SnapshotFact,
     expiry_sentence,
     request_for,
     work_out,
@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.snapshot_retention_rules import (
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.planning.foreign_metadata_files import refuse_foreign_metadata_files
+from airflow_lake_provider.planning.retention_facts import branch_lines, ref_facts, snapshot_facts
 from airflow_lake_provider.planning.table_state import state_of
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
@@ -33,12 +34,18 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
     Files are not counted: that needs the manifests of every snapshot, kept ones included.
 
     :return: the outcome ``skipped`` where the table says ``gc.enabled=false``: its files may belong to other tables.
-    :raises UnsupportedError: a file to delete lies outside of the table's locations.
+    :raises UnsupportedError: a file to delete lies outside of the table's locations, or a Flink job could not commit
+        any more.
     """
     if (why := without_expiry(table.properties)) is not None:
         return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=state_of(table))
     request = request_for(spec, table.properties, datetime.now(UTC))
     retention = retention_of(table, request)
+    harm = without_expiry_of_version_3(
+        table.format_version, branch_lines(table), retention.expired, request.expire_flink_before
+    )
+    if harm is not None and not spec.allow_other_writers:
+        raise UnsupportedError(f"{spec.table}: {harm}")
     refuse_foreign_metadata_files(table, spec, retention.expired)
     due = retention.expired or retention.stage_branches or retention.aged_refs
     is_unfinished = UNFINISHED_EXPIRY in table.properties
@@ -47,31 +54,15 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
         table=spec.table,
         outcome=Outcome.PLANNED if due or is_unfinished else Outcome.NOTHING_DUE,
         reason=f"{sentence}; the files that would go were not counted" if due else sentence,
-        warnings=(_UNFINISHED,) if is_unfinished else (),
+        warnings=(*((_UNFINISHED,) if is_unfinished else ()), *((harm,) if harm is not None else ())),
         before=state_of(table),
         snapshots_expired=tuple(str(id_) for id_ in retention.expired),
         kept_by_refs={str(id_): names for id_, names in retention.kept_by_refs.items()},
+        kept_for_flink={str(id_): jobs for id_, jobs in retention.kept_for_flink.items()},
         stage_branches_removed=retention.stage_branches,
     )
 
 
 def retention_of(table: Table, request: RetentionRequest) -> Retention:
     """Work out the retention of a PyIceberg table."""
-    # Put off for DAG files, which are parsed and plan nothing.
-    from pyiceberg.table.refs import SnapshotRefType
-
-    snapshots = [
-        SnapshotFact(id=s.snapshot_id, parent=s.parent_snapshot_id, at=s.timestamp_ms) for s in table.metadata.snapshots
-    ]
-    refs = [
-        RefFact(
-            name=name,
-            snapshot=ref.snapshot_id,
-            is_branch=ref.snapshot_ref_type is SnapshotRefType.BRANCH,
-            min_snapshots=ref.min_snapshots_to_keep,
-            max_snapshot_age=ref.max_snapshot_age_ms,
-            max_ref_age=ref.max_ref_age_ms,
-        )
-        for name, ref in table.metadata.refs.items()
-    ]
-    return work_out(snapshots, refs, request)
+    return work_out(snapshot_facts(table), ref_facts(table), request)

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 
-def delete_by_equality(spark: SparkSession, table: Any, keys: list[int]) -> None:
+def delete_by_equality(spark: SparkSession, table: Any, keys: list[int], **summary: str) -> None:
     """Commit a file of values of ``id``, which applies to all rows committed before it.
 
     :param table: ``org.apache.iceberg.Table`` without partitions.
+    :param summary: entries of the snapshot, with ``_`` for ``-``, after ``flink.``.
     """
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
@@ -26,4 +27,7 @@ def delete_by_equality(spark: SparkSession, table: Any, keys: list[int]) -> None
     field_ids[0] = field_id
     builder = jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec()).ofEqualityDeletes(field_ids)
     file = builder.withPath(f"file:{path}").withFileSizeInBytes(path.stat().st_size).withRecordCount(len(keys))
-    table.newRowDelta().addDeletes(file.withFormat("parquet").build()).commit()
+    delta = table.newRowDelta().addDeletes(file.withFormat("parquet").build())
+    for name, value in summary.items():
+        delta = delta.set(f"flink.{name.replace('_', '-')}", value)
+    delta.commit()

@@ -174,6 +174,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "transform": "marts.other:rows",
         "expire_before": datetime(2025, 1, 1, tzinfo=UTC),
         "expire_stage_branches_before": datetime(2025, 1, 1, tzinfo=UTC),
+        "expire_flink_jobs_before": datetime(2025, 1, 1, tzinfo=UTC),
         "asked_at": datetime(2025, 1, 1, tzinfo=UTC),
         "minimum_age": timedelta(days=2),
         "foreign_files": ForeignFiles.KEEP,

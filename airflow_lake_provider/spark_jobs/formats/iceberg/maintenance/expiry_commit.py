@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.snapshot_retention_rules import RetentionRequest
+from airflow_lake_provider.contracts.snapshot_retention_rules import FOREVER, Retention, RetentionRequest
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
@@ -55,7 +55,7 @@ def commit_expiry(
     table: IcebergTable,
     spec: SnapshotExpirySpec,
     request: RetentionRequest,
-    stage_branches: tuple[str, ...],
+    retention: Retention,
     progress: Progress,
     *,
     is_due: bool = True,
@@ -64,6 +64,7 @@ def commit_expiry(
 
     Before that, what an earlier expiry had no time to delete.
 
+    :param retention: which stage branches go, and which snapshots stay for Flink's jobs.
     :param is_due: False where only that is to be done.
     :raises UnsupportedError: a file is missing or not the table's, or the namespace has the table twice.
     :raises CommitConflictError: other commits were in the way each time. As above, nothing changed then.
@@ -80,7 +81,7 @@ def commit_expiry(
     if not is_due:
         return CommittedExpiry(deleted=finished, warnings=(*left, *_unchecked(not_checked)))
     for _ in range(_PLANS):
-        expiry = _by_age(table, request, stage_branches)
+        expiry = _planned(table, request, retention)
         before, after = expiry.startMetadata(), expiry.currentMetadata()
         with (
             progress.phase("find files") as facts,
@@ -89,16 +90,14 @@ def commit_expiry(
             files.refuse_foreign()
             facts.update(dict(files.counts))
             with progress.phase("commit"):
-                committed = _commit(table, expiry, stage_branches)
+                committed = _commit(table, expiry, retention.stage_branches)
             if committed:
                 with progress.phase("delete files"):
                     deleted, not_deleted = files.delete(_named_meanwhile(table, before))
                     left += not_deleted
                     left += remove_note(table) if _expired(expiry) and not (is_left or not_deleted) else []
-                all_deleted = Counter(deleted) + Counter(finished)
-                return CommittedExpiry(
-                    deleted=all_deleted, warnings=(*left, *files.warnings(), *_unchecked(not_checked))
-                )
+                warnings = (*left, *files.warnings(), *_unchecked(not_checked))
+                return CommittedExpiry(deleted=Counter(deleted) + Counter(finished), warnings=warnings)
     raise CommitConflictError(f"{table.name}: the snapshots to expire changed {_PLANS} times while they were looked at")
 
 
@@ -106,6 +105,15 @@ def _unchecked(not_checked: list[str]) -> list[str]:
     if not not_checked:
         return []
     return [f"not looked at, so that files of theirs would not have been noticed: {'; '.join(not_checked)}"]
+
+
+def _planned(table: IcebergTable, request: RetentionRequest, retention: Retention) -> Any:
+    """Return the transaction of :func:`_by_age`, less what stays for Flink's jobs."""
+    expiry = _by_age(table, request, retention.stage_branches)
+    ids = _expired(expiry)
+    if ids.isdisjoint(retention.kept_for_flink):
+        return expiry
+    return _by_id(table, ids - retention.kept_for_flink.keys(), retention.stage_branches)
 
 
 def _by_age(table: IcebergTable, request: RetentionRequest, stage_branches: tuple[str, ...]) -> Any:
@@ -121,13 +129,35 @@ def _by_age(table: IcebergTable, request: RetentionRequest, stage_branches: tupl
 def _by_id(table: IcebergTable, ids: set[int], stage_branches: tuple[str, ...]) -> Any:
     """Return a transaction that expires the same snapshots of newer metadata."""
     transaction = _without_branches(table, stage_branches)
+    ages = _own_ages(transaction.currentMetadata())
+    _set_ages(transaction, dict.fromkeys(ages, FOREVER))
     # The beginning of time, as otherwise the table's default age would expire others as well.
     expiry = transaction.expireSnapshots().cleanExpiredFiles(False).expireOlderThan(0)
     for snapshot in sorted(ids & _ids(transaction.startMetadata())):
         expiry = expiry.expireSnapshotId(snapshot)
     expiry.commit()
-    note_unfinished(transaction)
+    _set_ages(transaction, ages)
+    if _expired(transaction):
+        note_unfinished(transaction)
     return transaction
+
+
+def _own_ages(metadata: Any) -> dict[str, int]:
+    """Return the ages of snapshots that branches have of their own, by which Iceberg would expire others as well."""
+    refs = metadata.refs()
+    ages = {str(name): refs.get(name).maxSnapshotAgeMs() for name in refs.keySet()}
+    return {name: int(age) for name, age in ages.items() if age is not None}
+
+
+def _set_ages(transaction: Any, ages: dict[str, int]) -> None:
+    refs = transaction.currentMetadata().refs()
+    # An expiry also removes branches that are past an age of their own.
+    there = {name: age for name, age in ages.items() if refs.containsKey(name)}
+    if there:
+        manage = transaction.manageSnapshots()
+        for name, age in there.items():
+            manage = manage.setMaxSnapshotAgeMs(name, age)
+        manage.commit()
 
 
 def _without_branches(table: IcebergTable, names: tuple[str, ...]) -> Any:

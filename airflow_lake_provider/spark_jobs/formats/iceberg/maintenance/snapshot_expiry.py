@@ -7,7 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
+from airflow_lake_provider.contracts.flink_commits import FlinkCommit
+from airflow_lake_provider.contracts.flink_obstacles import without_expiry_of_version_3
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
@@ -16,6 +18,7 @@ from airflow_lake_provider.contracts.snapshot_retention_rules import (
     RetentionRequest,
     SnapshotFact,
     expiry_sentence,
+    lines_of,
     request_for,
     work_out,
 )
@@ -48,7 +51,13 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
         if (why := without_expiry(table.properties())) is not None:
             return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=before, after=before)
         request = request_for(spec, table.properties(), datetime.now(UTC))
-        retention = work_out(_snapshot_facts(table), _ref_facts(table), request)
+        snapshots, refs = list(_snapshot_facts(table)), list(_ref_facts(table))
+        retention = work_out(snapshots, refs, request)
+        harm = without_expiry_of_version_3(
+            table.format_version, lines_of(snapshots, refs), retention.expired, request.expire_flink_before
+        )
+        if harm is not None and not spec.allow_other_writers:
+            raise UnsupportedError(f"{table.name}: {harm}")
         facts.update({"snapshots": len(retention.expired), "stage branches": len(retention.stage_branches)})
     report = ExpiryReport(
         table=spec.table,
@@ -56,7 +65,9 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
         reason=expiry_sentence(retention, request),
         before=before,
         after=before,
+        warnings=(harm,) if harm is not None else (),
         kept_by_refs={str(id_): names for id_, names in retention.kept_by_refs.items()},
+        kept_for_flink={str(id_): jobs for id_, jobs in retention.kept_for_flink.items()},
     )
     is_due = bool(retention.expired or retention.stage_branches or retention.aged_refs)
     if is_due or UNFINISHED_EXPIRY in table.properties():
@@ -76,8 +87,8 @@ def _expire(
 ) -> ExpiryReport:
     known = _snapshot_ids(table)
     try:
-        stages, refusal = retention.stage_branches, None
-        committed = commit_expiry(table, spec, request, stages, progress, is_due=is_due)
+        refusal = None
+        committed = commit_expiry(table, spec, request, retention, progress, is_due=is_due)
     except CommitConflictError as error:
         committed, refusal = CommittedExpiry(), str(error)
     table.refresh()
@@ -105,8 +116,10 @@ def _deleted(by_kind: dict[str, int]) -> dict[str, Any]:
 
 
 def _snapshot_facts(table: IcebergTable) -> Iterator[SnapshotFact]:
+    flink = {int(snapshot.snapshot_id): FlinkCommit.of(snapshot.summary) for snapshot in table.snapshots()}
     for snapshot in table.java.snapshots():
-        yield SnapshotFact(id=snapshot.snapshotId(), parent=snapshot.parentId(), at=snapshot.timestampMillis())
+        id_, parent, at = snapshot.snapshotId(), snapshot.parentId(), snapshot.timestampMillis()
+        yield SnapshotFact(id=id_, parent=parent, at=at, flink=flink.get(id_))
 
 
 def _ref_facts(table: IcebergTable) -> Iterator[RefFact]:

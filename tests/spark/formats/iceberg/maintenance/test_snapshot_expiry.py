@@ -8,13 +8,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
-from airflow_lake_provider.contracts.errors import MissingTableError
+from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -128,6 +129,55 @@ def test_the_retention_that_a_branch_has_of_its_own_goes_before_retain_last(spar
     assert report.snapshots_expired == planned.snapshots_expired == ()
     assert report.outcome is planned.outcome is Outcome.NOTHING_DUE
     assert set(report.kept_by_refs) == set(old)
+
+
+@pytest.mark.parametrize("retention", [{}, {"age": 1}, {"age": 1, "least": 1}, {"least": 1}], ids=str)
+def test_what_a_flink_job_is_restored_by_stays_whatever_main_keeps_of_its_own(
+    spark: SparkSession, retention: dict[str, int]
+) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 10)
+    writer = spark.range(50, 51).selectExpr("id", "'flink' region", "id * 10 amount").writeTo(table.name)
+    for name, value in (("job-id", "j"), ("operator-id", "o"), ("max-committed-checkpoint-id", "3")):
+        writer = writer.option(f"snapshot-property.flink.{name}", value)
+    writer.append()
+    table.rows |= {50: ("flink", 500)}
+    table.append(10, 10)
+    table.append(20, 10)
+    manage = table.handle.java.manageSnapshots()
+    if "age" in retention:
+        manage = manage.setMaxSnapshotAgeMs("main", retention["age"])
+    if "least" in retention:
+        manage = manage.setMinSnapshotsToKeep("main", retention["least"])
+    manage.commit()
+    old, own = snapshots(table), table.outside().metadata.refs["main"]
+    planned = plan_expiry(table.outside(), expiry(table))
+
+    report = expire(table)
+
+    assert report.snapshots_expired == planned.snapshots_expired == (old[0],)
+    assert report.kept_for_flink == planned.kept_for_flink == {old[1]: "j", old[2]: "j"}
+    assert snapshots(table) == old[1:]
+    assert table.outside().metadata.refs["main"] == own
+    assert table.rows_read() == table.rows
+    assert expire(table).outcome is Outcome.NOTHING_DUE
+
+    gone = expire(table, expire_flink_jobs_before=datetime.now(UTC))
+    assert (gone.snapshots_expired, gone.kept_for_flink) == (tuple(old[1:3]), {})
+
+
+def test_an_expiry_after_which_a_flink_job_could_not_upsert_is_refused_by_the_driver_too(spark: SparkSession) -> None:
+    table = MaintainedTable(spark)
+    table.append(0, 10)
+    table.append(10, 10)
+    delete_by_equality(spark, table.handle.java, [1], job_id="j", operator_id="o", max_committed_checkpoint_id="3")
+
+    with pytest.raises(UnsupportedError, match=r"Flink job j \(last commit less than an hour ago\) commits upserts"):
+        expire(table)
+    assert len(snapshots(table)) == 3
+    report = expire(table, allow_other_writers=True)
+    assert "Flink job j" in report.warnings[0]
+    assert len(report.snapshots_expired) == 2
 
 
 def test_a_left_over_stage_branch_goes_with_its_snapshots_and_a_live_one_stays(spark: SparkSession) -> None:

@@ -1,0 +1,116 @@
+"""Flink jobs that rule an operation out: driver, worker and ``airflow lake check`` ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+
+from airflow_lake_provider.contracts.flink_commits import age_of
+from airflow_lake_provider.contracts.snapshot_retention_rules import SnapshotFact, newest_of_jobs
+
+# What an author says who knows that the job is gone, or bears it.
+REMEDY = "allow_other_writers=True"
+_NAMED = 3
+
+
+def upserting_jobs(lines: Sequence[Sequence[SnapshotFact]], since: int) -> list[SnapshotFact]:
+    """Return the last commits of the Flink jobs that commit deletes on a branch whose whole history is there.
+
+    :param lines: as of ``lines_of``.
+    :param since: epoch milliseconds; jobs whose last commit is older are left out.
+    """
+    whole = [line for line in lines if line and line[-1].parent is None]
+    upserts = {
+        fact.flink.writer for line in whole for fact in line if fact.flink is not None and fact.flink.has_deletes
+    }
+    return [fact for writer, fact in newest_of_jobs(whole, since).items() if writer in upserts]
+
+
+def without_expiry_of_version_3(
+    format_version: int, lines: Sequence[Sequence[SnapshotFact]], expired: Collection[int], since: int
+) -> str | None:
+    """Return which Flink jobs could not commit after an expiry; None where none is harmed.
+
+    A row delta of Flink names no snapshot to start from, so Iceberg looks for vectors in all of the history; it refuses
+    the commit once the first snapshot of the table is gone.
+
+    :param lines: as of ``lines_of``.
+    :param expired: snapshot ids that would go.
+    :param since: epoch milliseconds; jobs whose last commit is older count as gone.
+    """
+    if format_version < 3:
+        return None
+    cut = [line for line in lines if any(fact.id in expired for fact in line)]
+    jobs = upserting_jobs(cut, since)
+    if not jobs:
+        return None
+    return (
+        f"{named(jobs)} commits upserts to it. In format version 3 they fail for good once a snapshot is expired "
+        "('Cannot determine history between starting snapshot null and the last known ancestor'). Let the job append, "
+        f"or write to a table of version 2; {REMEDY} expires all the same"
+    )
+
+
+def without_upgrade_to_version_3(lines: Sequence[Sequence[SnapshotFact]], since: int) -> str | None:
+    """Return which Flink jobs an upgrade could strand; None where none is seen.
+
+    :param lines: as of ``lines_of``.
+    :param since: epoch milliseconds; jobs whose last commit is older count as gone.
+    """
+    jobs = list(newest_of_jobs(lines, since).values())
+    if not jobs:
+        return None
+    return (
+        f"{named(jobs)} writes to it. A job whose writers or checkpoint hold position deletes of version 2 fails after "
+        "the upgrade, at each restart ('Must use DVs for position deletes in V3'). So do upserts, once a snapshot of "
+        f"the table has been expired. A job that appends can be stopped with a savepoint: then upgrade with {REMEDY}"
+    )
+
+
+def jobs_that_lose_commits(lost: Sequence[SnapshotFact], left: Sequence[SnapshotFact], since: int) -> list[str]:
+    """Return a warning for each Flink job whose last commit a branch loses.
+
+    :param lost: snapshots that the branch loses, newest first.
+    :param left: those that it still has, newest first.
+    :param since: epoch milliseconds; jobs whose last commit is older count as gone.
+    """
+    still = newest_of_jobs([left], 0)
+    found = []
+    for writer, fact in newest_of_jobs([lost], since).items():
+        before = still[writer].flink if writer in still else None
+        start = f"from checkpoint {before.checkpoint} or an earlier one" if before is not None else "without its state"
+        found.append(
+            f"main loses the last commit of {named([fact])}. Restored from its last checkpoint, the job would commit "
+            f"that again and fail; start it {start}"
+        )
+    return found
+
+
+def jobs_of_dropped_branch(gained: Sequence[SnapshotFact], branch: str, since: int) -> list[str]:
+    """Return a warning for the Flink jobs that write to a branch which is to be dropped.
+
+    :param gained: snapshots that only the branch had, newest first.
+    :param since: epoch milliseconds; jobs whose last commit is older count as gone.
+    """
+    jobs = list(newest_of_jobs([gained], since).values())
+    if not jobs:
+        return []
+    return [
+        f"{named(jobs)} writes to branch {branch!r}, which was dropped: restored from its last checkpoint, it fails"
+    ]
+
+
+def named(jobs: Sequence[SnapshotFact]) -> str:
+    """Return the jobs of some commits with their ages, the youngest first."""
+    now = datetime.now(UTC)
+    ages: dict[str, str] = {}
+    for fact in sorted(jobs, key=lambda fact: -fact.at):
+        if fact.flink is not None:
+            ages.setdefault(fact.flink.job, age_of(fact.at, now))
+    shown = [f"Flink job {job} (last commit {age})" for job, age in list(ages.items())[:_NAMED]]
+    return ", ".join(shown) + (f" and {len(ages) - _NAMED} others" if len(ages) > _NAMED else "")
+
+
+def recent(age: timedelta) -> int:
+    """Return the epoch milliseconds of an age before now."""
+    return max(0, (datetime.now(UTC) - age - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))
