@@ -95,10 +95,14 @@ class DropTagSpec(JobSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class TableUpgradeSpec(JobSpec):
-    """Raise a table's format version."""
+    """Raise a table's format version.
+
+    :param allow_other_writers: also where a Flink job writes to the table, which may fail afterwards.
+    """
 
     action: ClassVar[str] = "upgrade"
     format_version: int = 3
+    allow_other_writers: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import number
+from airflow_lake_provider.contracts.argument_validation import flag, number
 from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
@@ -25,21 +25,26 @@ class LakeTableUpgradeOperator(MetadataChangeOperator[TableUpgradeSpec]):
 
     :param table: ``namespace.table`` (templated).
     :param format_version: 2 or 3 (templated).
+    :param allow_other_writers: upgrade to version 3 also where a Flink job has committed in the last 7 days; not a
+        template.
     :param job: arguments of :class:`.LakeJobOperator`.
     :raises InvalidSpecError: another format version was asked for.
+    :raises UnsupportedError: a Flink job writes to the table.
     """
 
     template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "format_version")
     stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "format_version": 3}
 
-    def __init__(self, *, format_version: int | str = 3, **job: Any) -> None:
+    def __init__(self, *, format_version: int | str = 3, allow_other_writers: bool = False, **job: Any) -> None:
         super().__init__(**job)
         self.format_version = format_version
+        self.allow_other_writers = flag(allow_other_writers, "allow_other_writers")
         self.refuse_wrong_arguments()
 
     def make_spec(self, frame: SpecFrame, context: Context | None) -> TableUpgradeSpec:  # noqa: ARG002  # for others
         """Translate the arguments."""
-        return TableUpgradeSpec(**frame, format_version=number(self.format_version, "format_version"))
+        version = number(self.format_version, "format_version")
+        return TableUpgradeSpec(**frame, format_version=version, allow_other_writers=self.allow_other_writers)
 
     def plan(self, table: Table, spec: TableUpgradeSpec) -> PlannedChange:
         """Decide whether the table has to be upgraded."""

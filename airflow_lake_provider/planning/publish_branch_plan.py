@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
+from airflow_lake_provider.contracts.flink_commits import JOB_AGE
+from airflow_lake_provider.contracts.flink_obstacles import jobs_of_dropped_branch, recent
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN, PublishBranchSpec
 from airflow_lake_provider.contracts.property_values import shown, whole_number
@@ -14,6 +16,7 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.planning.planned_change import PlannedChange, refs_of
+from airflow_lake_provider.planning.retention_facts import snapshot_facts
 from airflow_lake_provider.snapshots.ancestors import ancestors
 
 if TYPE_CHECKING:
@@ -74,7 +77,14 @@ def _publication(table: Table, spec: PublishBranchSpec, gained: list[Snapshot]) 
         committed=tuple(str(snapshot.snapshot_id) for snapshot in gained),
         run_keys_added=tuple(keys),
         source_positions={name: position.generation for name, position in positions.items()},
+        warnings=tuple(_flink_jobs(table, spec, gained)) if spec.drop_branch else (),
     )
+
+
+def _flink_jobs(table: Table, spec: PublishBranchSpec, gained: list[Snapshot]) -> list[str]:
+    facts = {fact.id: fact for fact in snapshot_facts(table)}
+    newest_first = [facts[snapshot.snapshot_id] for snapshot in reversed(gained)]
+    return jobs_of_dropped_branch(newest_first, spec.branch, recent(JOB_AGE))
 
 
 def _already_published(table: Table, spec: PublishBranchSpec) -> PlannedChange:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.flink_commits import JOB_AGE
+from airflow_lake_provider.contracts.flink_obstacles import jobs_that_lose_commits, recent
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN, RollbackSpec
@@ -14,6 +16,7 @@ from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, POSITION_PREFIX, applied_properties
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.properties_before import properties_before
+from airflow_lake_provider.planning.retention_facts import snapshot_facts
 from airflow_lake_provider.snapshots.ancestors import ancestors
 from airflow_lake_provider.snapshots.applied_properties import applied_properties_at, is_of_main
 
@@ -89,8 +92,14 @@ def _planned(
         snapshots_rolled_back=tuple(str(snapshot) for snapshot in lost),
         run_keys_removed=tuple(sorted(keys_now - keys_before)),
         source_positions=_moved_positions(now, wanted),
-        warnings=tuple(_warnings(table, spec, wanted)),
+        warnings=(*_warnings(table, spec, wanted), *_flink_jobs(table, lost)),
     )
+
+
+def _flink_jobs(table: Table, lost: list[int]) -> list[str]:
+    facts = {fact.id: fact for fact in snapshot_facts(table)}
+    line = [facts[snapshot] for snapshot in _lineage(table)]
+    return jobs_that_lose_commits(line[: len(lost)], line[len(lost) :], recent(JOB_AGE))
 
 
 def _lineage(table: Table) -> list[int]:

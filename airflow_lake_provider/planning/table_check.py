@@ -9,7 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.flink_commits import JOB_AGE
+from airflow_lake_provider.contracts.flink_obstacles import (
+    named,
+    recent,
+    without_expiry_of_version_3,
+    without_upgrade_to_version_3,
+)
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN
+from airflow_lake_provider.contracts.snapshot_retention_rules import kept_for_flink, newest_of_jobs
 from airflow_lake_provider.contracts.table_obstacles import (
     choosing_code,
     with_change_type,
@@ -19,6 +27,7 @@ from airflow_lake_provider.contracts.table_obstacles import (
 )
 from airflow_lake_provider.contracts.unusable_settings import unusable_settings
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
+from airflow_lake_provider.planning.retention_facts import branch_lines
 from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
 from airflow_lake_provider.planning.table_state import total
 from airflow_lake_provider.snapshots.ancestors import ancestors
@@ -138,15 +147,26 @@ def _maintenance(table: Table) -> Iterator[Verdict]:
         spark_obstacle(table),
         sorts or "by sort_by; the table has no sort order of its own",
     )
-    yield _verdict("LakeSnapshotExpiryOperator", "older_than", without_expiry(table.properties))
+    yield _expiry(table)
+
+
+def _expiry(table: Table) -> Verdict:
+    lines, since = branch_lines(table), recent(JOB_AGE)
+    # What an expiry of all but the heads would do.
+    old = {fact.id for line in lines for fact in line[1:]} - kept_for_flink(lines, since).keys()
+    obstacle = without_expiry(table.properties) or without_expiry_of_version_3(table.format_version, lines, old, since)
+    jobs = list(newest_of_jobs(lines, since).values())
+    kept = f"keeps the snapshots from the last commit of {named(jobs)} on" if jobs else ""
+    return _verdict("LakeSnapshotExpiryOperator", "older_than", obstacle, kept)
 
 
 def _metadata_changes(table: Table) -> Iterator[Verdict]:
+    reached = f"the table has format version {table.format_version} already" if table.format_version >= 3 else None
     yield _verdict(
         "LakeTableUpgradeOperator",
         "format_version=3",
-        f"the table has format version {table.format_version} already" if table.format_version >= 3 else None,
-        "no way back; every reader and writer has to know version 3",
+        reached or without_upgrade_to_version_3(branch_lines(table), recent(JOB_AGE)),
+        "no way back; every reader and writer has to know version 3. Flink's upserts into it fail after any expiry",
     )
     lineage = _lineage(table, MAIN)
     yield _verdict(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.flink_commits import JOB_AGE
+from airflow_lake_provider.contracts.flink_obstacles import recent, without_upgrade_to_version_3
 from airflow_lake_provider.contracts.metadata_change import MetadataChange
 from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
 from airflow_lake_provider.planning.planned_change import PlannedChange
+from airflow_lake_provider.planning.retention_facts import branch_lines
 from airflow_lake_provider.planning.table_state import total
 
 if TYPE_CHECKING:
@@ -19,10 +23,14 @@ def plan_upgrade(table: Table, spec: TableUpgradeSpec) -> PlannedChange:
     """Decide whether a table has to be upgraded, and warn of what changes for its readers and writers.
 
     :param table: loaded now.
+    :raises UnsupportedError: a Flink job writes to the table, which may fail after an upgrade to version 3.
     """
     version = table.format_version
     if version >= spec.format_version:
         return PlannedChange.nothing(table, spec, f"the table has format version {version} already")
+    strands = without_upgrade_to_version_3(branch_lines(table), recent(JOB_AGE)) if spec.format_version == 3 else None
+    if strands is not None and not spec.allow_other_writers:
+        raise UnsupportedError(f"{spec.table}: {strands}")
     change = MetadataChange(table_uuid=str(table.metadata.table_uuid), format_version=spec.format_version)
     return PlannedChange.of(
         table,
@@ -30,7 +38,7 @@ def plan_upgrade(table: Table, spec: TableUpgradeSpec) -> PlannedChange:
         f"the table went from format version {version} to {spec.format_version}; there is no way back",
         change,
         format_version=spec.format_version,
-        warnings=tuple(_warnings(table, spec)) if spec.format_version == 3 else (),
+        warnings=(*_warnings(table, spec), *filter(None, [strands])) if spec.format_version == 3 else (),
     )
 
 
