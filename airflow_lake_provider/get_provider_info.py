@@ -26,7 +26,8 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks", "lake_catalog")],
         "cli": ["airflow_lake_provider.cli.definition.lake_commands"],
         "extra-links": [
-            f"airflow_lake_provider.operators.links.{name}" for name in ("SparkApplicationLink", "YarnApplicationLink")
+            f"airflow_lake_provider.operators.{name}"
+            for name in ("outcome.ReportLink", "links.SparkApplicationLink", "links.YarnApplicationLink")
         ],
         "config": {"lake": {"description": "Settings of lake tables and of the jobs on them.", "options": _options()}},
     }

@@ -1,7 +1,7 @@
 """Keep the lake tables small: expire old snapshots, then rewrite small files and files with deletes.
 
 A table that needs nothing costs no Spark start. Writers go first: a compaction that meets one tries again and then
-reports a conflict, and the next night does the rest.
+reports a conflict, and the next night does the rest. A table that fails holds up no other, and the night is red.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pendulum
-from airflow.sdk import DAG, Param, TaskGroup
+from airflow.sdk import DAG, Param, TriggerRule, task
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
@@ -32,21 +33,26 @@ with DAG(
     tags=["lake", "maintenance"],
     doc_md=__doc__,
 ):
-    for table in TABLES:
-        with TaskGroup(group_id=table.replace(".", "_")):
-            expire = LakeSnapshotExpiryOperator(
-                task_id="expire",
-                table=table,
-                older_than="{{ params.older_than }}",
-                minimum_age=timedelta(days=1),
-                retain_last=3,
-                dry_run="{{ params.dry_run }}",
-            )
-            compact = LakeCompactionOperator(
-                task_id="compact",
-                table=table,
-                level="{{ params.level }}",
-                dry_run="{{ params.dry_run }}",
-            )
-            # Expiry first: it leaves the compaction fewer manifests to read.
-            expire >> compact
+    expire = LakeSnapshotExpiryOperator.partial(
+        task_id="expire",
+        older_than="{{ params.older_than }}",
+        minimum_age=timedelta(days=1),
+        retain_last=3,
+        dry_run="{{ params.dry_run }}",
+    ).expand(table=TABLES)
+    # Also where an expiry failed.
+    compact = LakeCompactionOperator.partial(
+        task_id="compact",
+        level="{{ params.level }}",
+        dry_run="{{ params.dry_run }}",
+        trigger_rule=TriggerRule.ALL_DONE,
+    ).expand(table=TABLES)
+
+    @task(trigger_rule=TriggerRule.ONE_FAILED, retries=0)
+    def red() -> None:
+        """Fail the night where a table failed, as a run's state is that of its last tasks."""
+        raise AirflowFailException("a table failed; see the labels of the instances of expire and compact")
+
+    # Expiry first: it leaves the compaction fewer manifests to read.
+    expire >> compact
+    [expire, compact] >> red()

@@ -32,6 +32,7 @@ from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
+from airflow_lake_provider.operators.outcome import in_short, show_outcome
 from airflow_lake_provider.operators.parse_time_validation import ParseTimeValidation
 from airflow_lake_provider.operators.report_file import read_report
 from airflow_lake_provider.operators.run_identity import IdentifiedRun, clearing
@@ -182,6 +183,9 @@ class LakeJobOperator(
             return self._run_in_spark(spec, context)
 
         self._started = now()
+        self.log.info(
+            "%s of %s by connection %s: its last line says the outcome", self.task_type, self.table, self.lake_conn_id
+        )
         if (unknown := unknown_conf(self, context)) is not None:
             self.log.warning("%s", unknown)
         return self._tell_of(report, context)
@@ -203,11 +207,13 @@ class LakeJobOperator(
             spec = self._spec = self.build_spec(context)
             report = self._report = report_of(spec)
             self._is_repeated = self._is_told_before(report, context)
+            show_outcome(context, report.table, in_short(report))
             self._tell(report, now() - self._started)
             announce(self, report, context)
             self.check_report(report)
         except LakeProviderError as error:
             self._metrics.tell_failure(error, None if self._report else self._spec)
+            show_outcome(context, str(self.table), type(error).__name__)
             raise as_task_failure(error) from None
         plain: dict[str, Any] = to_plain(report)
         return plain
@@ -239,9 +245,10 @@ class LakeJobOperator(
 
     def _tell(self, report: JobReport, seconds: float) -> None:
         self._metrics.tell_report(report, seconds, is_repeated=self._is_repeated)
-        self.log.info("%s: %s: %s", report.table, report.outcome.value, report.reason)
         for warning in report.warnings:
             self.log.warning("%s: %s", report.table, warning)
+        # The last line, which Airflow's page of a log shows first.
+        self.log.info("%s: %s: %s", report.table, in_short(report), report.reason)
 
     def _run_in_spark(self, spec: SpecT, context: Context) -> JobReport:
         refuse_mixed_installation()

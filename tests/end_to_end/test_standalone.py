@@ -281,6 +281,38 @@ def test_a_person_sees_the_dags_fills_in_the_form_and_starts_a_run(
     assert report["outcome"] in ("planned", "nothing-due")
 
 
+def test_a_person_sees_each_tables_outcome_without_opening_a_log(
+    airflow: StandaloneAirflow, stock: str, page: Page
+) -> None:
+    airflow.unpause("nightly_maintenance")
+    run_id = airflow.trigger("nightly_maintenance", {"dry_run": True}).json()["dag_run_id"]
+    instances = f"/dags/nightly_maintenance/dagRuns/{run_id}/taskInstances/expire/listMapped"
+
+    def labels() -> list[str] | None:
+        found = [each["rendered_map_index"] for each in airflow.get(instances)["task_instances"]]
+        return sorted(found) if len(found) == 4 and all(":" in str(label) for label in found) else None
+
+    shown = wait_for("four labels", labels, airflow.output)
+    assert shown[0].startswith("mart.order_revenue: ")
+    # Nobody has made it here.
+    assert "shop.products: MissingTableError" in shown
+    page.goto(f"{airflow.url}/dags/nightly_maintenance/runs/{run_id}/tasks/expire")
+    for label in shown:
+        expect(page.get_by_text(label, exact=True).first).to_be_visible()
+
+    # Of tasks that are not mapped, the grid shows the state alone; the run's list of instances has the label.
+    airflow.unpause("maintain_one_table")
+    run_id = airflow.trigger("maintain_one_table", {"table": stock}).json()["dag_run_id"]
+    airflow.wait_for_success("maintain_one_table", run_id)
+    page.goto(f"{airflow.url}/dags/maintain_one_table/runs/{run_id}")
+    expect(page.get_by_text(re.compile(rf"^{stock}: (planned|nothing-due)")).first).to_be_visible()
+    page.goto(f"{airflow.url}/dags/maintain_one_table/runs/{run_id}/tasks/compaction")
+    report = page.get_by_role("link", name="Report", exact=True)
+    expect(report).to_be_visible()
+    page.goto(str(report.get_attribute("href")))
+    expect(page.get_by_text("outcome", exact=True).first).to_be_visible()
+
+
 def test_nothing_listens_on_other_than_loopback(airflow: StandaloneAirflow) -> None:
     airflow.note_listeners()
     listening = airflow.listened_on

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -64,12 +65,16 @@ def test_who_writes_the_watched_table_gives_its_asset_the_same_watcher(dags: dic
 def test_every_night_each_table_is_expired_and_then_compacted(dags: dict[str, Any]) -> None:
     dag = dags["nightly_maintenance"]
     assert (dag.schedule, dag.max_active_runs, dag.catchup) == ("30 2 * * *", 1, False)
-    expired = {task.table for task in dag.tasks if task.task_id.endswith(".expire")}
-    assert expired == {"shop.products", "shop.orders", "shop.order_items", "mart.order_revenue"}
-    for table in expired:
-        group = table.replace(".", "_")
-        assert dag.get_task(f"{group}.expire").downstream_task_ids == {f"{group}.compact"}
-        assert dag.get_task(f"{group}.compact").table == table
+    expire, compact, red = (dag.get_task(name) for name in ("expire", "compact", "red"))
+    tables = ["shop.products", "shop.orders", "shop.order_items", "mart.order_revenue"]
+    for mapped in (expire, compact):
+        assert mapped.expand_input.value == {"table": tables}
+    assert expire.downstream_task_ids == {"compact", "red"}
+    # A table that fails holds up no other, and the night is red: a run's state is that of its last tasks.
+    assert (compact.trigger_rule, red.trigger_rule) == ("all_done", "one_failed")
+    assert red.upstream_task_ids == {"expire", "compact"}
+    with pytest.raises(AirflowFailException, match="a table failed"):
+        red.python_callable()
 
 
 def test_the_form_starts_by_hand_only_and_says_first_what_it_would_do(dags: dict[str, Any]) -> None:
@@ -143,9 +148,9 @@ def test_no_form_removes_what_is_younger_than_a_day(dags: dict[str, Any], dag_id
     for age in ("PT1S", "P0D", "P0DT1S", "PT23H", "P-1D", "1", "P1D\nx"):
         assert not re.search(pattern, age), age
     assert re.search(pattern, "P1D")
-    expiries = [task for task in dag.tasks if hasattr(task, "older_than")]
-    assert expiries
-    assert {task.minimum_age for task in expiries} == {timedelta(days=1)}
+    arguments = [getattr(task, "partial_kwargs", vars(task)) for task in dag.tasks]
+    ages = {given["minimum_age"] for given in arguments if "older_than" in given}
+    assert ages == {timedelta(days=1)}
 
 
 def test_the_forms_choices_are_those_of_the_package(dags: dict[str, Any]) -> None:
