@@ -122,6 +122,7 @@ def test_a_row_change_whose_answer_may_differ_is_made_by_deletes(spark: SparkSes
     table = MaintainedTable(spark, version=2, properties={"write.delete.mode": "copy-on-write"})
     table.append(0, 20)
     report = delete(table, where="rand() < 0.5 OR id = 3", allow_sql=True)
+    assert report.rows_deleted is not None
     assert len(rows_outside(table)) == 20 - report.rows_deleted
     assert "copy-on-write" not in report.reason
 

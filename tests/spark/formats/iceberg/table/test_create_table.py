@@ -89,8 +89,9 @@ def test_a_transform_that_a_columns_type_does_not_take_is_refused_with_what_make
 ) -> None:
     columns = flow.spark.createDataFrame([], COLUMNS).schema
     table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
+    layout: dict[str, Any] = {role: (term,)}
     with pytest.raises(InvalidSpecError) as refused:
-        define_table(table, columns, ("id",), TableLayout(**{role: (term,)}))
+        define_table(table, columns, ("id",), TableLayout(**layout))
     for said in (role, takes, "cast the column in a Query"):
         assert said in str(refused.value)
 
