@@ -7,6 +7,7 @@ LakeProviderError
 ├── AuditFailedError         an assertion of the author does not hold for the batch
 ├── MissingTableError        the table is not in the catalog
 ├── UnsupportedError         the table or the engine cannot do what was asked
+├── AccessDeniedError        a file, a store or a database may not be read or written by the user that tried
 ├── BrokenMetadataError      the table's metadata contradicts itself or cannot be read
 ├── RolledBackError          the table was rolled back behind a position it says it consumed
 ├── ForgottenRunError        it can no longer be told whether this run was applied
@@ -55,6 +56,10 @@ class MissingTableError(LakeProviderError):
 
 class UnsupportedError(LakeProviderError):
     """The table's format, version or the installed engine cannot do what was asked."""
+
+
+class AccessDeniedError(LakeProviderError):
+    """A file, a store or a database refused what the task's user tried; somebody has to grant it."""
 
 
 class BrokenMetadataError(LakeProviderError):

@@ -109,6 +109,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
     on_application: Callable[[SparkApplication], None]
     after_kill: Callable[[], None]
     java_options: str = ""
+    on_line: Callable[[str], None]
 
     @classmethod
     def adopt(
@@ -118,6 +119,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         on_application: Callable[[SparkApplication], None],
         after_kill: Callable[[], None] = lambda: None,
         java_options: str = "",
+        on_line: Callable[[str], None] = lambda _: None,
     ) -> LakeSparkSubmitHook:
         """Return the hook that the official operator built from its some forty arguments, as one of this class.
 
@@ -125,6 +127,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         :param on_application: called once, when the application is known.
         :param after_kill: called when the application was told to end.
         :param java_options: of the JVM that ``spark-submit`` starts on this machine, before those of others.
+        :param on_line: called with each line that the application writes to this worker.
         """
         lake_hook = cls.__new__(cls)
         lake_hook.__dict__.update(vars(hook))
@@ -132,6 +135,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         lake_hook.on_application = on_application
         lake_hook.after_kill = after_kill
         lake_hook.java_options = java_options
+        lake_hook.on_line = on_line
         return lake_hook
 
     @classmethod
@@ -176,6 +180,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         """Yield the lines, and tell of the application once one of them names it."""
         told = False
         for line in lines:
+            self.on_line(str(line))
             yield line
             # The official hook has read the line by now.
             of_yarn = SparkApplication(id=self._yarn_application_id) if self._yarn_application_id else None

@@ -26,6 +26,7 @@ from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.author_objects import AuthorObjects
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
+from airflow_lake_provider.operators.driver_end import DriverEnd
 from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.links import LinkedApplication
@@ -127,6 +128,7 @@ class LakeJobOperator(
         self.deferrable = deferrable
         self._attempt: SparkSubmission | None = None
         self._driver = DriverStart()
+        self._end = DriverEnd()
         self._submitted = False
         # Whether there is an application whose report is this task's.
         self._is_followed = False
@@ -319,6 +321,7 @@ class LakeJobOperator(
             if isinstance(error, ValueError) and not self._is_followed:
                 # How the official operator refuses arguments that do not go together; a retry would hear it again.
                 raise InvalidSpecError(f"{self.table}: {error}") from error
+            self._end.said = str(error)
             lost = f"there is no report of the Spark application: {error}"
             if not self._is_followed:
                 # A report that is there is one of an earlier run of this task.
@@ -327,7 +330,7 @@ class LakeJobOperator(
         if found is None and isinstance(self._hook, LakeSparkSubmitHook):
             # A driver that could not say what happened could not clean up either.
             self._hook.remove_files_of_lost_driver()
-        return found or JobFailedError(f"{self.table}: {lost}")
+        return self._end.explained(found, f"table {self.table} in {self.lake_conn_id}", lost)
 
     def _outcome(self, found: JobReport | JobFailure | JobFailedError, lost_report: LostReport) -> JobReport:
         if isinstance(found, JobFailure):
@@ -365,6 +368,7 @@ class LakeJobOperator(
             self.show_application,
             after_kill=self._close_attempt,
             java_options=self._driver.options,
+            on_line=self._end.heed,
         )
 
     def _before_submit(self) -> None:

@@ -22,7 +22,7 @@ def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> J
 
     :raises LakeProviderError: what the action refuses, and errors of Java.
     """
-    with told_as_ours(spec.table, lambda: _properties(spark, spec)):
+    with told_as_ours(f"table {spec.table} in {spec.catalog}", lambda: _properties(spark, spec)):
         return _carry_out(spark, spec, progress)
 
 

@@ -8,16 +8,17 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 
-def write_report(spark: SparkSession, path: str, text: str) -> None:
+def write_report(spark: SparkSession | None, path: str, text: str) -> None:
     """Write ``text`` to ``path``.
 
+    :param spark: None where no session could be started; then only a path of this machine can be written.
     :param path: a path of this machine, or a URL of a file system that Hadoop knows (``s3a://``, ``hdfs://``).
     """
     if "://" not in path:
         _write_local(path, text)
         return
-    jvm = spark._jvm
-    if jvm is None:
+    jvm = None if spark is None else spark._jvm
+    if spark is None or jvm is None:
         raise RuntimeError("the session has no JVM; it was stopped")
     target = jvm.org.apache.hadoop.fs.Path(_as_hadoop_says(path))
     stream = target.getFileSystem(spark._jsc.hadoopConfiguration()).create(target, True)

@@ -24,6 +24,7 @@ from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, re
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_codec import spec_from_plain
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
+from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.report_file import write_report
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
@@ -43,8 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--report", help="where to leave the report")
     options = parser.parse_args(arguments)
     progress = Progress()
-    with progress.phase("session"):
-        spark, overruled = open_session()
+    try:
+        with progress.phase("session"):
+            spark, overruled = open_session()
+    except Exception as error:
+        if options.report and "://" not in options.report:
+            write_report(None, options.report, report_to_json(_failure("the Spark session", error)))
+        raise
     # The worker makes links of it.
     ui = spark.sparkContext.uiWebUrl
     progress.say(f"application {spark.sparkContext.applicationId}{f', Spark UI {ui}' if ui else ''}")
@@ -54,6 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
         report = _report(spark, options.spec, progress)
         if isinstance(report, JobReport):
             report = replace(report, warnings=(*report.warnings, *overruled))
+        elif not _is_told_by_worker(spark, options.report):
+            sys.stderr.write(report.traceback)
         if options.report:
             write_report(spark, options.report, report_to_json(report))
     finally:
@@ -63,18 +71,30 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if isinstance(report, JobFailure) else 0
 
 
+def _is_told_by_worker(spark: SparkSession, report: str | None) -> bool:
+    """Tell whether what this process says is in the task's log, where the worker says the failure."""
+    with suppress(Exception):
+        return bool(report) and spark.sparkContext.getConf().get("spark.submit.deployMode", "client") == "client"
+    return False
+
+
 def _report(spark: SparkSession, spec_path: str, progress: Progress) -> JobReport | JobFailure:
     try:
         return dispatch_action(spark, _read_spec(spec_path), progress)
     # The worker must learn of every failure in a form that it can read.
     except Exception as error:  # noqa: BLE001
-        text = "".join(traceback.format_exception(error))
-        sys.stderr.write(text)
-        if isinstance(error, LakeProviderError):
-            return JobFailure(error=type(error).__name__, message=str(error), traceback=text)
-        first_line = str(error).strip().partition("\n")[0]
-        message = f"the Spark job failed with {type(error).__name__}: {first_line}"
-        return JobFailure(error=JobFailedError.__name__, message=message, traceback=text)
+        return _failure("the Spark job", error)
+
+
+def _failure(what: str, error: Exception) -> JobFailure:
+    text = "".join(traceback.format_exception(error))
+    if isinstance(error, LakeProviderError):
+        return JobFailure(error=type(error).__name__, message=str(error), traceback=text)
+    if (cause := root_cause(error)) is not None:
+        return JobFailure(error=cause.kind.error.__name__, message=f"{what}: {cause.sentence()}", traceback=text)
+    first_line = str(error).strip().partition("\n")[0]
+    message = f"{what} failed with {type(error).__name__}: {first_line}"
+    return JobFailure(error=JobFailedError.__name__, message=message, traceback=text)
 
 
 def _read_spec(path: str) -> JobSpec:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.unusable_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
+from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 
 # Iceberg's for a file that storage does not have; an executor's arrives as text.
 _GONE = "NotFoundException"
@@ -38,35 +40,70 @@ _OF_VALUES = ("IllegalArgumentException", "NumberFormatException", "ArithmeticEx
 # Methods of Iceberg through which a table is loaded.
 _LOADING = ("refreshFromMetadataLocation", "loadIcebergTable", "loadTable")
 _FRAMES = 40
+# What Spark says of a stage has the stack of an executor's error in it.
+_OF_A_STAGE = "Job aborted due to stage failure"
+_LOCATION = re.compile(r"(?:\b[a-z][a-z0-9+.-]*:/|(?<![\w/:])/)[^\s'\"]+")
+# As the file systems of Iceberg say that there is no such file.
+_GONE_WORDS = (_GONE, "Failed to open input stream", "does not exist", "NoSuchKey")
+_ROLL_BACK = "Restore it, roll the table back to a snapshot before it, or register an older metadata file"
 _LONGEST = 300
 
 
 @contextmanager
 def told_as_ours(table: str, properties: Callable[[], Mapping[str, str]]) -> Iterator[None]:
-    """Turn an error of Java into one that names the table, what was said and whether a retry helps.
+    """Turn an error of Java, or one of a known cause, into one that begins with the cause and says what to do.
 
-    :param table: name, for messages.
+    :param table: how messages begin.
     :param properties: returns those of the table, asked for after an error.
     :raises BrokenMetadataError: what the metadata says, or a file that it names, cannot be read.
-    :raises JobFailedError: anything else.
+    :raises LakeProviderError: of the cause's type; JobFailedError for one that is not known.
     """
     try:
         yield
-    # PySpark has names of its own for some errors of Java; those of this package are none of Java's.
+    except LakeProviderError:
+        raise
     except Exception as error:
-        if java_exception(error) is None:
+        found = _as_ours(table, error, properties)
+        if found is None:
             raise
-        causes = list(java_causes(error))
-        name, message = next((cause for cause in causes if not cause[1].startswith(_NOTHING_SAID)), causes[-1])
-        said = f"the Spark job failed with {name}: {_first_line(message)}"
-        if wrong := settings_at_fault(error, properties):
-            raise BrokenMetadataError(f"{table}: {'; '.join(wrong)}. Until then, {said}") from error
-        if (broken := unreadable_file(error)) is None:
-            raise JobFailedError(f"{table}: {said}") from error
-        raise BrokenMetadataError(
-            f"{table}: its metadata, or a file that it names, cannot be read: {_first_line(broken)}. Restore the file, "
-            "roll the table back to a snapshot before it, or register an older metadata file"
-        ) from error
+        raise found from error
+
+
+def _as_ours(table: str, error: Exception, properties: Callable[[], Mapping[str, str]]) -> LakeProviderError | None:
+    is_of_java = java_exception(error) is not None
+    if is_of_java and (wrong := settings_at_fault(error, properties)):
+        return BrokenMetadataError(f"{table}: {'; '.join(wrong)}. Until then, {failed_with(error)}")
+    if (cause := root_cause(error)) is not None:
+        return cause.kind.error(f"{table}: {cause.sentence()}")
+    if not is_of_java:
+        return None
+    if (broken := unreadable_file(error)) is not None:
+        return BrokenMetadataError(f"{table}: {_told_of_file(error, broken)}")
+    return JobFailedError(f"{table}: {failed_with(error)}")
+
+
+def failed_with(error: BaseException) -> str:
+    """Return what failed: the innermost exception of Java, and what Spark made of it where that says more."""
+    causes = list(java_causes(error))
+    telling = [cause for cause in causes if cause[1] not in ("", "None") and not cause[1].startswith(_NOTHING_SAID)]
+    (outer, outer_said), (inner, said) = (telling or causes)[0], (telling or causes)[-1]
+    around = "" if outer_said == said or _OF_A_STAGE in outer_said else f" ({outer}: {_first_line(outer_said)})"
+    return f"the Spark job failed with {inner}: {_first_line(said)}{around}"
+
+
+def _told_of_file(error: BaseException, said: str) -> str:
+    """Return what is wrong with a file that the table needs, and what to do."""
+    line = _first_line(said)
+    named = (_LOCATION.search(text) for text in (line, *(message for _, message in java_causes(error))))
+    location = next((match[0].rstrip(".,;:)") for match in named if match is not None), "")
+    if location.endswith(".metadata.json"):
+        what, remedy = f"its metadata file {location}", "Restore it, or register an older metadata file of the table"
+    elif location:
+        what, remedy = f"a file that its metadata names, {location},", _ROLL_BACK
+    else:
+        what, remedy = "its metadata, or a file that it names,", _ROLL_BACK
+    is_gone = location and any(words in line for words in _GONE_WORDS)
+    return f"{what} is gone. {remedy}" if is_gone else f"{what} cannot be read: {line}. {remedy}"
 
 
 def is_of_a_broken_file(text: str) -> bool:

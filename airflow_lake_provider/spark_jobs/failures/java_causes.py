@@ -12,6 +12,10 @@ from pyspark.errors.exceptions.captured import CapturedException
 # An exception of an executor that the driver cannot load arrives as the text of its stack trace.
 _CAUSE_IN_TEXT = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
+_ICEBERG = "org.apache.iceberg."
+# Libraries that Iceberg carries along.
+_RELOCATED = re.compile(r"\.(?:relocated|shaded)\.")
+
 
 def java_exception(error: BaseException) -> Any | None:
     """Return the Java exception of an error; None for an error of Python."""
@@ -29,3 +33,14 @@ def java_causes(error: BaseException) -> Iterator[tuple[str, str]]:
         yield str(java.getClass().getSimpleName()), message
         java = java.getCause()
     yield from ((name, said) for name, said in _CAUSE_IN_TEXT.findall(message))
+
+
+def iceberg_class(error: BaseException) -> str | None:
+    """Return the class of Iceberg that is next to where the innermost exception of Java comes from."""
+    java, found = java_exception(error), None
+    while java is not None:
+        names = (str(frame.getClassName()) for frame in java.getStackTrace())
+        # An exception of another thread, or of a plain library's, may have none.
+        found = next((name for name in names if name.startswith(_ICEBERG) and not _RELOCATED.search(name)), found)
+        java = java.getCause()
+    return found

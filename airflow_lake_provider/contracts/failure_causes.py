@@ -1,0 +1,246 @@
+"""Causes of failures, told by what was said of them: a full disk, memory, rights, a process that is gone.
+
+Of a driver's exception both its class and its message count; of a driver that died, lines of its log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_lake_provider.contracts.errors import (
+    AccessDeniedError,
+    CatalogUnavailableError,
+    InvalidConnectionError,
+    JobFailedError,
+    LakeProviderError,
+)
+
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class FailureKind:
+    """One kind of cause.
+
+    :param name: how a message names it, at its beginning.
+    :param remedy: what to do.
+    :param error: its type says whether a retry may help.
+    :param words: regular expressions of what is said of it.
+    """
+
+    name: str
+    remedy: str
+    words: tuple[str, ...] = ()
+    error: type[LakeProviderError] = JobFailedError
+
+    def find(self, text: str) -> str | None:
+        """Return the line of ``text`` that says it; None where none does."""
+        found = next((match for match in (re.search(words, text) for words in self.words) if match), None)
+        return None if found is None else _line_around(text, found.start())
+
+
+@dataclass(frozen=True)
+class FailureCause:
+    """The cause of one failure.
+
+    :param said: the line that told it.
+    """
+
+    kind: FailureKind
+    said: str
+
+    def sentence(self) -> str:
+        """Return name, what was said and what to do."""
+        return f"{self.kind.name}: {self.said.rstrip('.')}. {self.kind.remedy}"
+
+
+# In these three it is a driver's, an executor's or a database's; what was said is the same.
+DISK_FULL = FailureKind(
+    "no space is left on a disk",
+    "Free space or raise the quota: the next try needs it as well",
+    (
+        r"(?i)no space left on device",
+        r"(?i)disk quota exceeded",
+        r"(?:IOException: |Errno 27\] )File too large",
+        r"(?i)not enough space on (?:the )?(?:disk|device)",
+        r"(?:DS|NS|StorageType|ByStorageType)QuotaExceededException",
+        r"could only be (?:written|replicated) to 0 ",
+        r"\b(?:XMinioStorageFull|InsufficientStorage|QuotaExceeded|AccountStorageQuotaExceeded)\b",
+        r"(?i)status(?: code)?:? 507\b|\b507 Insufficient Storage",
+        r"SQLITE_FULL|database or disk is full",
+        r"Got error 28 from storage engine|The table '[^']*' is full",
+    ),
+)
+SCRATCH_FULL = FailureKind(
+    "no space is left on the disk of Spark's own files",
+    "Free space there, or point spark.local.dir (SPARK_LOCAL_DIRS on a cluster) to a larger disk",
+)
+SCRATCH_GONE = FailureKind(
+    "Spark cannot use the folder of its own files",
+    "Look whether spark.local.dir is full, may be written, and is not cleaned while jobs run",
+    (
+        r"Failed to create (?:a temp directory|local dir|directory)",
+        r"(?:FileNotFound|NoSuchFile)Exception: \S*(?:blockmgr|spark|executor)-[0-9a-f-]{36}",
+    ),
+)
+HEAP = FailureKind(
+    "memory ran out",
+    "Give more: spark.driver.memory on a local master, spark.executor.memory on a cluster, or "
+    "spark.driver.maxResultSize where the message names it; or a smaller batch",
+    (
+        r"OutOfMemoryError",
+        r"GC overhead limit exceeded",
+        r"UNABLE_TO_ACQUIRE_MEMORY|Unable to acquire \d+ bytes of memory",
+        r"There is insufficient memory for the Java Runtime Environment",
+        r"Could not reserve enough space for",
+        r"\bMemoryError\b|ArrowMemoryError|(?:malloc|realloc) of size \d+ failed",
+        r"is bigger than spark\.driver\.maxResultSize",
+        r"exited with(?: exit)? code 52\b",
+    ),
+)
+KILLED = FailureKind(
+    "a process was killed with signal 9, probably for its memory",
+    "Look at the kernel's log (dmesg) or at the container's limit; give the container, or "
+    "spark.executor.memoryOverhead, more, or Spark less",
+    (
+        r"OOMKilled",
+        r"(?i)killed by YARN for exceeding",
+        r"(?i)running (?:\S+ )?beyond (?:the )?'?(?:physical|virtual)",
+        r"(?i)exit(?:ed)?(?: with| ?code| ?status)*(?: is|:)? ?(?:137|-9)\b",
+        r"\bSIGKILL\b|Killed by external signal",
+        r"(?i)killed by signal 9",
+    ),
+)
+EXECUTOR_LOST = FailureKind(
+    "an executor was lost",
+    "Look at its log and at its machine; a retry gets another one",
+    (
+        r"ExecutorLostFailure",
+        r"\bMetadataFetchFailedException|\bFetchFailed(?:Exception)?\b",
+        r"Missing an output location for shuffle",
+        r"Executor heartbeat timed out",
+        r"Remote RPC client disassociated",
+        r"(?i)\b(?:executor|worker|slave) (?:process )?(?:was )?lost\b",
+        r"Max number of executor failures",
+        r"(?i)executor (?:is )?decommission",
+        r"SparkContext was shut down|stopped SparkContext",
+    ),
+)
+PYTHON_WORKER = FailureKind(
+    "a Python process of Spark ended",
+    "Look above for its own traceback; where there is none, its memory may have run out",
+    (
+        r"Python worker exited unexpectedly",
+        r"Python worker failed to connect back",
+        r"Python worker (?:process )?(?:was )?(?:terminated|crashed|hung)",
+        r"(?i)timed? ?out (?:while )?waiting for the Python worker",
+        r"Cannot run program \"[^\"]*python",
+        r"Fatal Python error",
+        r"Python daemon (?:failed|exited)|No port number in .* stdout",
+        r"PythonWorkerException|PYTHON_WORKER_\w+",
+    ),
+)
+JVM_GONE = FailureKind(
+    "the driver's JVM is gone",
+    "It was killed, or crashed: look at the end of its log, and at the kernel's (dmesg)",
+    (
+        r"Py4JNetworkError",
+        r"Answer from Java side is empty",
+        r"Error while (?:sending|receiving|sending or receiving)\b",
+        r"(?:ConnectionRefused|ConnectionReset|BrokenPipe|ConnectionAborted)Error",
+        r"Java gateway process exited|JAVA_GATEWAY_EXITED",
+        r"An error occurred while trying to connect to the Java server",
+        r"A fatal error has been detected by the Java Runtime Environment",
+        r"reentrant call inside",
+    ),
+)
+ACCESS_DENIED = FailureKind(
+    "access was denied",
+    "Grant it to the user that the driver runs as, or to that of the connection; then clear the task",
+    (
+        r"(?i)permission denied|operation not permitted|\bEACCES\b",
+        r"(?i)read-only file system|attempt to write a readonly database|SQLITE_READONLY",
+        r"\bAccess(?:Denied|Control)(?:Exception)?\b|\bPermissionError\b",
+        r"(?i)access denied|access is denied",
+        r"(?i)status(?: code)?:? 403\b|\b403 Forbidden|ForbiddenException",
+        r"(?i)must be owner of|command denied to user|does not have \S+ access|insufficient privileges",
+        r"AuthorizationPermissionMismatch|AuthorizationFailure|not authorized to perform",
+        r"SQLITE_PERM|SQLITE_AUTH",
+    ),
+    AccessDeniedError,
+)
+NO_FOLDER = FailureKind(
+    "a folder cannot be made",
+    "Look whether its disk is full or read-only, and whether the driver's user may write there",
+    (r"Mkdirs failed to create|(?i:(?:cannot|failed to|unable to) create (?:the )?director)",),
+)
+CREDENTIALS = FailureKind(
+    "the credentials were refused",
+    "Repair the connection",
+    (
+        r"NotAuthorizedException|(?i:\b401 Unauthorized|status(?: code)?:? 401\b)",
+        r"(?i)password authentication failed|no password was provided|role \"[^\"]*\" does not exist",
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|UnrecognizedClientException|InvalidSignatureException",
+        r"(?i)unable to load credentials|no AWS credentials",
+        r"(?i)access denied for user",
+        r"(?i)database \"[^\"]*\" does not exist|unknown database",
+        r"(?i)GSS initiate failed|SASL authentication failed|no pg_hba\.conf entry",
+        r"\binvalid_client\b|\binvalid_grant\b",
+    ),
+    InvalidConnectionError,
+)
+# Only for what came out of a client of a catalog: a store says the same.
+CATALOG = FailureKind(
+    "the catalog did not answer",
+    "See whether it runs and is reached from the driver; a retry is safe",
+    (
+        r"(?i)connection (?:to \S+ )?(?:was )?(?:refused|reset|closed|lost|failed|timed out|timeout|aborted)",
+        r"(?:Connect|Socket|UnknownHost|NoRouteToHost|NoHttpResponse|HttpHostConnect)\w*Exception",
+        r"SQL(?:NonTransient|Transient)ConnectionException|SQLTimeoutException|CommunicationsException",
+        r"(?i)terminating connection|I/O error occurred|this connection has been closed|failed to connect",
+        r"(?i)the database system is (?:starting up|shutting down|in recovery|not yet accepting)",
+        r"(?i)too many (?:clients|connections)|remaining connection slots",
+        r"(?i)read-only transaction|canceling statement due to",
+        r"SQLITE_(?:BUSY|LOCKED|CANTOPEN|IOERR|NOTADB|PROTOCOL)|database is locked|unable to open database file",
+        r"TTransportException|Could not connect to meta ?store|RuntimeMetaException|WaitingForLockException",
+        r"Service(?:Unavailable|Failure)Exception|(?i:status(?: code)?:? (?:408|419|425|429|5\d\d)\b)",
+        r"Unable to execute HTTP request|Throttling\w*Exception|InternalServiceException",
+        r"AbortedException|RetryableException",
+        r"SSL(?:Handshake|Peer\w*|)Exception|(?i:broken pipe|unexpected end of (?:file|stream))",
+    ),
+    CatalogUnavailableError,
+)
+
+# The first that something was said of. A lost executor says what killed it.
+_KINDS = (DISK_FULL, SCRATCH_GONE, HEAP, KILLED, PYTHON_WORKER, EXECUTOR_LOST, CREDENTIALS, ACCESS_DENIED, NO_FOLDER)
+_OF_SPARKS_FILES = re.compile(
+    r"org\.apache\.spark\.(?:storage|shuffle|util\.collection|io)\.|blockmgr-|/spark-[0-9a-f]{8}-"
+)
+
+
+def cause_in(texts: Iterable[str], *, is_of_a_catalog: bool = False) -> FailureCause | None:
+    """Return the cause that texts tell, or None for one of no known kind.
+
+    :param texts: ``Class: message`` of each exception, innermost first; a message may hold a stack trace.
+    :param is_of_a_catalog: whether the innermost exception came out of a client of a catalog.
+    """
+    texts = list(texts)
+    for kind in (*_KINDS, *((CATALOG,) if is_of_a_catalog else ())):
+        for text in texts:
+            said = kind.find(text)
+            if said is not None:
+                is_scratch = kind is DISK_FULL and any(_OF_SPARKS_FILES.search(each) for each in texts)
+                return FailureCause(SCRATCH_FULL if is_scratch else kind, said)
+    return None
+
+
+def _line_around(text: str, place: int) -> str:
+    begin = text.rfind("\n", 0, place) + 1
+    end = text.find("\n", place)
+    line = text[begin : len(text) if end < 0 else end].strip()
+    # What Spark says around an executor's error is longer than the error.
+    if place - begin > _LONGEST // 2:
+        line = f"...{text[place - _LONGEST // 2 : len(text) if end < 0 else end].strip()}"
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

@@ -1,0 +1,77 @@
+"""The reason why a driver that left no report has ended: its exit code, and the last lines of its log."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from airflow_lake_provider.contracts.errors import JobFailedError
+from airflow_lake_provider.contracts.failure_causes import (
+    DISK_FULL,
+    HEAP,
+    JVM_GONE,
+    KILLED,
+    SCRATCH_FULL,
+    SCRATCH_GONE,
+    FailureCause,
+    cause_in,
+)
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
+
+# What Airflow's hook says of spark-submit, and of a driver in Kubernetes.
+_EXIT_CODE = re.compile(r"(?:Error code is|spark exit code is): (-?\d+)")
+_LAST_LINES = 200
+# Spark's own, of SparkExitCode and ExecutorExitCode.
+_BY_EXIT_CODE = {52: HEAP, 53: SCRATCH_GONE}
+_KILL = 9
+_BY_SIGNAL = {
+    2: "the driver was interrupted (signal 2): somebody, or the shutdown of its machine, ended it",
+    6: "the driver's JVM aborted (signal 6): look at the end of its log, and for a file hs_err_pid*.log",
+    7: "the driver's JVM ended with signal 7, mostly of a full disk or a full /dev/shm below a file in memory",
+    11: "the driver's JVM crashed (signal 11): look at the end of its log, and for a file hs_err_pid*.log",
+    15: "the driver was told to end (signal 15): by somebody, by its scheduler, or by the shutdown of its machine",
+}
+
+
+@dataclass
+class DriverEnd:
+    """All that a worker knows of the end of a driver."""
+
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES), repr=False)
+    said: str = ""
+
+    def heed(self, line: str) -> None:
+        """Remember a line of its log."""
+        self.lines.append(line)
+
+    def explained(
+        self, found: JobReport | JobFailure | None, table: str, lost: str
+    ) -> JobReport | JobFailure | JobFailedError:
+        """Return what a driver left; where it could not say why it ended, with what is known of that.
+
+        :param table: how messages begin.
+        :param lost: what is said where it left nothing.
+        """
+        if isinstance(found, JobReport):
+            return found
+        if isinstance(found, JobFailure):
+            is_of_python = found.error == JobFailedError.__name__ and JVM_GONE.name in found.message
+            why = self._why() if is_of_python else None
+            return found if why is None else replace(found, message=f"{table}: {why}")
+        why = self._why()
+        # The end of a driver alone says nothing that no retry mends: it may be a warning that is in its log.
+        return JobFailedError(f"{table}: {lost}" if why is None else f"{table}: {why} ({lost})")
+
+    def _why(self) -> str | None:
+        codes = [int(code) for code in _EXIT_CODE.findall(self.said) if code != "0"]
+        # Where there is a code, the rest is the command line.
+        told = cause_in([*([] if codes else [self.said]), *reversed(self.lines)])
+        for code in codes:
+            signal = -code if code < 0 else code - 128
+            kind = KILLED if signal == _KILL else _BY_EXIT_CODE.get(code)
+            if kind is not None:
+                return FailureCause(kind, f"the driver ended with exit code {code}").sentence()
+            if signal in _BY_SIGNAL and (told is None or told.kind not in (HEAP, KILLED, DISK_FULL, SCRATCH_FULL)):
+                return f"{_BY_SIGNAL[signal]}."
+        return None if told is None else told.sentence()

@@ -1,0 +1,41 @@
+"""The known cause of a driver's error: what Java, or Python itself, said innermost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_lake_provider.contracts.failure_causes import JVM_GONE, FailureCause, cause_in
+from airflow_lake_provider.spark_jobs.failures.java_causes import iceberg_class, java_causes, java_exception
+
+# Clients of catalogs. What they read in a store they read through other classes.
+_CATALOGS = tuple(
+    f"org.apache.iceberg.{name}"
+    for name in ("jdbc.", "rest.", "hive.", "aws.glue.", "aws.dynamodb.", "nessie.", "snowflake.", "ClientPool")
+)
+
+
+def root_cause(error: BaseException) -> FailureCause | None:
+    """Return the cause of an error; None where it is of no known kind."""
+    of_java = next((each for each in _chain(error) if java_exception(each) is not None), None)
+    if of_java is not None:
+        texts = [f"{name}: {message}" for name, message in java_causes(of_java)][::-1]
+        # To look for the class costs a call for each frame.
+        return cause_in(texts) or (cause_in(texts, is_of_a_catalog=True) if is_of_a_catalog(of_java) else None)
+    texts = [f"{type(each).__name__}: {each}" for each in _chain(error)][::-1]
+    said = next(filter(None, (JVM_GONE.find(text) for text in texts)), None)
+    return cause_in(texts) if said is None else FailureCause(JVM_GONE, said)
+
+
+def is_of_a_catalog(error: BaseException) -> bool:
+    """Tell whether an error of Java came out of a client of a catalog, and of nothing that it called."""
+    found = iceberg_class(error)
+    return found is not None and found.startswith(_CATALOGS)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error of Python and those that it came of, outermost first."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

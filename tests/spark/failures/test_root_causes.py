@@ -1,0 +1,127 @@
+"""Real failures under a driver: the error begins with the cause, and its type says whether a retry may help."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
+    JobFailedError,
+    LakeProviderError,
+)
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
+from airflow_lake_provider.spark_jobs.failures.broken_tables import told_as_ours
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.upsert_flow import Flow, row
+
+
+@contextmanager
+def files_of_at_most(spark: SparkSession, size: int) -> Iterator[None]:
+    """Let the kernel refuse what the JVM writes beyond a size, as a full disk does."""
+    process = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]  # JVM attribute
+    _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
+
+
+def failure(flow: Flow, **changes: Any) -> LakeProviderError:
+    spec = flow.spec("run 2", **changes)
+    with pytest.raises(LakeProviderError) as told:
+        dispatch_action(flow.spark, spec, Progress())
+    said = str(told.value)
+    assert said.startswith(f"table {flow.table} in {spec.catalog}: ")
+    assert "Py4J" not in said.partition(": ")[2]
+    assert "\n" not in said
+    return told.value
+
+
+def seen(flow: Flow) -> dict[int, tuple[str, int]]:
+    return {found["id"]: (found["name"], found["n"]) for found in flow.spark.table(flow.table).collect()}
+
+
+def cause_of(error: LakeProviderError) -> str:
+    return str(error).partition(": ")[2]
+
+
+@pytest.fixture
+def two_batches(flow: Flow) -> Flow:
+    flow.arrive("1.jsonl", *(row(key, "a") for key in range(20)))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", *(row(key, "b") for key in range(10, 30)))
+    return flow
+
+
+STRATEGIES = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE, UpsertStrategy.EQUALITY]
+
+
+@pytest.mark.parametrize("size", [100, 1500, 3500])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_disk_without_space_is_the_cause_wherever_it_ends(
+    two_batches: Flow, strategy: UpsertStrategy, size: int
+) -> None:
+    with files_of_at_most(two_batches.spark, size):
+        error = failure(two_batches, strategy=strategy)
+    # SQLite says of this limit that it could not write; of a disk that is full it says that.
+    if "SQLITE_IOERR" not in str(error):
+        assert type(error) is JobFailedError
+        assert cause_of(error).startswith("no space is left on ")
+    assert two_batches.apply("run 2", strategy=strategy).outcome is Outcome.APPLIED
+    assert seen(two_batches) == {key: ("a" if key < 10 else "b", 0) for key in range(30)}
+
+
+def test_sparks_own_disk_is_told_from_the_tables(two_batches: Flow) -> None:
+    spark = two_batches.spark
+    with files_of_at_most(spark, 1000), pytest.raises(JobFailedError) as told, told_as_ours("table t in lake", dict):
+        spark.range(20_000).selectExpr("uuid() AS v").groupBy("v").count().orderBy("v").collect()
+    assert cause_of(told.value).startswith("no space is left on the disk of Spark's own files: IOException: ")
+    assert "spark.local.dir" in str(told.value)
+
+
+def test_memory_that_runs_out_is_told(spark: SparkSession) -> None:
+    java: Any = spark._jvm
+    with pytest.raises(JobFailedError) as told, told_as_ours("table t in lake", dict):
+        java.java.nio.ByteBuffer.allocateDirect(2**31 - 1)
+        java.java.nio.ByteBuffer.allocateDirect(2**31 - 1)
+    assert cause_of(told.value).startswith("memory ran out: OutOfMemoryError: ")
+
+
+def test_a_folder_that_may_not_be_written_is_told(two_batches: Flow) -> None:
+    # Not even root may make files there.
+    two_batches.spark.sql(
+        f"ALTER TABLE {two_batches.table} SET TBLPROPERTIES ('write.data.path' = 'file:///sys/kernel')"
+    )
+    error = failure(two_batches, strategy=UpsertStrategy.POSITIONS)
+    assert cause_of(error).startswith(("access was denied: ", "a folder cannot be made: "))
+
+
+@pytest.mark.parametrize("kind", ["data", "manifest", "manifest list", "metadata"])
+def test_a_file_that_is_gone_is_named_with_its_table(two_batches: Flow, kind: str) -> None:
+    flow, table = two_batches, two_batches.loaded()
+    manifests = table.current_snapshot().manifests(table.io)  # type: ignore[union-attr]  # there is one
+    gone = {
+        "data": next(iter(table.scan().plan_files())).file.file_path,
+        "manifest": manifests[0].manifest_path,
+        "manifest list": table.current_snapshot().manifest_list,  # type: ignore[union-attr]  # as above
+        "metadata": table.metadata_location,
+    }[kind]
+    Path(gone.removeprefix("file://").removeprefix("file:")).unlink()
+    # A catalog object of its own, as another driver has.
+    error = failure(replace(flow, spark=flow.spark.newSession()))
+    assert type(error) is BrokenMetadataError
+    what = "its metadata file" if kind == "metadata" else "a file that its metadata names,"
+    assert cause_of(error).startswith(f"{what} file:/")
+    assert gone.rpartition("/")[2] in str(error)
+    assert " is gone. Restore it" in str(error)

@@ -1,0 +1,90 @@
+"""The reason why a driver ended that could not say it itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import JobFailedError
+from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, Outcome
+from airflow_lake_provider.operators.driver_end import DriverEnd
+
+LOST = "there is no report"
+CODES = {
+    -9: "a process was killed with signal 9, probably for its memory: the driver ended with exit code -9",
+    137: "a process was killed with signal 9, probably for its memory: the driver ended with exit code 137",
+    52: "memory ran out: the driver ended with exit code 52",
+    53: "Spark cannot use the folder of its own files: the driver ended with exit code 53",
+    -6: "the driver's JVM aborted (signal 6)",
+    -11: "the driver's JVM crashed (signal 11)",
+    139: "the driver's JVM crashed (signal 11)",
+    135: "the driver's JVM ended with signal 7",
+    143: "the driver was told to end (signal 15)",
+    -2: "the driver was interrupted (signal 2)",
+}
+LINES = {
+    "java.lang.OutOfMemoryError: Java heap space": "memory ran out: java.lang.OutOfMemoryError",
+    "Error: Could not reserve enough space for 9437184KB object heap": "memory ran out: ",
+    "java.io.IOException: No space left on device": "no space is left on a disk: ",
+    "java.io.IOException: Failed to create a temp directory (under /x) after 10 attempts!": "Spark cannot use the ",
+    "\t diagnostics: Application application_1_1 failed 1 times due to AM Container exited with  exitCode: 137": (
+        "a process was killed with signal 9"
+    ),
+    "Current usage: is running 5B beyond the 'PHYSICAL' memory limit.": "a process was killed with signal 9",
+    "\t container status: Terminated, reason: OOMKilled": "a process was killed with signal 9",
+    "Caused by: org.apache.hadoop.security.AccessControlException: Permission denied: user=x": "access was denied: ",
+}
+
+
+def said(code: int) -> str:
+    return f"Cannot execute: spark-submit --name x --conf a=No_space_left. Error code is: {code}."
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_an_exit_code_tells_why_a_driver_left_no_report(code: int) -> None:
+    end = DriverEnd(said=said(code))
+    found = end.explained(None, "table shop.orders in lake", LOST)
+    assert isinstance(found, JobFailedError)
+    assert str(found).startswith(f"table shop.orders in lake: {CODES[code]}")
+    assert str(found).endswith(f" ({LOST})")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_end_of_the_log_tells_why_where_the_exit_code_does_not(line: str) -> None:
+    end = DriverEnd(said=said(1))
+    for each in ("26/11/25 INFO Started", line, *["26/11/25 INFO Ended"] * 50):
+        end.heed(each)
+    found = end.explained(None, "table shop.orders in lake", LOST)
+    # Not a type that no retry mends: the line may be a warning.
+    assert type(found) is JobFailedError
+    assert str(found).startswith(f"table shop.orders in lake: {LINES[line]}")
+
+
+def test_a_code_of_kubernetes_counts() -> None:
+    end = DriverEnd(said="Cannot execute: x. Error code is: 0. Kubernetes spark exit code is: 137")
+    assert "signal 9" in str(end.explained(None, "t", LOST))
+
+
+def test_python_that_outlives_its_jvm_gets_the_jvms_exit_code() -> None:
+    left = JobFailure(error="JobFailedError", message="t: the driver's JVM is gone: Py4JNetworkError", traceback="...")
+    found = DriverEnd(said=said(-9)).explained(left, "table t in lake", LOST)
+    assert isinstance(found, JobFailure)
+    assert found.message.startswith("table t in lake: a process was killed with signal 9")
+    assert DriverEnd().explained(left, "table t in lake", LOST) == left
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        CompactionReport(table="t", outcome=Outcome.DONE, reason="as asked"),
+        JobFailure(error="BadInputError", message="the driver's JVM is gone: in a text", traceback=""),
+        JobFailure(error="JobFailedError", message="t: no space is left on a disk", traceback=""),
+    ],
+)
+def test_what_a_driver_says_itself_stands(left: CompactionReport | JobFailure) -> None:
+    end = DriverEnd(said=said(137))
+    assert end.explained(left, "t", LOST) is left
+
+
+def test_nothing_known_is_said_as_it_was() -> None:
+    found = DriverEnd(said=said(1)).explained(None, "table t in lake", LOST)
+    assert str(found) == f"table t in lake: {LOST}"
