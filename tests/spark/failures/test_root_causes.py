@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,19 +19,8 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.failures.broken_tables import told_as_ours
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.full_disk import files_of_at_most
 from tests.spark.upsert_flow import Flow, row
-
-
-@contextmanager
-def files_of_at_most(spark: SparkSession, size: int) -> Iterator[None]:
-    """Let the kernel refuse what the JVM writes beyond a size, as a full disk does."""
-    process = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]  # JVM attribute
-    _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
-    resource.prlimit(process, resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.prlimit(process, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
 
 
 def failure(flow: Flow, **changes: Any) -> LakeProviderError:
@@ -93,8 +79,7 @@ def test_sparks_own_disk_is_told_from_the_tables(two_batches: Flow) -> None:
 def test_memory_that_runs_out_is_told(spark: SparkSession) -> None:
     java: Any = spark._jvm
     with pytest.raises(JobFailedError) as told, told_as_ours("table t in lake", dict):
-        java.java.nio.ByteBuffer.allocateDirect(2**31 - 1)
-        java.java.nio.ByteBuffer.allocateDirect(2**31 - 1)
+        java.java.util.ArrayList(2**31 - 1)
     assert cause_of(told.value).startswith("memory ran out: OutOfMemoryError: ")
 
 

@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import conflict_error
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unknown
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_refused, is_unsent
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 
 
@@ -24,18 +24,21 @@ def swap_metadata(table: IcebergTable, commit: DataCommit, staged: int, expected
     :param staged: snapshot that the branch of ``commit`` is at in ``updated``.
     :param expected: ``org.apache.iceberg.TableMetadata`` that ``updated`` was built from.
     :raises CommitConflictError: refused, and the branch has not got the snapshot.
-    :raises UnknownOutcomeError: the answer was lost and the branch has not got the snapshot yet.
+    :raises UnknownOutcomeError: the answer was lost and the branch has not got the snapshot yet. Any other error says
+        that the commit was surely not made.
     """
     try:
         _send(table, expected, updated)
     except Exception as error:
-        if is_unknown(error):
+        if is_unsent(error):
+            raise
+        conflict = conflict_error(table, commit, error)
+        if conflict is error and not is_refused(error):
             _resolve_outcome(table, commit, staged, error)
             return
-        conflict = conflict_error(table, commit, error)
         # A driver of a database, or a proxy, may have sent it twice: the second is refused because the first went
-        # through.
-        if not _is_committed(table, commit, staged):
+        # through. Where that cannot be told, neither can this.
+        if not _is_made(table, commit, staged):
             raise conflict from error
     # It was made. Who looks at the table next asks the catalog again, and says so where it does not answer.
     with suppress(Exception):
@@ -51,16 +54,31 @@ def _is_committed(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
     return any(snapshot.snapshot_id == str(staged) for snapshot in ancestors)
 
 
+def _is_made(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
+    """Tell whether a commit that was refused is on the branch all the same.
+
+    :raises UnknownOutcomeError: the catalog does not answer.
+    """
+    try:
+        return _is_committed(table, commit, staged)
+    except Exception as unanswered:
+        raise _unanswered(table, commit) from unanswered
+
+
+def _unanswered(table: IcebergTable, commit: DataCommit) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"{table.name}: the catalog did not answer the commit of run key {commit.run_key} nor the question whether "
+        "it was made. A retry is safe: it looks for the run key first."
+    )
+
+
 def _resolve_outcome(table: IcebergTable, commit: DataCommit, staged: int, error: Exception) -> None:
     """Return when a commit whose answer was lost was made."""
     try:
         committed = _is_committed(table, commit, staged)
         known = commit.run_key in RecentRunKeys.read(table.properties())
     except Exception as unanswered:
-        raise UnknownOutcomeError(
-            f"{table.name}: the catalog did not answer the commit of run key {commit.run_key} nor the question whether "
-            "it was made. A retry is safe: it looks for the run key first."
-        ) from unanswered
+        raise _unanswered(table, commit) from unanswered
     if committed:
         return
     raise UnknownOutcomeError(

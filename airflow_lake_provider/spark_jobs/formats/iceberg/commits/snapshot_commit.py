@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
+from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
     properties_of,
@@ -17,6 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unsent
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 
 
@@ -44,17 +46,28 @@ def commit_snapshot(
     staged = int(updated.ref(commit.branch or MAIN).snapshotId())
     try:
         swap_metadata(table, commit, staged, transaction.startMetadata(), updated)
-    except CommitConflictError as refused:
-        if table.refresh().java.snapshot(staged) is not None:
+    except UnknownOutcomeError:
+        raise
+    except Exception as refused:
+        if not is_unsent(refused) and _may_hold(table, staged):
             # Sent twice: the first went through, and the branch was moved back before the second was refused.
             raise UnknownOutcomeError(
                 f"{table.name}: the commit of run key {commit.run_key} was refused, but the table has its snapshot "
-                f"{staged}, which {commit.branch or MAIN} was moved away from. Nothing was deleted. A retry is safe: "
-                "it looks for the run key first."
+                f"{staged}, which {commit.branch or MAIN} was moved away from, or the catalog does not answer. Nothing "
+                "was deleted. A retry is safe: it looks for the run key first."
             ) from refused
-        _delete_manifests(table, updated.snapshot(staged))
+        with suppress(Exception):
+            _delete_manifests(table, updated.snapshot(staged))
         raise
     return staged
+
+
+def _may_hold(table: IcebergTable, snapshot: int) -> bool:
+    """Tell whether the table has a snapshot, or does not answer."""
+    try:
+        return table.refresh().java.snapshot(snapshot) is not None
+    except Exception:  # noqa: BLE001
+        return True
 
 
 def _identified(update: Any, commit: DataCommit) -> Any:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from py4j.protocol import Py4JJavaError
 
 from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
-from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError
+from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
@@ -42,7 +42,8 @@ def position_properties(table: IcebergTable, commit: DataCommit) -> Iterator[dic
     """Yield the properties of the position that a commit sets, its list of files written before where it is long.
 
     A list whose commit is surely refused is removed. So are, after the commit, lists that nobody reads any more; the
-    one before stays, for drivers that have read the metadata before. After any other error all of them stay.
+    one before stays, for drivers that have read the metadata before. Where the outcome of the
+    commit is not known, all of them stay.
     """
     if commit.source_name is None or commit.branch is not None:
         yield {}
@@ -50,11 +51,16 @@ def position_properties(table: IcebergTable, commit: DataCommit) -> Iterator[dic
     position = _stored(table, commit.position, commit.source_name)
     try:
         yield position.to_properties(commit.source_name)
-    except (CommitConflictError, AuditFailedError):
-        if position.side_file is not None and position != commit.position:
-            _remove(table, [position.side_file.path])
+    except UnknownOutcomeError:
         raise
-    _remove(table, position.outdated)
+    except Exception:
+        if position.side_file is not None and position != commit.position:
+            with suppress(Exception):
+                _remove(table, [position.side_file.path])
+        raise
+    # The commit was made: a failure here would be taken for one of its own.
+    with suppress(Exception):
+        _remove(table, position.outdated)
 
 
 def _stored(table: IcebergTable, position: SourcePosition, source_name: str) -> SourcePosition:

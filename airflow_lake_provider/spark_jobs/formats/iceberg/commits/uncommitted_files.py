@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, java_list
@@ -38,24 +38,22 @@ def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
 
 
 @contextmanager
-def discarded_on_conflict(
-    table: IcebergTable, files: Collection[Any], discard: Discard = discard_files
-) -> Iterator[None]:
-    """Delete the files when their commit was refused; after any other error they may be part of the table."""
-    try:
-        yield
-    except CommitConflictError:
-        discard(table, files)
-        raise
-
-
-@contextmanager
 def discarded_on_failure(
     table: IcebergTable, files: Collection[Any], discard: Discard = discard_files
 ) -> Iterator[None]:
-    """Delete the files when what comes before their commit fails."""
+    """Delete the files when what comes before their commit fails, or when their commit was surely not made.
+
+    After an UnknownOutcomeError they may be part of the table. Nothing but a commit may end this block: an error after
+    it would delete what is committed.
+
+    :param files: may grow meanwhile.
+    """
     try:
         yield
-    except BaseException:
-        discard(table, files)
+    except UnknownOutcomeError:
+        raise
+    except Exception:
+        # The failure is what has to be told.
+        with suppress(Exception):
+            discard(table, files)
         raise

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_lake_provider.contracts.delete_file_settings import DeleteFileSettings
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
@@ -38,9 +40,15 @@ def upload_delete_file(table: IcebergTable, spec: Any, partition: Any, content: 
     location = str(
         locations.newDataLocation(spec, partition, name) if spec.isPartitioned() else locations.newDataLocation(name)
     )
-    stream = table.java.io().newOutputFile(location).create()
     try:
-        stream.write(content)
-    finally:
-        stream.close()
+        stream = table.java.io().newOutputFile(location).create()
+        try:
+            stream.write(content)
+        finally:
+            stream.close()
+    except Exception:
+        # Half of it may be there.
+        with suppress(Exception):
+            delete_locations(table, [location])
+        raise
     return location

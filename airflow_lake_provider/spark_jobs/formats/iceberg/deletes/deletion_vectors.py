@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.roaring_bitmap import deletion_vector
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
@@ -14,6 +17,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, as_number_list
 
 _READERS = 8
+# As Iceberg names the first file of a task: partition, task, operation, number.
+_FILE_NAME = "00001-1-{}-00001.puffin"
 
 
 def write_vectors(
@@ -28,14 +33,21 @@ def write_vectors(
     if not files:
         return [], []
     jvm: Any = table.spark._jvm
-    writer = internal(table.spark, Internal.VECTOR_WRITER)(_output_files(table), _previous(table, files))
+    operation = uuid.uuid4().hex
+    writer = internal(table.spark, Internal.VECTOR_WRITER)(_output_files(table, operation), _previous(table, files))
     deserialize = internal(table.spark, Internal.POSITION_INDEX).deserialize
     stub = _stub(jvm)
     for path, task in files.items():
         blob = deletion_vector(positions[path])
         stub.withContentSizeInBytes(len(blob)).withRecordCount(len(positions[path]))
         writer.delete(path, deserialize(blob, stub.build()), task.spec(), task.partition())
-    writer.close()
+    try:
+        writer.close()
+    except Exception:
+        # Half of it may be there.
+        with suppress(Exception):
+            delete_locations(table, [str(table.java.locationProvider().newDataLocation(_FILE_NAME.format(operation)))])
+        raise
     result = writer.result()
     return JavaItems(table.spark, result.deleteFiles()), JavaItems(table.spark, result.rewrittenDeleteFiles())
 
@@ -52,10 +64,10 @@ def _stub(jvm: Any) -> Any:
     )
 
 
-def _output_files(table: IcebergTable) -> Any:
+def _output_files(table: IcebergTable, operation: str) -> Any:
     jvm: Any = table.spark._jvm
     builder = jvm.org.apache.iceberg.io.OutputFileFactory.builderFor(table.java, 1, 1)
-    return builder.format(jvm.org.apache.iceberg.FileFormat.PUFFIN).build()
+    return builder.operationId(operation).format(jvm.org.apache.iceberg.FileFormat.PUFFIN).build()
 
 
 def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:

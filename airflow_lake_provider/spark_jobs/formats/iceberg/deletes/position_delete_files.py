@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from airflow_lake_provider.contracts.delete_file_settings import DeleteFileSettings
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import delete_file, upload_delete_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -30,7 +31,11 @@ def write_position_deletes(table: IcebergTable, files: Mapping[str, Any], positi
     :param files: the ``org.apache.iceberg.FileScanTask`` of each data file.
     """
     settings = DeleteFileSettings.of(str(table.name), table.properties())
-    return [_write(table, task, path, positions[path], settings) for path, task in files.items()]
+    written: list[Any] = []
+    with discarded_on_failure(table, written):
+        for path, task in files.items():
+            written.append(_write(table, task, path, positions[path], settings))
+    return written
 
 
 def _write(

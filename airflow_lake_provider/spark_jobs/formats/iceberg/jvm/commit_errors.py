@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,53 @@ _CONFLICTS = frozenset({"CommitFailedException", "ValidationException"})
 # What a commit says, as an IllegalArgumentException, when its base was rolled back or expired, and when the table was
 # upgraded from format version 2 since its position deletes were written.
 _OUTDATED = ("is not an ancestor of", "Must use DVs for position deletes")
+_ICEBERG = "org.apache.iceberg."
 _UNKNOWN = frozenset({"CommitStateUnknownException"})
+
+# Methods of Iceberg that run before a commit is sent.
+_BEFORE_SENDING = frozenset({"writeNewMetadata", "writeNewMetadataIfRequired", "loadTable", "loadHmsTable"})
+_BEFORE_SENDING |= {"getGlueTable"}
+# Answers of a REST catalog, and of a database, that a commit was not made.
+_REFUSALS = frozenset(
+    {
+        *("BadRequestException", "ForbiddenException", "NotAuthorizedException", "UnprocessableEntityException"),
+        *("NoSuchTableException", "NoSuchNamespaceException", "AlreadyExistsException"),
+    }
+)
+# Classes of SQLSTATE: data, constraints, read-only, credentials, rolled back, access, resources. Of a connection none.
+_REFUSING_STATES = ("22", "23", "25", "28", "40", "42", "44", "53")
+_OF_SQL = ("SQLException", "SQLSyntaxErrorException", "SQLNonTransientException", "SQLTransactionRollbackException")
+_REFUSING_CODES = re.compile(r"\[SQLITE_(?:FULL|READONLY|BUSY|LOCKED|CONSTRAINT|PERM|AUTH|CANTOPEN)")
+
+
+def is_unsent(error: Exception) -> bool:
+    """Tell whether a commit failed before anything of it was sent to the catalog."""
+    if is_unknown(error):
+        return False
+    java = _java_exception(error)
+    while java is not None:
+        for frame in java.getStackTrace():
+            if str(frame.getMethodName()) in _BEFORE_SENDING and str(frame.getClassName()).startswith(_ICEBERG):
+                return True
+        java = java.getCause()
+    return False
+
+
+def is_refused(error: Exception) -> bool:
+    """Tell whether the catalog answered that it did not make the commit, for another reason than another commit."""
+    if is_unknown(error):
+        return False
+    java = _java_exception(error)
+    while java is not None:
+        name, message = str(java.getClass().getSimpleName()), str(java.getMessage())
+        if name in _REFUSALS or _REFUSING_CODES.search(message):
+            return True
+        # Iceberg's own of that name has no state.
+        is_of_sql = name.endswith(_OF_SQL) and name != "UncheckedSQLException"
+        if is_of_sql and str(java.getSQLState()).startswith(_REFUSING_STATES):
+            return True
+        java = java.getCause()
+    return False
 
 
 def is_conflict(error: Exception) -> bool:

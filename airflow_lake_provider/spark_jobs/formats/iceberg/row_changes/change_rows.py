@@ -18,7 +18,7 @@ from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.copy_files import copied_files, is_copied, mode_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows
@@ -62,8 +62,9 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
             staged = stage_updates(table, matched, commit.assignments)
             facts.update(files=len(staged))
     commit = replace(commit, summary={**commit.summary, ROWS_MATCHED: str(rows)})
-    with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
-        snapshot = _commit_or_withhold(table, commit, matched, overwrite or staged)
+    with progress.phase("commit") as facts:
+        with discarded_on_failure(table, staged):
+            snapshot = _commit_or_withhold(table, commit, matched, overwrite or staged)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
         snapshot=str(snapshot),
@@ -105,5 +106,5 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
 
 def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, staged: Sequence[Any]) -> int:
     delta = write_deletes(table.refresh(), commit.base, matched.positions, staged)
-    with discarded_on_conflict(table, delta.deletes):
+    with discarded_on_failure(table, delta.deletes):
         return commit_row_delta(table, commit, delta, {})

@@ -20,7 +20,7 @@ from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_of_files
@@ -59,11 +59,11 @@ def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress)
         inserted = _inserted(table, commit, resolved)
         staged = _stage(table, commit, resolved, replaced)
         facts.update(files=len(staged))
-    with discarded_on_conflict(table, staged), progress.phase("commit") as facts:
-        overwrite = FileOverwrite(replaced=replaced, added=staged)
-        counts = counts_to_summary(rows_inserted=inserted, rows_updated=resolved.updated, rows_deleted=resolved.deleted)
-        commit = replace(commit, summary={**commit.summary, **counts})
-        snapshot = _commit(table, commit, overwrite, progress)
+    counts = counts_to_summary(rows_inserted=inserted, rows_updated=resolved.updated, rows_deleted=resolved.deleted)
+    commit = replace(commit, summary={**commit.summary, **counts})
+    with progress.phase("commit") as facts:
+        with discarded_on_failure(table, staged):
+            snapshot = _commit(table, commit, FileOverwrite(replaced=replaced, added=staged), progress)
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
         snapshot=str(snapshot),

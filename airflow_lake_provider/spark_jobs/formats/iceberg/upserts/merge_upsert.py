@@ -8,8 +8,10 @@ two writers of one key, cannot both win.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from airflow_lake_provider.contracts.commit_counts import counts_to_summary
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import summary_of
@@ -54,6 +56,10 @@ def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progre
         if is_conflict(error):
             drop_branch(table, stage)
             raise CommitConflictError(f"{table.name}: another writer got in between: {_first_line(error)}") from error
+        # Of no use, whatever came of the MERGE; its files are Iceberg's to delete.
+        if not isinstance(error, UnknownOutcomeError):
+            with suppress(Exception):
+                drop_branch(table, stage)
         raise
     return applied
 

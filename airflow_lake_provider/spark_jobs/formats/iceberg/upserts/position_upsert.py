@@ -14,17 +14,14 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import (
-    discarded_on_conflict,
-    discarded_on_failure,
-)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
@@ -60,11 +57,10 @@ def upsert_by_position(
     with reading_base(table, commit), progress.phase("stage") as facts:
         staged, delta = _stage_beside_deletes(table, commit, resolved, route)
         facts.update(rows=staged.records, files=len(staged.files))
-    with discarded_on_conflict(table, staged.files, route.discard), progress.phase("commit") as facts:
-        pending = _PositionCommit(
-            table=table, commit=commit, resolved=resolved, staged=staged, route=route, delta=delta
-        )
-        snapshot = str(pending.apply(progress))
+    pending = _PositionCommit(table=table, commit=commit, resolved=resolved, staged=staged, route=route, delta=delta)
+    with progress.phase("commit") as facts:
+        with discarded_on_failure(table, staged.files, route.discard):
+            snapshot = str(pending.apply(progress))
         facts["snapshot"] = snapshot
     return AppliedCommit(
         snapshot=snapshot,
@@ -110,8 +106,11 @@ class _PositionCommit:
                     progress,
                     self.route.may_go_on,
                 )
-        except CommitConflictError:
-            self._discard_deletes()
+        except UnknownOutcomeError:
+            raise
+        except Exception:
+            with suppress(Exception):
+                self._discard_deletes()
             raise
 
     def _attempt(self, position: dict[str, str]) -> int:

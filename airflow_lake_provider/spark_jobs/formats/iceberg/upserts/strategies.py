@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
@@ -58,8 +59,11 @@ class ByPosition:
         route = AuditedRoute(audit, progress)
         try:
             return upsert_by_position(table, commit, progress, route)
-        except CommitConflictError:
-            route.give_up(table)
+        # A batch that failed its audits is kept on a branch.
+        except (AuditFailedError, UnknownOutcomeError):
+            raise
+        except Exception as error:
+            _dropped(error, lambda: route.give_up(table))
             raise
 
 
@@ -84,10 +88,18 @@ class OnStageBranch:
             audit_stage(table, commit, audit, stage, staged, progress)
             with progress.phase("publish"), position_properties(table, commit) as position:
                 publish(table, _on_its_base(table, commit, staged), stage, staged, position)
-        except CommitConflictError:
-            drop_branch(table, stage)
+        except (AuditFailedError, UnknownOutcomeError):
+            raise
+        except Exception as error:
+            _dropped(error, lambda: drop_branch(table, stage))
             raise
         return applied
+
+
+def _dropped(error: Exception, drop: Callable[[], None]) -> None:
+    """Drop the branch of a batch that surely was not published; after other errors than a conflict, if that can be."""
+    with nullcontext() if isinstance(error, CommitConflictError) else suppress(Exception):
+        drop()
 
 
 def _on_its_base(table: IcebergTable, commit: KeyedCommit, staged: int) -> KeyedCommit:

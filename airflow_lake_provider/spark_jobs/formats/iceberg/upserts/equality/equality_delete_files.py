@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from airflow_lake_provider.contracts.delete_file_settings import DeleteFileSettings
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import delete_file, upload_delete_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -45,9 +46,11 @@ def write_equality_deletes(table: IcebergTable, commit: KeyedCommit) -> list[Any
         for name in keys.column_names:
             _refuse_ambiguous(name, keys.column(name))
     settings = DeleteFileSettings.of(str(table.name), table.properties())
-    return [
-        _write(table, commit, partition, content) for partition, keys in parts for content in _contents(keys, settings)
-    ]
+    written: list[Any] = []
+    with discarded_on_failure(table, written):
+        for partition, keys in parts:
+            written.extend(_write(table, commit, partition, content) for content in _contents(keys, settings))
+    return written
 
 
 def _keys(table: IcebergTable, commit: KeyedCommit) -> DataFrame:

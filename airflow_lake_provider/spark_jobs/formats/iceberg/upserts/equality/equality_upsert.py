@@ -17,7 +17,7 @@ from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_co
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_conflict
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_delete_files import (
@@ -53,21 +53,21 @@ def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progr
     with reading_base(table, commit):
         refuse_unfit(table, commit)
     written: list[Any] = []
-    with discarded_on_conflict(table, written):
-        with reading_base(table, commit), progress.phase("stage") as facts:
-            # A table without rows has none to delete; should it get one meanwhile, the batch is decided on again.
-            deletes = write_equality_deletes(table, commit) if commit.base is not None else []
-            written += deletes
-            rows = stage_rows(table, commit, ResolvedRows())
-            written += rows
-            staged = sum(int(file.recordCount()) for file in rows)
-            facts.update(rows=staged, files=len(written))
-        # Rows that are replaced are not looked for.
-        counts = {} if deletes else counts_to_summary(rows_inserted=staged, rows_updated=0, rows_deleted=0)
-        commit = replace(commit, summary={**commit.summary, **counts})
-        with progress.phase("commit") as facts:
+    with discarded_on_failure(table, written), reading_base(table, commit), progress.phase("stage") as facts:
+        # A table without rows has none to delete; should it get one meanwhile, the batch is decided on again.
+        deletes = write_equality_deletes(table, commit) if commit.base is not None else []
+        written += deletes
+        rows = stage_rows(table, commit, ResolvedRows())
+        written += rows
+        staged = sum(int(file.recordCount()) for file in rows)
+        facts.update(rows=staged, files=len(written))
+    # Rows that are replaced are not looked for.
+    counts = {} if deletes else counts_to_summary(rows_inserted=staged, rows_updated=0, rows_deleted=0)
+    commit = replace(commit, summary={**commit.summary, **counts})
+    with progress.phase("commit") as facts:
+        with discarded_on_failure(table, written):
             snapshot = _commit(table, commit, RowDelta(rows=rows, deletes=deletes), progress)
-            facts["snapshot"] = str(snapshot)
+        facts["snapshot"] = str(snapshot)
     applied = AppliedCommit(
         snapshot=str(snapshot), strategy="equality", strategy_reason="the table has no rows", rows_inserted=staged
     )
