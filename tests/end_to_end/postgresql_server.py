@@ -20,9 +20,25 @@ _DEBIAN_FOLDERS = "/usr/lib/postgresql"
 
 @dataclass(frozen=True)
 class PostgresqlServer:
+    """A running server.
+
+    :param control: of ``pg_ctl``, without what it is to do.
+    """
+
     port: int
     user: str
     password: str
+    folder: Path
+    control: tuple[str, ...]
+    options: str
+
+    def stop(self) -> None:
+        """End it, and every connection with it."""
+        _as_postgres([*self.control, "-m", "immediate", "stop"], self.folder)
+
+    def start(self) -> None:
+        """Serve on the same port."""
+        _as_postgres([*self.control, "-l", str(self.folder / "log"), "-o", self.options, "start"], self.folder)
 
 
 def _binaries() -> Path:
@@ -63,10 +79,11 @@ def postgresql_server(password: str | None = None) -> Iterator[PostgresqlServer]
         folder,
     )
     options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories='' -c fsync=off"
-    control = [f"{binaries}/pg_ctl", "-D", str(data), "-w"]
-    _as_postgres([*control, "-l", str(folder / "log"), "-o", options, "start"], folder)
+    control = (f"{binaries}/pg_ctl", "-D", str(data), "-w")
+    server = PostgresqlServer(port, "lake", password, folder, control, options)
+    server.start()
     try:
-        yield PostgresqlServer(port, "lake", password)
+        yield server
     finally:
-        _as_postgres([*control, "-m", "immediate", "stop"], folder)
+        server.stop()
         shutil.rmtree(folder)
