@@ -13,8 +13,8 @@ from pyspark.errors.exceptions.captured import CapturedException
 _CAUSE_IN_TEXT = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
 _ICEBERG = "org.apache.iceberg."
-# Libraries that Iceberg carries along.
-_RELOCATED = re.compile(r"\.(?:relocated|shaded)\.")
+# Libraries that Iceberg carries along, and what all of it calls.
+_RELOCATED = re.compile(r"\.(?:relocated|shaded|common|util)\.")
 
 
 def java_exception(error: BaseException) -> Any | None:

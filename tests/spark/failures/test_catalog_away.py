@@ -158,3 +158,21 @@ def test_a_wrong_password_is_the_connections(spark: SparkSession, server: Postgr
     error = failure(Flow(session, "shop.orders", Path("/tmp/none")), "wrong")
     assert type(error) is InvalidConnectionError
     assert ": the credentials were refused: PSQLException: FATAL: password authentication failed" in str(error)
+
+
+CLOSED = {
+    "rest": {"type": "rest", "uri": "http://127.0.0.1:9"},
+    "rest, unknown host": {"type": "rest", "uri": "http://lake.invalid"},
+    "hive": {"type": "hive", "uri": "thrift://127.0.0.1:9", "hadoop_hive_metastore_connect_retries": "1"},
+    "postgresql": {"type": "jdbc", "uri": "jdbc:postgresql://127.0.0.1:9/lake"},
+    "postgresql, unknown host": {"type": "jdbc", "uri": "jdbc:postgresql://lake.invalid/lake"},
+}
+
+
+@pytest.mark.parametrize("kind", CLOSED)
+def test_a_catalog_at_an_address_where_nobody_listens_does_not_answer(spark: SparkSession, kind: str) -> None:
+    settings = {**CLOSED[kind], "warehouse": "file:///tmp/none"}
+    name = f"closed{list(CLOSED).index(kind)}"
+    error = failure(Flow(session_of(spark, name, **settings), "shop.orders", Path("/tmp/none")), name)
+    assert type(error) is CatalogUnavailableError
+    assert str(error).startswith(f"table shop.orders in {name}: the catalog did not answer: ")
