@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import sys
 import zlib
 
 from airflow_lake_provider.catalogs.secret_properties import is_secret
+from airflow_lake_provider.contracts.failure_causes import ACCESS_DENIED, cause_in
 from airflow_lake_provider.hooks import aws_errors
 
 # A file that is gone or may not be read stays so. Other errors of a file system may pass.
 _STAYING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, gzip.BadGzipFile)
+_STAYING_NUMBERS = (errno.ELOOP, errno.ENAMETOOLONG)
 # What parsing of another shape than expected ends in. MemoryError is none: another process may have had the memory.
 _OF_SHAPE = (
     *(ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError),
@@ -104,6 +107,17 @@ def is_refused(error: Exception) -> bool:
     return is_other and _status(error) not in _LATER and not is_nonsense(error)
 
 
+def is_access_denied(error: Exception) -> bool:
+    """Tell whether a file, a store or a database may not be read by who asks; a catalog of REST says it otherwise."""
+    from requests.exceptions import RequestException
+    from sqlalchemy.exc import DBAPIError
+
+    if isinstance(error, RequestException) or not isinstance(error, (OSError, DBAPIError)):
+        return False
+    cause = cause_in([f"{type(error).__name__}: {error}"])
+    return cause is not None and cause.kind is ACCESS_DENIED
+
+
 def _status(error: Exception) -> int | None:
     """Return the status of the HTTP answer that PyIceberg made an error of."""
     return getattr(getattr(error.__cause__, "response", None), "status_code", None)
@@ -118,6 +132,6 @@ def is_unreadable(error: Exception) -> bool:
 
 
 def _is_gone(error: Exception) -> bool:
-    if isinstance(error, _STAYING):
+    if isinstance(error, _STAYING) or (isinstance(error, OSError) and error.errno in _STAYING_NUMBERS):
         return True
     return isinstance(error, OSError) and any(word in str(error) for word in _GONE)

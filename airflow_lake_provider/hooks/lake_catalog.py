@@ -16,6 +16,7 @@ from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.contracts.code_properties import untrusted_code
 from airflow_lake_provider.contracts.errors import (
+    AccessDeniedError,
     BrokenMetadataError,
     CatalogUnavailableError,
     InvalidConnectionError,
@@ -23,10 +24,18 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.failure_causes import ACCESS_DENIED
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import call_seconds, within
-from airflow_lake_provider.hooks.catalog_errors import is_nonsense, is_refused, is_unanswered, is_unreadable, text_of
+from airflow_lake_provider.hooks.catalog_errors import (
+    is_access_denied,
+    is_nonsense,
+    is_refused,
+    is_unanswered,
+    is_unreadable,
+    text_of,
+)
 from airflow_lake_provider.hooks.hidden_secrets import hide_secrets
 from airflow_lake_provider.hooks.kept_property import kept_property
 
@@ -263,6 +272,8 @@ class LakeCatalogHook(BaseHook):
             return MissingTableError(f"{said} does not exist: {why}")
         if is_refused(error) or is_refusal(error):
             return InvalidConnectionError(f"{said} refused the credentials or the call: {why}")
+        if is_access_denied(error):
+            return AccessDeniedError(f"{said}: access was denied: {why}. {ACCESS_DENIED.remedy}")
         if is_unanswered(error):
             return CatalogUnavailableError(f"{said} did not answer: {why}")
         if isinstance(error, NotImplementedError):

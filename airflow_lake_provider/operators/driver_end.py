@@ -61,7 +61,7 @@ class DriverEnd:
             return found if why is None else replace(found, message=f"{table}: {why}")
         why = self._why()
         # The end of a driver alone says nothing that no retry mends: it may be a warning that is in its log.
-        return JobFailedError(f"{table}: {lost}" if why is None else f"{table}: {why} ({lost})")
+        return JobFailedError(f"{table}: {lost}" if why is None else f"{table}: {why}. The driver left no report")
 
     def _why(self) -> str | None:
         codes = [int(code) for code in _EXIT_CODE.findall(self.said) if code != "0"]
@@ -73,5 +73,5 @@ class DriverEnd:
             if kind is not None:
                 return FailureCause(kind, f"the driver ended with exit code {code}").sentence()
             if signal in _BY_SIGNAL and (told is None or told.kind not in (HEAP, KILLED, DISK_FULL, SCRATCH_FULL)):
-                return f"{_BY_SIGNAL[signal]}."
+                return _BY_SIGNAL[signal]
         return None if told is None else told.sentence()

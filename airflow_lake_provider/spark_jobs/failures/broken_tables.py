@@ -45,7 +45,7 @@ _OF_A_STAGE = "Job aborted due to stage failure"
 _LOCATION = re.compile(r"(?:\b[a-z][a-z0-9+.-]*:/|(?<![\w/:])/)[^\s'\"]+")
 # As the file systems of Iceberg say that there is no such file.
 _GONE_WORDS = (_GONE, "Failed to open input stream", "does not exist", "NoSuchKey")
-_ROLL_BACK = "Restore it, roll the table back to a snapshot before it, or register an older metadata file"
+ROLL_BACK = "Restore it, roll the table back to a snapshot before it, or register an older metadata file"
 _LONGEST = 300
 
 
@@ -99,11 +99,17 @@ def _told_of_file(error: BaseException, said: str) -> str:
     if location.endswith(".metadata.json"):
         what, remedy = f"its metadata file {location}", "Restore it, or register an older metadata file of the table"
     elif location:
-        what, remedy = f"a file that its metadata names, {location},", _ROLL_BACK
+        what, remedy = f"a file that its metadata names, {location},", ROLL_BACK
     else:
-        what, remedy = "its metadata, or a file that it names,", _ROLL_BACK
-    is_gone = location and any(words in line for words in _GONE_WORDS)
-    return f"{what} is gone. {remedy}" if is_gone else f"{what} cannot be read: {line}. {remedy}"
+        what, remedy = "its metadata, or a file that it names,", ROLL_BACK
+    if location and is_gone(line):
+        return f"{what} is gone. {remedy}"
+    return f"{what} cannot be read: {line}. {remedy}"
+
+
+def is_gone(said: str) -> bool:
+    """Tell whether what was said of a file is that storage does not have it."""
+    return any(words in said for words in _GONE_WORDS)
 
 
 def is_of_a_broken_file(text: str) -> bool:

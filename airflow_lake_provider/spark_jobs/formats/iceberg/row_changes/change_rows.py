@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.held_settings import COPY_ON_WRITE, held_settings
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
+from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
@@ -100,6 +101,8 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
         return type(error)(str(error))
     if wrong := settings_at_fault(error, table.properties):
         return BrokenMetadataError(f"{table.name}: {'; '.join(wrong)}. No data changed")
+    if (cause := root_cause(error)) is not None:
+        return cause.kind.error(f"{table.name}: {cause.kind.name}. {cause.kind.remedy}. No data changed")
     withheld = "the message is withheld, it may name what is erased"
     return JobFailedError(f"{tried} failed with {type(error).__name__}; {withheld}. A retry is safe.")
 

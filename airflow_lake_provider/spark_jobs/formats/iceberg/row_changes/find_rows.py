@@ -19,7 +19,13 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault, unreadable_file
+from airflow_lake_provider.spark_jobs.failures.broken_tables import (
+    ROLL_BACK,
+    is_gone,
+    settings_at_fault,
+    unreadable_file,
+)
+from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, collect_positions
@@ -125,9 +131,12 @@ def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
         withheld_text = "the message is withheld, it may name what is erased"
         if wrong := settings_at_fault(error, table.properties):
             raise BrokenMetadataError(f"{table.name}: {'; '.join(wrong)}") from None
-        if unreadable_file(error) is not None:
+        if (cause := root_cause(error)) is not None:
+            raise cause.kind.error(f"{table.name}: {cause.kind.name}. {cause.kind.remedy}; {withheld_text}") from None
+        if (said := unreadable_file(error)) is not None:
+            broken = "is gone" if is_gone(said) else "cannot be read"
             raise BrokenMetadataError(
-                f"{table.name}: its metadata, or a file that it names, cannot be read; {withheld_text}"
+                f"{table.name}: its metadata, or a file that it names, {broken}. {ROLL_BACK}; {withheld_text}"
             ) from None
         raise JobFailedError(
             f"{table.name}: looking for the rows failed with {type(error).__name__}; {withheld_text}"
