@@ -72,7 +72,7 @@ def is_unanswered(error: Exception) -> bool:
     hive = (thrift.TTransportException,) if thrift is not None else ()
     # requests' errors are OSErrors and so are those of sockets and of PyArrow's object stores.
     transport = (*answers, OperationalError, InterfaceError, OSError, *hive)
-    return (isinstance(error, transport) and not _is_gone(error)) or aws_errors.is_unanswered(error)
+    return (isinstance(error, transport) and not _is_staying(error)) or aws_errors.is_unanswered(error)
 
 
 def is_nonsense(error: Exception) -> bool:
@@ -128,10 +128,15 @@ def is_unreadable(error: Exception) -> bool:
     from pyiceberg.exceptions import NoSuchPropertyException
     from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 
-    return isinstance(error, (*_OF_SHAPE, NoSuchPropertyException, InvalidMetadataError)) or _is_gone(error)
+    return isinstance(error, (*_OF_SHAPE, NoSuchPropertyException, InvalidMetadataError)) or _is_staying(error)
 
 
-def _is_gone(error: Exception) -> bool:
+def is_gone(error: Exception) -> bool:
+    """Tell whether there is no such file."""
+    return isinstance(error, FileNotFoundError) or any(word in str(error) for word in _GONE)
+
+
+def _is_staying(error: Exception) -> bool:
     if isinstance(error, _STAYING) or (isinstance(error, OSError) and error.errno in _STAYING_NUMBERS):
         return True
     return isinstance(error, OSError) and any(word in str(error) for word in _GONE)

@@ -30,6 +30,7 @@ from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import (
     is_access_denied,
+    is_gone,
     is_nonsense,
     is_refused,
     is_unanswered,
@@ -284,8 +285,10 @@ class LakeCatalogHook(BaseHook):
                 f"at what serves it: {why}"
             )
         if what != _CATALOG and is_unreadable(error):
+            place = f"{what} in {self.lake_conn_id}"
+            broken = "file is gone" if is_gone(error) else "cannot be read"
             return BrokenMetadataError(
-                f"{said}: its metadata cannot be read: {why}. Restore the metadata file, or register an earlier one"
+                f"{place}: its metadata {broken}: {why}. Restore the metadata file, or register an earlier one"
             )
         return None
 

@@ -52,8 +52,13 @@ def with_batch(session: SparkSession, catalog: str, folder: Path) -> Flow:
     return flow
 
 
+def into_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 DATABASES: dict[str, Callable[[Path], Any]] = {
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a folder": into_a_folder,
     "no database": lambda path: path.write_bytes(b"no database" * 1000),
 }
 

@@ -71,7 +71,7 @@ def test_a_call_that_goes_wrong_ends_in_time_with_an_error_of_ours(
     with serving(metadata, **{call: mode}) as server:
         hook = connect(monkeypatch, server)
         begin = time.monotonic()
-        with pytest.raises(LakeProviderError, match="connection 'hostile'") as failed:
+        with pytest.raises(LakeProviderError, match=r"connection 'hostile'|table shop\.orders in hostile: ") as failed:
             hook.load_table("shop.orders")
         assert time.monotonic() - begin < 2 * LATEST
     assert len(str(failed.value)) < 2000
@@ -107,7 +107,7 @@ def test_each_status_of_an_answer_ends_in_an_error_that_says_whether_to_come_aga
     monkeypatch.setenv("AIRFLOW__LAKE__CATALOG_TIMEOUT", "20")
     with serving(metadata, **{call: f"status {status} {body}"}) as server:
         hook = connect(monkeypatch, server)
-        with pytest.raises(LakeProviderError, match="connection 'hostile'") as failed:
+        with pytest.raises(LakeProviderError, match=r"connection 'hostile'|table shop\.orders in hostile: ") as failed:
             hook.load_table("shop.orders")
     assert type(failed.value) is error_of(status, call, body), failed.value
 
