@@ -101,9 +101,9 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
         return type(error)(str(error))
     if wrong := settings_at_fault(error, table.properties):
         return BrokenMetadataError(f"{table.name}: {'; '.join(wrong)}. No data changed")
-    if (cause := root_cause(error)) is not None:
-        return cause.kind.error(f"{table.name}: {cause.kind.name}. {cause.kind.remedy}. No data changed")
     withheld = "the message is withheld, it may name what is erased"
+    if (cause := root_cause(error)) is not None:
+        return cause.kind.error(f"{table.name}: {cause.kind.name}. {cause.kind.remedy}; {withheld}. No data changed")
     return JobFailedError(f"{tried} failed with {type(error).__name__}; {withheld}. A retry is safe.")
 
 
