@@ -1,4 +1,4 @@
-"""What a live driver has staged before a failure is removed, and kept where its commit may have been made."""
+"""Staged files of a live driver that fails: removed, and kept where its commit may have been made."""
 
 from __future__ import annotations
 
