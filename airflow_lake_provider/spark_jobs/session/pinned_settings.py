@@ -110,7 +110,8 @@ def pin_settings(spark: SparkSession) -> list[str]:
         found = _found(spark, setting.name)
         if setting.value is None:
             spark.conf.unset(setting.name)
-        else:
+        # Spark warns of a deprecated setting each time it is set, and again in each session made from this one.
+        elif (_default(spark, setting.name) if found is None else found) != setting.value:
             spark.conf.set(setting.name, setting.value)
         if found is not None and found.lower() != (setting.value or "").lower():
             wanted = "is not set" if setting.value is None else f"is {setting.value}"
@@ -123,6 +124,15 @@ def _found(spark: SparkSession, name: str) -> str | None:
     if found is None and not name.startswith("spark."):
         found = spark._jsc.hadoopConfiguration().get(name)
     return found
+
+
+def _default(spark: SparkSession, name: str) -> str | None:
+    """Return what holds for a setting that nobody has set; None for one that Spark does not know."""
+    try:
+        return spark.conf.get(name)
+    # Each version of Spark has another error for it.
+    except Exception:  # noqa: BLE001
+        return None
 
 
 def _without_legacy(spark: SparkSession) -> list[str]:

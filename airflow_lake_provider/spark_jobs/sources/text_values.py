@@ -173,8 +173,9 @@ def _is_another_integer(text: str, fitted: str) -> str:
     whole = "DECIMAL(38, 0)"
     is_equal = f"coalesce(try_cast({text} AS {whole}) = try_cast({fitted} AS {whole}), false)"
     # A writer of floats fills up with zeros behind the digits that tell the number: 1e300 has 301 digits.
-    digits = f"rtrim('0 ', ltrim('+-0 ', {text}))"
-    shortest = f"rtrim('0', replace(substring_index(CAST(abs({fitted}) AS STRING), 'E', 1), '.', ''))"
+    digits = f"trim(TRAILING '0 ' FROM trim(LEADING '+-0 ' FROM {text}))"
+    digits_of_fitted = f"replace(substring_index(CAST(abs({fitted}) AS STRING), 'E', 1), '.', '')"
+    shortest = f"trim(TRAILING '0' FROM {digits_of_fitted})"
     is_long = f"octet_length({text}) > {_SURE_DIGITS} AND {matches(text, _LONG_INTEGER)}"
     return f"{is_long} AND NOT {is_equal} AND {digits} <> {shortest}"
 
@@ -228,7 +229,7 @@ def _fits(text: str, scale: int) -> str:
     mantissa = f"substring_index({parts}, 'e', 1)"
     fraction = f"CASE WHEN {point} > 0 THEN substring_index({mantissa}, '.', -1) ELSE '' END"
     exponent = f"CASE WHEN {is_plain} THEN 0 ELSE try_cast(substring_index({parts}, 'e', -1) AS INT) END"
-    return f"(({is_plain} AND {is_short}) OR length(rtrim('0', {fraction})) - ({exponent}) <= {scale})"
+    return f"(({is_plain} AND {is_short}) OR length(trim(TRAILING '0' FROM {fraction})) - ({exponent}) <= {scale})"
 
 
 def _is_exact_time(text: str, declared: DataType, kind: str) -> str:

@@ -19,7 +19,7 @@ from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
-from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED, PinnedSetting
+from airflow_lake_provider.spark_jobs.session.pinned_settings import PINNED, PinnedSetting, pin_settings
 from tests.spark.said_settings import said, settings_of
 from tests.spark.upsert_flow import Flow
 
@@ -140,3 +140,19 @@ def test_changes_read_in_a_session_of_the_readers_own_are_right_and_leave_its_se
     assert sorted((found["t"], found["_change_type"]) for found in gone) == [
         (text, "delete") for text in sorted(TEXTS) if text >= "I"
     ]
+
+
+def test_no_setting_of_ours_makes_spark_warn_that_it_is_deprecated(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    sql_conf = jvm.org.apache.spark.sql.internal.SQLConf
+    fresh: Any = spark.newSession()
+    before = set(fresh._jsparkSession.sessionState().conf().settings().keySet())
+    pin_settings(fresh)
+    ours = set(fresh._jsparkSession.sessionState().conf().settings().keySet()) - before
+    assert ours
+    assert [name for name in ours if sql_conf.deprecatedSQLConfigs().contains(name)] == []
+    assert {pinned.name for pinned in PINNED if pinned.value and _value(fresh, pinned.name) != pinned.value} == set()
+
+
+def _value(spark: SparkSession, name: str) -> str | None:
+    return spark.conf.get(name)

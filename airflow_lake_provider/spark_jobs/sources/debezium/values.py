@@ -171,7 +171,7 @@ def _fits_with_exponent(text: Column, scale: int) -> Column:
     """Tell a number in exponent form whose last digit that is not 0 stands within the scale."""
     whole, fraction, exponent = (sf.regexp_extract(text, _EXPONENT, group) for group in (1, 2, 3))
     digits = sf.concat(whole, fraction)
-    significant = sf.call_function("rtrim", sf.lit("0"), digits)
+    significant = sf.regexp_replace(digits, "(?<!0)0+$", "")
     zeros = sf.length(digits) - sf.length(significant)
     place = try_cast(exponent, "int") - sf.length(fraction) + zeros
     return text.rlike(_EXPONENT) & ((sf.length(significant) == 0) | (place >= -scale))
@@ -239,7 +239,7 @@ def _decimal_text(text: Column, scale: Column) -> Column:
 
 def _with_point(unscaled: Column, scale: Column) -> Column:
     sign = sf.when(unscaled.startswith("-"), sf.lit("-")).otherwise(sf.lit(""))
-    digits = sf.call_function("ltrim", sf.lit("-"), unscaled)
+    digits = sf.regexp_replace(unscaled, "^-+", "")
     digits = sf.call_function("lpad", digits, sf.greatest(sf.length(digits), scale + 1), sf.lit("0"))
     whole = sf.left(digits, sf.length(digits) - scale)
     zeros = sf.when(unscaled == "0", sf.lit(0)).otherwise(-scale)
