@@ -70,7 +70,11 @@ def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection,
         for name, value in spark_submit_arguments(attempt, operator, start).items():
             setattr(operator, name, value)
         hook = LakeSparkSubmitHook.adopt(
-            operator._get_hook(), attempt.forget_old_report, lambda _: None, java_options=start.options
+            operator._get_hook(),
+            attempt.forget_old_report,
+            lambda _: None,
+            java_options=start.options,
+            environment=start.environment,
         )
         hook.submit(operator.application)
         start.accept(is_whole=isinstance(attempt.read_report(), JobReport))

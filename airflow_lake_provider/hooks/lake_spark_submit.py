@@ -110,6 +110,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
     after_kill: Callable[[], None]
     java_options: str = ""
     on_line: Callable[[str], None]
+    environment: Mapping[str, str]
 
     @classmethod
     def adopt(
@@ -120,6 +121,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         after_kill: Callable[[], None] = lambda: None,
         java_options: str = "",
         on_line: Callable[[str], None] = lambda _: None,
+        environment: Mapping[str, str] | None = None,
     ) -> LakeSparkSubmitHook:
         """Return the hook that the official operator built from its some forty arguments, as one of this class.
 
@@ -128,6 +130,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         :param after_kill: called when the application was told to end.
         :param java_options: of the JVM that ``spark-submit`` starts on this machine, before those of others.
         :param on_line: called with each line that the application writes to this worker.
+        :param environment: of ``spark-submit``, before an author's.
         """
         lake_hook = cls.__new__(cls)
         lake_hook.__dict__.update(vars(hook))
@@ -136,6 +139,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         lake_hook.after_kill = after_kill
         lake_hook.java_options = java_options
         lake_hook.on_line = on_line
+        lake_hook.environment = environment or {}
         return lake_hook
 
     @classmethod
@@ -195,7 +199,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         arguments.append("--load-spark-defaults")
         # Not through env_vars: on YARN and Kubernetes those become the environment of the remote driver.
         launch: dict[str, Any] = launch_environment(self._connection["master"], self._connection["spark_binary"])
-        self._env = {**launch, **(self._env or {})}
+        self._env = {**self.environment, **launch, **(self._env or {})}
         theirs = str(self._env.get(_JAVA_OPTIONS, os.environ.get(_JAVA_OPTIONS, "")))
         # Not as a setting of Spark: that would replace the one of spark-defaults.conf.
         if self.java_options and self.java_options not in theirs:

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,10 @@ _PROVIDED = "provided"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JARS = ("spark.jars", "spark.jars.packages")
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+# Where a driver, its blocks and its pages listen. Only the variable moves the pages, too.
+_LOCAL_IP = "SPARK_LOCAL_IP"
+_ADDRESSES = ("spark.driver.bindAddress", "spark.driver.host")
+_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +55,14 @@ class DriverStart:
     :param packages: for ``--packages``.
     :param class_path: for ``--driver-class-path``; None for the plain one.
     :param options: of the driver's JVM, which come before those of an author.
+    :param environment: of ``spark-submit``, beside what an author gives.
     """
 
     jars: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     class_path: str | None = None
     options: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
     archive: ClassArchive | None = None
     attempt: str = ""
 
@@ -83,7 +89,8 @@ class DriverStart:
         try:
             java = _DriverJava.of(operator, target, settings)
             # Beside executors a driver only plans.
-            start = replace(start, options=java.collector() if _runs_tasks(target) else "")
+            options = java.collector() if _runs_tasks(target) else ""
+            start = replace(start, options=options, environment=java.address(target))
             folder = archive_folder(conf.get("lake", "class_archive", fallback="off"))
             return start if folder is None else start._archived(folder, operator, target, java)
         except (OSError, ValueError) as error:
@@ -158,6 +165,11 @@ class _DriverJava:
 
     def options(self) -> list[str]:
         return [self.environment.get("SPARK_SUBMIT_OPTS", ""), *(self.given.get(name, "") for name in _JAVA_OPTIONS)]
+
+    def address(self, target: SparkTarget) -> dict[str, str]:
+        """Keep a driver that no other machine has to reach from listening to any, unless it is told where to listen."""
+        is_told = _LOCAL_IP in self.environment or any(name in self.given for name in _ADDRESSES)
+        return {_LOCAL_IP: _LOOPBACK} if target.master.startswith("local") and not is_told else {}
 
     def collector(self) -> str:
         # Another Spark may name a collector in settings that are not read here.

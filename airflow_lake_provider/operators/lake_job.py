@@ -369,6 +369,7 @@ class LakeJobOperator(
             after_kill=self._close_attempt,
             java_options=self._driver.options,
             on_line=self._end.heed,
+            environment=self._driver.environment,
         )
 
     def _before_submit(self) -> None:

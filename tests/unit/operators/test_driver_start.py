@@ -35,6 +35,8 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", str(tmp_path / "ours"))
     monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", str(tmp_path / "archives"))
+    # Told where to listen, a driver is left alone.
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_CONF_DIR", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
@@ -84,6 +86,46 @@ def test_packages_and_an_authors_jars_keep_ours_off_the_class_path(
     monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "")
     start = planned()
     assert (start.packages, start.class_path) == (CONNECTION.spark_packages(), None)
+
+
+LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+@pytest.mark.parametrize("archive", ["on", "off"])
+@pytest.mark.parametrize(
+    ("target", "is_here"), [(LOCAL, True), (PROCESSES, True), (STANDALONE, False), (CLUSTER, False)]
+)
+def test_only_a_driver_that_no_other_machine_has_to_reach_listens_on_loopback(
+    monkeypatch: pytest.MonkeyPatch, target: SparkTarget, is_here: bool, archive: str
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP")
+    if archive == "off":
+        monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", archive)
+    assert planned(target).environment == (LOOPBACK if is_here else {})
+
+
+@pytest.mark.parametrize(
+    "told", ["conf", "host in conf", "properties file", "spark-defaults", "worker", "env_vars", "nobody"]
+)
+def test_a_driver_that_is_told_where_to_listen_listens_there(
+    installation: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    arguments: dict[str, Any] = {}
+    monkeypatch.delenv("SPARK_LOCAL_IP")
+    if told == "conf":
+        arguments = {"conf": {"spark.driver.bindAddress": "0.0.0.0"}}
+    elif told == "host in conf":
+        arguments = {"conf": {"spark.driver.host": "worker-7"}}
+    elif told == "properties file":
+        arguments = {"settings": "spark.driver.host worker-7\n"}
+    elif told == "spark-defaults":
+        (installation / "spark" / "conf").mkdir()
+        (installation / "spark" / "conf" / "spark-defaults.conf").write_text("spark.driver.bindAddress=10.0.0.7\n")
+    elif told == "worker":
+        monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
+    elif told == "env_vars":
+        arguments = {"env_vars": {"SPARK_LOCAL_IP": "10.0.0.7"}}
+    assert planned(**arguments).environment == (LOOPBACK if told == "nobody" else {})
 
 
 @pytest.mark.parametrize(
