@@ -74,6 +74,15 @@ def _options() -> dict[str, dict[str, Any]]:
             "Empty: a folder below the system's temporary directory.",
             example="/var/lib/airflow/lake-jobs",
         ),
+        "spark_log_folder": _option(
+            "Folder on the worker for Spark's own lines, one file for each try, which the task's log names. Only the "
+            "worker's own user may write to it. Empty: 'lake_spark' in [logging] base_log_folder. 'off': all lines "
+            "are in the task's log.",
+            example="/mnt/shared/lake_spark",
+        ),
+        "spark_log_days": _option(
+            "Days after which a file of Spark's own lines is removed; 0 keeps all.", kind="integer", default="14"
+        ),
     }
 
 

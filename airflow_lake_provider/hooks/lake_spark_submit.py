@@ -15,12 +15,16 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
+from airflow_lake_provider.submission.spark_log import SparkLog
+from airflow_lake_provider.submission.spark_output import SparkOutput
 from airflow_lake_provider.submission.yarn_staging import remove_staged_files, staging_folder
 
 # States in which an application of YARN changes no more, as ``query_yarn_application_status`` says them.
 ENDED = ("SUCCEEDED", "FAILED", "NOT_FOUND")
 # Read by ``spark-submit`` for the JVM of this machine.
 _JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
+# Lines of Spark's own log.
+_REPLAYED = 1000
 # As the driver says it, see ``spark_jobs/run_job.py``.
 _APPLICATION = re.compile(r"\[lake\] application ([\w-]+)(?:, Spark UI (\S+))?")
 
@@ -102,6 +106,52 @@ def web_address(text: object) -> str | None:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
+class SortedLines:
+    """Logger of the official hook while it reads ``spark-submit``: Spark's own lines go to a file.
+
+    The hook reads each line and then logs it, without the spaces that it begins with.
+
+    :param log: of the task.
+    :param spark_log: takes Spark's own lines.
+    """
+
+    def __init__(self, log: Any, spark_log: SparkLog) -> None:
+        self._log = log
+        self._spark_log = spark_log
+        self._output = SparkOutput()
+        self._line = ""
+        self._told: set[str] = set()
+        self._is_troubled = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def begin(self, line: str) -> None:
+        """Note the line that the hook reads next."""
+        self._line = line
+
+    def info(self, message: str, *arguments: Any) -> None:
+        """Log what the hook says: of what it finds in a line once, and the line itself where it belongs."""
+        if arguments or message != self._line.strip():
+            said = message % arguments if arguments else message
+            # YARN's client names the application in each of its lines, one a second.
+            if said not in self._told:
+                self._told.add(said)
+                self._log.info(message, *arguments)
+            return
+        line = self._line.rstrip()
+        if not (self._output.is_own(line) and self._spark_log.write(f"{line}\n")):
+            self._tell_of_trouble()
+            self._log.info(line)
+        elif (wait := self._output.wait(line)) is not None:
+            self._log.info("Spark: %s", wait)
+
+    def _tell_of_trouble(self) -> None:
+        if self._spark_log.trouble and not self._is_troubled:
+            self._is_troubled = True
+            self._log.warning("Spark's own log takes no more lines, they follow here: %s", self._spark_log.trouble)
+
+
 class LakeSparkSubmitHook(SparkSubmitHook):
     """The official hook, which keeps spark-defaults.conf in force, and kills an application with all its secrets."""
 
@@ -111,6 +161,9 @@ class LakeSparkSubmitHook(SparkSubmitHook):
     java_options: str = ""
     on_line: Callable[[str], None]
     environment: Mapping[str, str]
+    spark_log: SparkLog
+    # Of the lines of ``spark-submit`` while they are read.
+    _lines: SortedLines | None = None
 
     @classmethod
     def adopt(
@@ -122,6 +175,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         java_options: str = "",
         on_line: Callable[[str], None] = lambda _: None,
         environment: Mapping[str, str] | None = None,
+        spark_log: SparkLog | None = None,
     ) -> LakeSparkSubmitHook:
         """Return the hook that the official operator built from its some forty arguments, as one of this class.
 
@@ -131,6 +185,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         :param java_options: of the JVM that ``spark-submit`` starts on this machine, before those of others.
         :param on_line: called with each line that the application writes to this worker.
         :param environment: of ``spark-submit``, before an author's.
+        :param spark_log: takes Spark's own lines; None leaves them in the task's log.
         """
         lake_hook = cls.__new__(cls)
         lake_hook.__dict__.update(vars(hook))
@@ -140,6 +195,7 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         lake_hook.java_options = java_options
         lake_hook.on_line = on_line
         lake_hook.environment = environment or {}
+        lake_hook.spark_log = spark_log or SparkLog()
         return lake_hook
 
     @classmethod
@@ -177,14 +233,33 @@ class LakeSparkSubmitHook(SparkSubmitHook):
         driver: str | None = super().submit(application, **kwargs)
         return driver
 
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._watched(itr))
+    @property
+    def log(self) -> Any:
+        """Return a logger; while the lines of ``spark-submit`` are read, one that sorts them."""
+        return self._lines or super().log
 
-    def _watched(self, lines: Iterator[Any]) -> Iterator[Any]:
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        self._lines = SortedLines(super().log, self.spark_log)
+        try:
+            super()._process_spark_submit_log(self._watched(itr, self._lines))
+        finally:
+            self._lines = None
+            self.spark_log.close()
+            self._replay()
+
+    def _replay(self) -> None:
+        lines = self.spark_log.last_lines(_REPLAYED) if self.spark_log.is_replayed else []
+        if lines:
+            # Airflow's page folds a group.
+            for line in ("::group::Spark's own log", *lines, "::endgroup::"):
+                self.log.info(line)
+
+    def _watched(self, lines: Iterator[Any], sorted_lines: SortedLines) -> Iterator[Any]:
         """Yield the lines, and tell of the application once one of them names it."""
         told = False
         for line in lines:
             self.on_line(str(line))
+            sorted_lines.begin(str(line))
             yield line
             # The official hook has read the line by now.
             of_yarn = SparkApplication(id=self._yarn_application_id) if self._yarn_application_id else None

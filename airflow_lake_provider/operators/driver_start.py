@@ -102,6 +102,19 @@ class DriverStart:
         """Tell whether this driver writes the archive when it ends."""
         return ARCHIVE_AT_EXIT in self.options
 
+    def waits(self) -> list[str]:
+        """Return a sentence for each thing that a driver does before and after the job, and that takes its time."""
+        sentences = []
+        if self.packages:
+            packages = ", ".join(self.packages)
+            sentences.append(f"Spark resolves {packages} first, with Ivy. The first time it downloads them")
+        if self.makes_archive:
+            sentences.append(
+                "This driver starts slowly and, after the job, writes an archive of Spark's classes, 10 to 60 s. "
+                "Later drivers start quicker by it"
+            )
+        return sentences
+
     def accept(self, *, is_whole: bool) -> None:
         """Keep the archive that the driver has made, if this one was to make it.
 

@@ -37,6 +37,7 @@ from airflow_lake_provider.operators.outcome import in_short, show_outcome
 from airflow_lake_provider.operators.parse_time_validation import ParseTimeValidation
 from airflow_lake_provider.operators.report_file import read_report
 from airflow_lake_provider.operators.run_identity import IdentifiedRun, clearing
+from airflow_lake_provider.operators.spark_log import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.operators.sql_files import SqlFiles
@@ -44,6 +45,7 @@ from airflow_lake_provider.operators.trusted_tables import refuse_untrusted
 from airflow_lake_provider.operators.unknown_conf import unknown_conf
 from airflow_lake_provider.operators.untemplated_arguments import optional_text
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
+from airflow_lake_provider.submission.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -129,6 +131,8 @@ class LakeJobOperator(
         self._attempt: SparkSubmission | None = None
         self._driver = DriverStart()
         self._end = DriverEnd()
+        # Of this try, once a driver is about to be started.
+        self._spark_log = SparkLog()
         self._submitted = False
         # Whether there is an application whose report is this task's.
         self._is_followed = False
@@ -216,7 +220,7 @@ class LakeJobOperator(
         except LakeProviderError as error:
             self._metrics.tell_failure(error, None if self._report else self._spec)
             show_outcome(context, str(self.table), type(error).__name__)
-            raise as_task_failure(error) from None
+            raise as_task_failure(pointed_to(error, self._spark_log)) from None
         plain: dict[str, Any] = to_plain(report)
         return plain
 
@@ -261,6 +265,7 @@ class LakeJobOperator(
             setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
         may_defer = self.may_defer(target)
         lost_report = LostReport.before(self.lake, spec)
+        self._spark_log = open_spark_log(context)
         self._attempt = SparkSubmission.open(
             spec,
             self.lake.connection,
@@ -370,11 +375,14 @@ class LakeJobOperator(
             java_options=self._driver.options,
             on_line=self._end.heed,
             environment=self._driver.environment,
+            spark_log=self._spark_log,
         )
 
     def _before_submit(self) -> None:
         """Note that this try has an application of its own, whose report is not an older one."""
         self._submitted = self._is_followed = True
+        for sentence in filter(None, (pointer(self._spark_log), *self._driver.waits())):
+            self.log.info("%s", sentence)
         if self._attempt is not None:
             self._attempt.forget_old_report()
 

@@ -128,6 +128,16 @@ def test_a_driver_that_is_told_where_to_listen_listens_there(
     assert planned(**arguments).environment == (LOOPBACK if told == "nobody" else {})
 
 
+def test_long_waits_of_a_driver_are_named_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = planned()
+    assert [sentence for sentence in first.waits() if "archive of Spark's classes" in sentence]
+    # Another one that starts meanwhile makes none.
+    assert planned().waits() == []
+    monkeypatch.setenv("AIRFLOW__LAKE__SPARK_JARS", "")
+    monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", "off")
+    assert [sentence for sentence in planned().waits() if "Ivy" in sentence and "iceberg-spark-runtime" in sentence]
+
+
 @pytest.mark.parametrize(
     "broken", ["class path", "site", "binary", "own archive", "no java", "shared folder", "read-only"]
 )
