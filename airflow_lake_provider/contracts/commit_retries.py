@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.property_values import number_property
@@ -14,6 +14,7 @@ LONGEST_WAIT = "commit.retry.max-wait-ms"
 LONGEST = "commit.retry.total-timeout-ms"
 # As Iceberg takes them, where the table does not say (TableProperties of 1.12).
 _LONGEST_WAIT_MS, _LONGEST_MS = 60_000, 1_800_000
+_NOTICED = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,19 @@ class CommitRetries:
             longest=(number_property(table, properties, LONGEST, _LONGEST_MS) or 0) / 1000,
         )
 
-    def attempts(self) -> Iterator[int]:
-        """Yield 1, 2, ... and wait in between."""
+    def attempts(self, say: Callable[[str], None]) -> Iterator[int]:
+        """Yield 1, 2, ... and wait in between.
+
+        :param say: told of a wait that a person would notice, before it.
+        """
         until, wait = time.monotonic() + self.longest, self.shortest_wait
         for number in range(1, self.tries + 1):
             if number > 1:
                 if time.monotonic() + wait > until:
                     return
-                time.sleep(min(wait, self.longest_wait))
+                seconds = min(wait, self.longest_wait)
+                if seconds >= _NOTICED:
+                    say(f"another commit came first: waiting {seconds:.1f} s before try {number} of {self.tries}")
+                time.sleep(seconds)
                 wait *= 2
             yield number

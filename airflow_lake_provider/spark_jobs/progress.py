@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -9,6 +10,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 PREFIX = "[lake]"
+# As ``submission/class_archive.py`` of the worker asks for it.
+_ARCHIVE_AT_EXIT = "-XX:ArchiveClassesAtExit="
+
+
+def say(text: str) -> None:
+    """Print one line at once."""
+    # The task that reads this pipe may have been killed; the commit must not die of a line nobody reads.
+    with suppress(OSError):
+        sys.stdout.write(f"{PREFIX} {text}\n")
+        sys.stdout.flush()
+
+
+def say_what_the_jvm_still_does() -> None:
+    """Say that the JVM writes an archive of its classes when it ends, where it was asked to."""
+    if _ARCHIVE_AT_EXIT in os.environ.get("SPARK_SUBMIT_OPTS", ""):
+        say("the job is done; the JVM writes an archive of Spark's classes for the next drivers, 10 to 60 s ...")
 
 
 @dataclass
@@ -37,10 +54,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print one line at once."""
-        # The task that reads this pipe may have been killed; the commit must not die of a line nobody reads.
-        with suppress(OSError):
-            sys.stdout.write(f"{PREFIX} {text}\n")
-            sys.stdout.flush()
+        say(text)
 
 
 def _words(key: str, value: object) -> str:

@@ -33,8 +33,9 @@ def retry_conflicts(attempt: Callable[[int], T], max_attempts: int, progress: Pr
         try:
             return attempt(number)
         except CommitConflictError as conflict:
-            progress.say(f"attempt {number} of {max_attempts}: {conflict}")
-            time.sleep(random.uniform(0.0, min(2.0**number, _LONGEST_WAIT)))
+            seconds = random.uniform(0.0, min(2.0**number, _LONGEST_WAIT))
+            progress.say(f"attempt {number} of {max_attempts}: {conflict} The next one begins in {seconds:.1f} s")
+            time.sleep(seconds)
     try:
         return attempt(max_attempts)
     except CommitConflictError as conflict:
@@ -56,7 +57,7 @@ def rebase_conflicts(
     :param may_go_on: asked after a conflict.
     :raises CommitConflictError: of the last try, or of ``rebase``.
     """
-    attempts = retries.attempts()
+    attempts = retries.attempts(progress.say)
     next(attempts)
     while True:
         try:

@@ -25,7 +25,7 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_codec import spec_from_plain
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
-from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress, say_what_the_jvm_still_does
 from airflow_lake_provider.spark_jobs.report_file import write_report
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
@@ -68,6 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         # A session that a dead JVM took along cannot be stopped, and what it committed stays committed.
         with suppress(Exception):
             spark.stop()
+        say_what_the_jvm_still_does()
     return 1 if isinstance(report, JobFailure) else 0
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import secrets
 import zipfile
 from pathlib import Path
 
 from airflow_lake_provider.submission.private_folder import read_own_file, write_private
 
+_log = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parents[1]
 APPLICATION = PACKAGE / "spark_jobs" / "run_job.py"
 _SHIPPED = ("contracts", "spark_jobs")
@@ -27,6 +29,7 @@ def job_archive(folder: Path) -> Path:
     content = _content()
     archive = folder / f"{PACKAGE.name}-{hashlib.sha256(content).hexdigest()[:12]}.zip"
     if not _is_there(archive, content):
+        _log.info("Writing the code of jobs to %s, once for each version", archive)
         _write(archive, content)
     return archive
 

@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import KeyedTable
+from airflow_lake_provider.spark_jobs.progress import say
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_fields
 
 
@@ -36,5 +37,6 @@ def fit_target(
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
     strategy = spec.strategy if isinstance(spec, UpsertSpec) else UpsertStrategy.AUTO
+    say(f"creating {spec.table} ...")
     target.create(columns, spec.keys, spec.create, strategy)
     return ("created the table",)

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.spark_jobs.session.jvm_lookups import remember_lookups
 from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
 from airflow_lake_provider.spark_jobs.session.prompt_replies import reply_promptly
+from airflow_lake_provider.spark_jobs.session.told_retries import tell_of_retries
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # For each column that is made, PySpark tells the JVM the line of code that made it: some eight calls, and half of the
@@ -51,6 +52,7 @@ def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:
     :return: see :func:`open_session`.
     """
     reply_promptly(spark)
+    tell_of_retries(spark)
     remember_lookups(spark)
     overruled = pin_settings(spark)
     if not submitted.contains(_COMPRESSED_CACHE):

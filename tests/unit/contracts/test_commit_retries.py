@@ -24,11 +24,17 @@ MEMBERS: dict[str, tuple[dict[str, str], int, list[float]]] = {
 def test_a_commit_is_sent_as_often_as_the_owner_says(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given, tries, waits = MEMBERS[member]
     slept: list[float] = []
+    said: list[tuple[int, str]] = []
     monkeypatch.setattr("time.sleep", slept.append)
     monkeypatch.setattr("time.monotonic", lambda: sum(slept))
     retries = CommitRetries.of("shop.orders", {PREFIX + name: value for name, value in given.items()}, 4)
-    assert list(retries.attempts()) == list(range(1, tries + 1))
+    assert list(retries.attempts(lambda text: said.append((len(slept), text)))) == list(range(1, tries + 1))
     assert slept == pytest.approx(waits)
+    # Before the wait, and only of one that a person would notice.
+    noticed = [
+        (place, f"waiting {wait:.1f} s before try {place + 2} of 4") for place, wait in enumerate(waits) if wait >= 1
+    ]
+    assert [(place, text.split(": ")[1]) for place, text in said] == noticed
 
 
 @pytest.mark.parametrize("name", ["num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms"])

@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownO
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import say
 
 # Commits of others that move none of the expected refs make the swap fail without being a conflict.
 _SWAP_TRIES = 20
@@ -22,7 +23,7 @@ def change_metadata(table: IcebergTable, change: MetadataChange) -> None:
     :raises UnknownOutcomeError: the answer to the commit was lost, and the table is not as the change leaves it.
     """
     retries = CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES)
-    for _ in retries.attempts():
+    for _ in retries.attempts(say):
         current = table.refresh().java.operations().current()
         change.refuse_other_state(str(table.name), table.uuid, _refs(table))
         try:

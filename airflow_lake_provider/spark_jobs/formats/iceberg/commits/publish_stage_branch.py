@@ -18,6 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.progress import say
 
 # Property-only commits of others (a consumer's tag, a policy) make the swap fail without being a conflict.
 _SWAP_TRIES = 20
@@ -82,7 +83,7 @@ def drop_branch(table: IcebergTable, name: str) -> None:
 def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callable[[Any], None]) -> None:
     metadata: Any = table.spark._jvm.org.apache.iceberg.TableMetadata  # type: ignore[union-attr]  # JVM attribute
     retries = CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES)
-    for _ in retries.attempts():
+    for _ in retries.attempts(say):
         current = table.refresh().java.operations().current()
         if current.snapshot(staged) is None:
             raise CommitConflictError(f"{table.name}: snapshot {staged} was expired before it was published")

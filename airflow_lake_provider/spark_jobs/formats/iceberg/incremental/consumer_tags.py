@@ -21,6 +21,7 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUna
 from airflow_lake_provider.contracts.table_properties import reading_tag_of, tag_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.progress import say
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def _commit(
     table: IcebergTable, snapshot_id: int, tags: Mapping[str, int | None], properties: Mapping[str, str]
 ) -> None:
     retries = CommitRetries.of(str(table.name), table.properties(), MAX_ATTEMPTS)
-    for attempt in retries.attempts():
+    for attempt in retries.attempts(say):
         _refuse_expired(table.refresh(), snapshot_id)
         try:
             _try_commit(table, tags, properties)

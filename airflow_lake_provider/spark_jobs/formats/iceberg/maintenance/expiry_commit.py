@@ -33,7 +33,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unfinished_exp
     remove_note,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.progress import Progress, say
 
 # Each costs one commit where other writers only add, and all of it where they move what the expiry was computed on.
 _COMMITS, _PLANS = 20, 3
@@ -174,7 +174,7 @@ def _without_branches(table: IcebergTable, names: tuple[str, ...]) -> Any:
 def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -> bool:
     """Commit, again on newer metadata where another commit came first; False where the plan does not hold for it."""
     ids = _expired(expiry)
-    for _ in CommitRetries.of(str(table.name), table.properties(), _COMMITS).attempts():
+    for _ in CommitRetries.of(str(table.name), table.properties(), _COMMITS).attempts(say):
         try:
             if ids or expiry.startMetadata().refs().size() != expiry.currentMetadata().refs().size():
                 table.java.operations().commit(expiry.startMetadata(), expiry.currentMetadata())
