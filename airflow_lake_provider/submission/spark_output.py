@@ -27,7 +27,8 @@ _LOGGING = (
 _IVY = (
     r":: |:: ?(?:loading settings|resolving dependencies|resolution report|retrieving|problems summary)|::::|"
     r"Ivy Default Cache set to: |The jars for the packages stored in: |[^\s#]+#[^\s#]+ added as a dependency|"
-    r"\S+ added as a remote repository with the name: |downloading https?://|Loading (?:Ivy )?settings"
+    r"\S+ added as a remote repository with the name: |downloading https?://|Loading (?:Ivy )?settings|"
+    r"You probably access the destination server through a proxy "
 )
 _PROGRESS = r"\[Stage \d+:"
 _OWN = re.compile(f"{_LOG4J}|{_JVM}|{_LOGGING}|{_IVY}|{_PROGRESS}")

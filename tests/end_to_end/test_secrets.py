@@ -60,10 +60,21 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
         output = AirflowCommand(environment, ("dags", "test", "products_once")).wait()
 
     assert "[lake] commit" in output
+    assert_sparks_own_lines_are_in_a_file(output, Path(migrated["AIRFLOW_HOME"]))
     assert any("spark.sql.catalog.lake_default.s3.secret-access-key" in page for page in watch.environments)
     assert_no_secret_was_seen(watch, output, events, [Path(migrated["AIRFLOW_HOME"]), told])
     assert_lineage_is_told(told / "events.jsonl", lake_home)
     assert_the_application_is_linked(Path(migrated["AIRFLOW_HOME"]), events)
+
+
+def assert_sparks_own_lines_are_in_a_file(output: str, airflow_home: Path) -> None:
+    """Look for lines that each driver of Spark begins with; secrets are looked for in all of the home."""
+    (own,) = (airflow_home / "logs" / "lake_spark").rglob("*.log")
+    assert f"Spark's own log: {own} on " in output
+    assert "INFO SparkContext: Running Spark version" in own.read_text()
+    assert "INFO SparkContext" not in output
+    assert "log4j" not in output
+    assert " has been deprecated in Spark" not in own.read_text() + output
 
 
 def assert_lineage_is_told(file: Path, lake_home: Path) -> None:

@@ -41,6 +41,8 @@ def airflow(
     airflow_environment: Mapping[str, str], lake_home: Path, unused_tcp_port_factory: Callable[[], int]
 ) -> Iterator[StandaloneAirflow]:
     environment = {**airflow_environment, "AIRFLOW__LAKE__SNAPSHOT_POLL_INTERVAL": str(POLL_SECONDS)}
+    # Drivers listen on loopback without being told.
+    environment.pop("SPARK_LOCAL_IP")
     running = StandaloneAirflow(environment, lake_home / "standalone", unused_tcp_port_factory())
     try:
         running.wait_until_healthy()

@@ -71,6 +71,7 @@ downloading https://repo1.maven.org/maven2/org/xerial/sqlite-jdbc/3.50.3.0/sqlit
 \t---------------------------------------------------------------------
 \t|                  |            modules            ||   artifacts   |
 :: retrieving :: org.apache.spark#spark-submit-parent-88d1
+You probably access the destination server through a proxy server that is not well configured.
 \t0 artifacts copied, 3 already retrieved (0kB/9ms)
 :: problems summary ::
 :::: WARNINGS
