@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 MAX_CHARACTERS = 64
 _DIGEST_DIGITS = 16
-_UUID_CHARACTERS = 36
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # A name is part of a property's name and of ``name=generation``; a metastore may keep either in Latin-1.
 _ALLOWED = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHERS = re.compile(r"[^A-Za-z0-9_.-]")
@@ -53,10 +53,10 @@ def consumer_source_name(table_uuid: str, consumer: str) -> str:
 def table_of_position(name: str, consumer: str) -> str | None:
     """Return the UUID of the source table whose position a consumer keeps under a name; None for other names.
 
-    :param name: of a position, see :func:`consumer_source_name`.
+    :param name: of a position, see :func:`consumer_source_name`; whatever anybody has written there.
     """
-    uuid = name[:_UUID_CHARACTERS]
-    return uuid if name == consumer_source_name(uuid or "-", consumer) else None
+    uuid = _UUID.match(name)
+    return uuid[0] if uuid is not None and name == consumer_source_name(uuid[0], consumer) else None
 
 
 def _digested(plain: str, text: str) -> str:

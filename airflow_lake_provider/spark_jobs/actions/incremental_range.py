@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.source_name import consumer_source_name, table_of_position
+from airflow_lake_provider.contracts.source_name import table_of_position
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, ChangeFilter, KeyedTable, SourceTable
 
 
@@ -64,9 +65,10 @@ def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedStat
 
 def _first_range(spec: IncrementalSpec, target: KeyedTable, source: SourceTable) -> Range:
     uuid = source.identity()
-    others = target.other_positions(consumer_source_name(uuid, spec.consumer))
-    earlier = [table_of_position(name, spec.consumer) for name, position in others.items() if position.snapshot]
-    read = ", ".join(found for found in earlier if found is not None)
+    names = (name.removeprefix(POSITION_PREFIX) for name in target.properties() if name.startswith(POSITION_PREFIX))
+    # Of other names nothing is read: what is broken there is no concern of this consumer's.
+    others = {name: of for name in names if (of := table_of_position(name, spec.consumer)) not in (None, uuid)}
+    read = ", ".join(of for name, of in others.items() if of and target.applied_state(name).position.snapshot)
     if not read:
         return Range(start=None, why="the target has consumed nothing yet")
     return Range(

@@ -199,6 +199,14 @@ def test_a_source_that_was_dropped_and_created_again_is_named_with_what_becomes_
     assert "were deleted" in warning
 
 
+def test_positions_that_strangers_wrote_do_not_stop_the_first_run_of_a_consumer(consumer: Consumer) -> None:
+    consumer.run("1")
+    strange = "'lake.position.büro' = '1', 'lake.position.inbox' = '[', 'lake.position.a b' = '{}'"
+    consumer.target.spark.sql(f"ALTER TABLE {consumer.target.table} SET TBLPROPERTIES ({strange})")
+    assert consumer.run("2", consumer="second").reason.endswith("the target has consumed nothing yet")
+    assert consumer.target.rows() == consumer.expected()
+
+
 def test_a_full_refresh_also_removes_what_the_source_no_longer_has(consumer: Consumer) -> None:
     consumer.run("1")
     consumer.target.spark.sql(f"INSERT INTO {consumer.target.table} VALUES (99, 'stray', 0)")

@@ -9,7 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.source_name import consumer_source_name, default_source_name, source_name
+from airflow_lake_provider.contracts.source_name import (
+    consumer_source_name,
+    default_source_name,
+    source_name,
+    table_of_position,
+)
 from airflow_lake_provider.contracts.sources import Files
 
 SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -54,3 +59,15 @@ def test_the_longest_name_of_a_consumer_stays_as_it_is_and_a_longer_one_is_cut()
 def test_a_name_that_would_break_a_property_or_a_summary_is_refused(text: str) -> None:
     with pytest.raises(InvalidSpecError, match="of a source must have"):
         Files(path="a.csv", format="csv", name=text)
+
+
+@pytest.mark.parametrize("consumer", ["c", "c" * 27, "c" * 64])
+def test_a_position_of_a_consumer_tells_the_table_that_it_was_read_from(consumer: str) -> None:
+    uuid = "0a1b2c3d-0000-4000-8000-0123456789ab"
+    assert table_of_position(consumer_source_name(uuid, consumer), consumer) == uuid
+    assert table_of_position(consumer_source_name(uuid, consumer), "other") is None
+
+
+@pytest.mark.parametrize("name", ["", "c", "shop.orders", "é" * 40, "a b", "x" * 10_000, f"{'x' * 36}.c"])
+def test_a_name_that_anybody_may_have_written_tells_no_table(name: str) -> None:
+    assert table_of_position(name, "c") is None
