@@ -6,8 +6,13 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_lake_provider.contracts.property_values import shown
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+# Whoever triggers a run chooses the keys and how many.
+_MOST_NAMED = 10
 
 
 class TaskWithParams(Protocol):
@@ -39,9 +44,10 @@ def unknown_conf(operator: TaskWithParams, context: Context) -> str | None:
     unknown = sorted(str(key) for key in conf if key not in params)
     if not unknown:
         return None
-    meant = {key: difflib.get_close_matches(key, params, n=1) for key in unknown}
-    named = [f"{key!r}{f', did you mean {alike[0]!r}?' if alike else ''}" for key, alike in meant.items()]
+    meant = {key: difflib.get_close_matches(key, params, n=1) for key in unknown[:_MOST_NAMED]}
+    named = [f"{shown(key)}{f' (did you mean {alike[0]!r}?)' if alike else ''}" for key, alike in meant.items()]
+    more = f" and {len(unknown) - len(named):,} more" if len(unknown) > len(named) else ""
     return (
-        f"the run's conf has keys that no param of DAG {operator.dag_id} has: {'; '.join(named)} They change nothing "
-        f"unless a template reads them. Params are {', '.join(sorted(set(params)))}"
+        f"the run's conf has keys that no param of DAG {operator.dag_id} has: {', '.join(named)}{more}. They change "
+        f"nothing unless a template reads them. Params are {', '.join(sorted(set(params)))}"
     )

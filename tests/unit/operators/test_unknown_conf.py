@@ -33,10 +33,12 @@ def said(operator: LakeCompactionOperator, context: Context, conf: Any) -> str |
 @pytest.mark.parametrize(
     ("conf", "words"),
     [
-        ({"tabel": "shop.products"}, ["'tabel', did you mean 'table'?"]),
-        ({"older_thn": "P9D", "table": "x.y"}, ["'older_thn', did you mean 'older_than'?"]),
-        ({"zzz": 1}, ["'zzz'", "Params are older_than, table"]),
-        ({"Table": "x.y", "olderThan": "P1D"}, ["'Table', did you mean 'table'?", "'olderThan', did you mean"]),
+        ({"tabel": "shop.products"}, ["'tabel' (did you mean 'table'?)"]),
+        ({"older_thn": "P9D", "table": "x.y"}, ["'older_thn' (did you mean 'older_than'?)"]),
+        ({"zzz": 1}, ["DAG maintain has: 'zzz'. They change nothing", "Params are older_than, table"]),
+        ({"tabel": 1, "zzz": 1}, ["has: 'tabel' (did you mean 'table'?), 'zzz'. They change nothing"]),
+        ({"z" * 9000: 1}, ["'z" + "z" * 59 + "' and 8940 characters more"]),
+        ({"Table": "x.y", "olderThan": "P1D"}, ["'Table' (did you mean 'table'?)", "'olderThan' (did you mean"]),
         ({1: 2}, ["'1'"]),
     ],
 )
@@ -44,6 +46,13 @@ def test_unknown_keys_are_named(context: Context, conf: Any, words: list[str]) -
     found = said(job(PARAMS), context, conf)
     assert found is not None
     assert [word for word in words if word not in found] == []
+
+
+def test_of_many_unknown_keys_ten_are_named(context: Context) -> None:
+    found = said(job(PARAMS), context, {f"x{number}": 1 for number in range(10_000)})
+    assert found is not None
+    assert "and 9,990 more. They change nothing" in found
+    assert len(found) < 500
 
 
 @pytest.mark.parametrize("conf", [None, {}, {"table": "x.y"}, {"older_than": "P1D", "table": "x.y"}, []])
