@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, Com
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
+from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sizes import size
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.untemplated_arguments import names, share
@@ -125,6 +126,10 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     def refuse_from_metadata(self, spec: CompactionSpec) -> None:
         """Refuse columns that the table lacks."""
         refuse_compaction(spec, self.load_existing(spec.table))
+
+    def run_of(self, context: Context) -> RunIdentity:
+        """Return the identity of the run; each clearing of the task is another, which ``full`` rewrites all for."""
+        return self.run_identity(context, cleared_is_new=True)
 
     def check_report(self, report: JobReport) -> None:
         """Fail on a conflict where that was asked for."""

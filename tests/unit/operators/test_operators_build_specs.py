@@ -147,6 +147,17 @@ def test_with_on_repeat_apply_a_cleared_task_is_somebody_new_and_a_retry_is_not(
     assert who("apply", 1, 1, batch_id="b") != first_run
 
 
+def test_a_cleared_compaction_is_somebody_new_and_a_retry_is_not(lake_connection: str, context: Context) -> None:
+    job = LakeCompactionOperator(task_id="t", table="shop.orders", level="full", retries=1)
+
+    def who(try_number: int, max_tries: int) -> str:
+        context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
+        return job.build_spec(context).run.who
+
+    # What it has written is left out by its retries. Cleared, it is asked for all of the table again.
+    assert who(1, 1) == who(2, 1) != who(3, 3)
+
+
 def test_a_deletion_renders_its_rows_where_airflow_does_not_keep_them(lake_connection: str, context: Context) -> None:
     job = LakeDeleteRowsOperator(task_id="t", table="shop.orders", where="id = {{ run_id_of }}", retries=2)
     context["run_id_of"] = 4711  # type: ignore[typeddict-unknown-key]  # stands for a parameter of the run
@@ -245,7 +256,7 @@ def test_a_compaction_takes_rendered_texts(lake_connection: str, context: Contex
         task_id="t", table="shop.orders", level="full", strategy="sort", sort_by=["id"], where=""
     )
     spec = job.build_spec(context)
-    assert (spec.level, spec.sort_by, spec.where, spec.run) == (CompactionLevel.FULL, ("id",), None, RUN)
+    assert (spec.level, spec.sort_by, spec.where) == (CompactionLevel.FULL, ("id",), None)
 
 
 @pytest.fixture
