@@ -221,6 +221,10 @@ class LakeJobOperator(
             self._metrics.tell_failure(error, None if self._report else self._spec)
             show_outcome(context, str(self.table), type(error).__name__)
             raise as_task_failure(pointed_to(error, self._spark_log)) from None
+        # Airflow's own, such as of a task that took too long; it does not derive from Exception.
+        except (Exception, AirflowTaskTimeout) as error:
+            show_outcome(context, str(self.table), type(error).__name__)
+            raise
         plain: dict[str, Any] = to_plain(report)
         return plain
 

@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 # Variable of the task's context, which a ``map_index_template`` of the author's may read, and key of the XCom.
 CONTEXT_NAME = "lake_outcome"
 XCOM_KEY = "outcome"
+_TEMPLATE = "{{ lake_label }}"
 # Characters that Airflow's database keeps of a label.
 _LONGEST = 250
 _COUNTS = {
@@ -68,8 +69,9 @@ def show_outcome(context: Context, table: str, outcome: str) -> None:
     """
     values: dict[str, Any] = context  # type: ignore[assignment]  # Airflow's keys are typed, those of authors are not
     values[CONTEXT_NAME] = outcome
-    if values.get("map_index_template") is None:
-        values["map_index_template"] = "{{ lake_label }}"
+    # What fails after its report was read is shown once more.
+    if values.get("map_index_template") in (None, _TEMPLATE):
+        values["map_index_template"] = _TEMPLATE
         values["lake_label"] = f"{table}: {outcome}"[:_LONGEST]
     try:
         context["ti"].xcom_push(key=XCOM_KEY, value=outcome)

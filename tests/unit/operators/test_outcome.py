@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jinja2
 import pytest
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout, TaskDeferred
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, MissingTableError
 from airflow_lake_provider.contracts.job_report import (
@@ -93,6 +96,14 @@ def test_a_task_without_a_label_of_its_own_gets_table_and_outcome() -> None:
     assert task.xcom == {"outcome": "applied, 3 inserted"}
 
 
+def test_a_task_that_fails_after_its_report_shows_the_error() -> None:
+    task = Task()
+    show_outcome(task.context, "shop.orders", "conflict, 4 file groups left")
+    show_outcome(task.context, "shop.orders", "CommitConflictError")
+    assert task.label() == "shop.orders: CommitConflictError"
+    assert task.xcom == {"outcome": "CommitConflictError"}
+
+
 def test_an_authors_label_stays_and_can_say_the_outcome() -> None:
     task = Task("{{ task.table }} is {{ lake_outcome }}")
     show_outcome(task.context, "shop.orders", "nothing-due")
@@ -152,3 +163,37 @@ def test_a_task_that_fails_says_by_which_error(
         operator.execute(context)
     assert task.xcom == {"outcome": error.__name__}
     assert values["lake_label"] == f"{table}: {error.__name__}"
+
+
+@pytest.mark.parametrize(
+    "error", [AirflowTaskTimeout("too long"), AirflowException("no"), ValueError("a bug")], ids=repr
+)
+def test_a_task_that_fails_by_an_error_of_others_says_it_too(
+    lake_connection: str, context: Context, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    task, values = Task(), cast("dict[str, Any]", context)
+    values["ti"] = SimpleNamespace(**vars(context["ti"]), xcom_push=task.xcom_push)
+    operator = LakeCompactionOperator(task_id="compact", table="shop.orders", lake_conn_id=lake_connection)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(operator, "report_without_spark", fail)
+    with pytest.raises(type(error)):
+        operator.execute(context)
+    assert values["lake_label"] == f"shop.orders: {type(error).__name__}"
+
+
+def test_a_task_that_begins_to_wait_in_the_triggerer_has_no_outcome_yet(
+    lake_connection: str, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = cast("dict[str, Any]", context)
+    operator = LakeCompactionOperator(task_id="compact", table="shop.orders", lake_conn_id=lake_connection)
+
+    def defer(*_: object) -> None:
+        raise TaskDeferred(trigger=TimeDeltaTrigger(timedelta(0)), method_name="execute_complete")
+
+    monkeypatch.setattr(operator, "report_without_spark", defer)
+    with pytest.raises(TaskDeferred):
+        operator.execute(context)
+    assert "lake_label" not in values
