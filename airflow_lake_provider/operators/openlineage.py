@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, TableState, UpsertReport
 from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Source
@@ -153,8 +154,8 @@ class _Lineage:
         summary = dict(snapshot.summary.additional_properties) if snapshot is not None and snapshot.summary else {}
         return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
             rowCount=_sum(report, "rows_inserted", "rows_updated"),
-            size=_number(summary.get("added-files-size")),
-            fileCount=_number(summary.get("added-data-files")),
+            size=whole_number(summary.get("added-files-size")),
+            fileCount=whole_number(summary.get("added-data-files")),
         )
 
     def _load(self, name: str) -> Table | None:
@@ -179,7 +180,3 @@ def _sum(report: JobReport, *names: str) -> int | None:
     """Return the sum of the counts that a report has; None without any."""
     counts = [count for name in names if (count := getattr(report, name, None)) is not None]
     return sum(counts) if counts else None
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None

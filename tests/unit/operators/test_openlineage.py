@@ -76,6 +76,22 @@ def test_an_upsert_of_files_names_them_and_the_snapshot_it_made(
     assert statistics.size == int(summary.summary["added-files-size"])
 
 
+@pytest.mark.parametrize("written", ["9" * 5000, "-1", "²", "9" * 30, ""], ids=lambda text: text[:5])
+def test_a_count_that_is_no_number_is_not_told(
+    orders: Table, append: Callable[..., int], context: Context, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    snapshot = append(orders, 1)
+    table = orders.refresh()
+    summary: Any = table.snapshot_by_id(snapshot)
+    summary.summary["added-data-files"] = written
+    job = upsert()
+    finished = ended(job, context, report(UpsertReport, committed=(str(snapshot),)))
+    monkeypatch.setattr(job.lake, "load_table", lambda _: table)
+    _, (out,) = extracted(finished)
+    assert out.outputFacets["outputStatistics"].fileCount is None
+    assert out.outputFacets["outputStatistics"].size > 0
+
+
 def test_an_upsert_of_a_table_names_the_snapshot_it_consumed(
     lake_catalog: SqlCatalog, orders: Table, append: Callable[..., int], context: Context
 ) -> None:
