@@ -214,8 +214,11 @@ class LakeJobOperator(
             report = self._report = report_of(spec)
             self._is_repeated = self._is_told_before(report, context)
             show_outcome(context, report.table, in_short(report))
-            self._tell(report, now() - self._started)
+            seconds = now() - self._started
+            self._say(report)
             announce(self, report, context)
+            # After what may fail: the retry that finds the commit counts it.
+            self._metrics.tell_report(report, seconds, is_repeated=self._is_repeated)
             self.check_report(report)
         except LakeProviderError as error:
             self._metrics.tell_failure(error, None if self._report else self._spec)
@@ -253,8 +256,7 @@ class LakeJobOperator(
     def _is_told_before(self, report: JobReport, context: Context) -> bool:
         return report.outcome is Outcome.ALREADY_APPLIED and not self.is_retry(context)
 
-    def _tell(self, report: JobReport, seconds: float) -> None:
-        self._metrics.tell_report(report, seconds, is_repeated=self._is_repeated)
+    def _say(self, report: JobReport) -> None:
         for warning in report.warnings:
             self.log.warning("%s: %s", report.table, warning)
         # The last line, which Airflow's page of a log shows first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import CatalogUnavailableError, CommitConflictError, InvalidSpecError
 from airflow_lake_provider.contracts.job_report import (
     CompactionReport,
     ExpiryReport,
@@ -26,6 +27,7 @@ from airflow_lake_provider.contracts.job_report import (
     UpdateRowsReport,
     UpsertReport,
 )
+from airflow_lake_provider.operators import lake_job
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.metrics import COUNTERS, GAUGES, JobMetrics
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
@@ -191,3 +193,29 @@ def test_the_page_lists_every_metric_and_no_other() -> None:
     listed = set(re.findall(r"^\| `(lake\.[a-z_.]+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     others = {"jobs", "job_failures", "job.duration", "job.phase_duration", "commits", "conflicts", "snapshots.expired"}
     assert listed == {*COUNTERS, *(f"lake.table.{name}" for name in GAUGES), *(f"lake.{name}" for name in others)}
+
+
+@pytest.mark.usefixtures("lake_connection")
+def test_rows_of_a_try_that_could_not_make_its_event_are_told_by_the_retry_alone(
+    context: Context, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments: dict[str, Any] = {"assignments": {"n": "n + 1"}, "where": "id = 3"}
+    job = LakeUpdateRowsOperator(task_id="t", table="shop.orders", retries=3, **arguments, **NO_SPARK)
+    done = report(UpdateRowsReport, Outcome.APPLIED, committed=("1",), rows_updated=5)
+    monkeypatch.setattr(job, "report_without_spark", lambda _: done)
+    with monkeypatch.context() as without:
+        without.setattr(lake_job, "announce", raising(CatalogUnavailableError("the catalog did not answer")))
+        with pytest.raises(CatalogUnavailableError):
+            job.execute(context)
+    found = replace(done, outcome=Outcome.ALREADY_APPLIED)
+    monkeypatch.setattr(job, "report_without_spark", lambda _: found)
+    job.execute(context)
+    assert total(told()["airflow.lake.rows.updated"]) == 5
+    assert total(told()["airflow.lake.commits"]) == 1
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
