@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pendulum
-from airflow.sdk import DAG, Param, TriggerRule, task
+from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
@@ -33,26 +33,34 @@ with DAG(
     tags=["lake", "maintenance"],
     doc_md=__doc__,
 ):
-    expire = LakeSnapshotExpiryOperator.partial(
-        task_id="expire",
-        older_than="{{ params.older_than }}",
-        minimum_age=timedelta(days=1),
-        retain_last=3,
-        dry_run="{{ params.dry_run }}",
-    ).expand(table=TABLES)
-    # Also where an expiry failed.
-    compact = LakeCompactionOperator.partial(
-        task_id="compact",
-        level="{{ params.level }}",
-        dry_run="{{ params.dry_run }}",
-        trigger_rule=TriggerRule.ALL_DONE,
-    ).expand(table=TABLES)
+
+    @task_group
+    def keep_small(table: str) -> None:
+        """Expire one table, then compact it, also where the expiry failed; no table waits for another one."""
+        expire = LakeSnapshotExpiryOperator(
+            task_id="expire",
+            table=table,
+            older_than="{{ params.older_than }}",
+            minimum_age=timedelta(days=1),
+            retain_last=3,
+            dry_run="{{ params.dry_run }}",
+        )
+        compact = LakeCompactionOperator(
+            task_id="compact",
+            table=table,
+            level="{{ params.level }}",
+            dry_run="{{ params.dry_run }}",
+            trigger_rule=TriggerRule.ALL_DONE,
+        )
+        # Expiry first: it leaves the compaction fewer manifests to read.
+        expire >> compact
+        expire >> night_is_red
+        compact >> night_is_red
 
     @task(trigger_rule=TriggerRule.ONE_FAILED, retries=0)
     def red() -> None:
         """Fail the night where a table failed, as a run's state is that of its last tasks."""
         raise AirflowFailException("a table failed; see the labels of the instances of expire and compact")
 
-    # Expiry first: it leaves the compaction fewer manifests to read.
-    expire >> compact
-    [expire, compact] >> red()
+    night_is_red = red()
+    keep_small.expand(table=TABLES)

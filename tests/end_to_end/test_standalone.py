@@ -294,7 +294,7 @@ def test_a_person_sees_each_tables_outcome_without_opening_a_log(
     airflow.unpause("nightly_maintenance")
     runs = wait_for("the run of last night", lambda: airflow.runs("nightly_maintenance") or None, airflow.output)
     run_id = runs[0]["dag_run_id"]
-    instances = f"/dags/nightly_maintenance/dagRuns/{run_id}/taskInstances/expire/listMapped"
+    instances = f"/dags/nightly_maintenance/dagRuns/{run_id}/taskInstances/keep_small.expire/listMapped"
 
     def labels() -> list[str] | None:
         found = [each["rendered_map_index"] for each in airflow.get(instances)["task_instances"]]
@@ -302,7 +302,7 @@ def test_a_person_sees_each_tables_outcome_without_opening_a_log(
 
     shown = wait_for("four labels", labels, airflow.output)
     assert "shop.products: nothing-due" in shown
-    page.goto(f"{airflow.url}/dags/nightly_maintenance/runs/{run_id}/tasks/expire/mapped")
+    page.goto(f"{airflow.url}/dags/nightly_maintenance/runs/{run_id}/tasks/keep_small.expire/mapped")
     for label in shown:
         expect(page.get_by_text(label, exact=True).first).to_be_visible()
 

@@ -65,14 +65,15 @@ def test_who_writes_the_watched_table_gives_its_asset_the_same_watcher(dags: dic
 def test_every_night_each_table_is_expired_and_then_compacted(dags: dict[str, Any]) -> None:
     dag = dags["nightly_maintenance"]
     assert (dag.schedule, dag.max_active_runs, dag.catchup) == ("30 2 * * *", 1, False)
-    expire, compact, red = (dag.get_task(name) for name in ("expire", "compact", "red"))
+    expire, compact, red = (dag.get_task(name) for name in ("keep_small.expire", "keep_small.compact", "red"))
+    # A group that is mapped as a whole: a compaction waits for the expiry of its own table alone.
+    group = dag.task_group.get_task_group_dict()["keep_small"]
     tables = ["shop.products", "shop.orders", "shop.order_items", "mart.order_revenue"]
-    for mapped in (expire, compact):
-        assert mapped.expand_input.value == {"table": tables}
-    assert expire.downstream_task_ids == {"compact", "red"}
+    assert group._expand_input.value == {"table": tables}
+    assert expire.downstream_task_ids == {"keep_small.compact", "red"}
     # A table that fails holds up no other, and the night is red: a run's state is that of its last tasks.
     assert (compact.trigger_rule, red.trigger_rule) == ("all_done", "one_failed")
-    assert red.upstream_task_ids == {"expire", "compact"}
+    assert red.upstream_task_ids == {"keep_small.expire", "keep_small.compact"}
     with pytest.raises(AirflowFailException, match="a table failed"):
         red.python_callable()
 
