@@ -115,7 +115,7 @@ class Lineage:
         """
         if self.end is not None or not self.records:
             return False
-        return self.records[-1].sequence_number <= 1 or self.records[-1].begins_history
+        return self.records[-1].sequence_number == 1 or self.records[-1].begins_history
 
 
 @dataclass(frozen=True, kw_only=True)

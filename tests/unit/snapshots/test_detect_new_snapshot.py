@@ -94,6 +94,28 @@ CASES = {
         Since(snapshot_id=1),
         ("history-expired", 1, 3, 1, "append"),
     ),
+    "version-1-head-without-a-parent-that-is-not-known-to-be-the-first": (
+        TableHead(
+            head=3,
+            snapshots={
+                1: replace(record(1, None, "append"), sequence_number=0, begins_history=True),
+                3: replace(record(3, None, "append"), sequence_number=0),
+            },
+        ),
+        Since(snapshot_id=1),
+        ("history-expired", 1, 3, 1, "append"),
+    ),
+    "version-1-table-replaced": (
+        TableHead(
+            head=3,
+            snapshots={
+                1: replace(record(1, None, "append"), sequence_number=0, begins_history=True),
+                3: replace(record(3, None, "append"), sequence_number=0, begins_history=True),
+            },
+        ),
+        Since(snapshot_id=1),
+        ("replaced", 1, 3, 1, "append"),
+    ),
     "table-replaced": (
         TableHead(
             head=3,
