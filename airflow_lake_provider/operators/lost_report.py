@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.commit_counts import counts_in_summary, counts_in_words
 from airflow_lake_provider.contracts.errors import (
@@ -14,9 +14,10 @@ from airflow_lake_provider.contracts.errors import (
     UnknownOutcomeError,
 )
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import REPORTS, JobReport, Outcome
+from airflow_lake_provider.contracts.job_report import REPORTS, DeleteRowsReport, JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.table_properties import ERASED_DIGEST
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
@@ -65,7 +66,9 @@ class LostReport:
             raise lost
         snapshot = applied[new[0]]
         report = REPORTS[self.spec.action]
-        counts = counts_in_summary(report, _summary(table, snapshot))
+        summary = _summary(table, snapshot)
+        counts = counts_in_summary(report, summary)
+        proof: dict[str, Any] = {"erased_digest": summary.get(ERASED_DIGEST)} if report is DeleteRowsReport else {}
         return report(
             table=self.spec.table,
             outcome=Outcome.APPLIED,
@@ -75,6 +78,7 @@ class LostReport:
             committed=(snapshot,) if snapshot else (),
             warnings=("the driver's report was lost: counts are from the snapshot's summary, as far as it has them",),
             **counts,
+            **proof,
         )
 
     def _applied(self) -> tuple[Table | None, dict[str, str | None]]:

@@ -17,6 +17,8 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import JobFailedError, UnknownOutcomeError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome, UpsertReport
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files
@@ -70,6 +72,30 @@ def test_a_count_that_is_no_number_is_not_known(lake: LakeCatalogHook, orders: T
     report = lost_report.resolve(LOST)
     assert isinstance(report, UpsertReport)
     assert (report.rows_inserted, report.rows_updated) == (None, 2)
+
+
+CHANGES: dict[str, tuple[JobSpec, dict[str, Any]]] = {
+    "deletion": (
+        DeleteRowsSpec(catalog="lake_default", table="shop.orders", run=RUN, where="id = 3"),
+        {"rows_deleted": 7, "erased_digest": "f00d", "digest_salt": None},
+    ),
+    "update": (
+        UpdateRowsSpec(catalog="lake_default", table="shop.orders", run=RUN, where="id = 3", assignments={"n": "1"}),
+        {"rows_updated": 7},
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), CHANGES.values(), ids=CHANGES)
+def test_a_lost_report_of_changed_rows_says_how_many_and_what_proves_it(
+    lake: LakeCatalogHook, orders: Table, spec: JobSpec, expected: dict[str, Any]
+) -> None:
+    lost_report = LostReport.before(lake, spec)
+    said = {RUN_KEY: RUN.run_key("rows", ()), "lake.rows-matched": "7", "lake.erased-digest": "f00d"}
+    orders.append(pa.table({"id": [1]}), snapshot_properties=said)
+    report = lost_report.resolve(LOST)
+    assert {name: getattr(report, name) for name in expected} == expected
+    assert "7 rows" in report.reason
 
 
 def test_a_commit_since_the_submission_is_reported(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
