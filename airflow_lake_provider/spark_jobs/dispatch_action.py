@@ -22,6 +22,8 @@ def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> J
 
     :raises LakeProviderError: what the action refuses, and errors of Java.
     """
+    # Before the first phase, tables and plans are looked at, which takes a cold JVM its time.
+    progress.say(f"{spec.action} of {spec.table} ...")
     with told_as_ours(f"table {spec.table} in {spec.catalog}", lambda: _properties(spark, spec)):
         return _carry_out(spark, spec, progress)
 
