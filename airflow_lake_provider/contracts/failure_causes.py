@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
@@ -35,9 +36,14 @@ class FailureKind:
     words: tuple[str, ...] = ()
     error: type[LakeProviderError] = JobFailedError
 
+    @cached_property
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """The words, compiled."""
+        return tuple(map(re.compile, self.words))
+
     def find(self, text: str) -> str | None:
         """Return the line of ``text`` that says it; None where none does."""
-        found = next((match for match in (re.search(words, text) for words in self.words) if match), None)
+        found = next((match for pattern in self.patterns if (match := pattern.search(text))), None)
         return None if found is None else _line_around(text, found.start())
 
 
@@ -197,7 +203,7 @@ CATALOG = FailureKind(
     "See whether it runs and is reached from the driver; a retry is safe",
     (
         r"(?i)connection (?:to \S+ )?(?:was )?(?:refused|reset|closed|lost|failed|timed out|timeout|aborted)",
-        r"(?:Connect|Socket|UnknownHost|NoRouteToHost|NoHttpResponse|HttpHostConnect)\w*Exception",
+        r"(?:Connect|Socket|UnknownHost|NoRouteToHost|NoHttpResponse|HttpHostConnect)\w{0,30}Exception",
         r"SQL(?:NonTransient|Transient)ConnectionException|SQLTimeoutException|CommunicationsException",
         r"(?i)terminating connection|I/O error occurred|this connection has been closed|failed to connect",
         r"(?i)the database system is (?:starting up|shutting down|in recovery|not yet accepting)",
@@ -206,9 +212,9 @@ CATALOG = FailureKind(
         r"SQLITE_(?:BUSY|LOCKED|CANTOPEN|IOERR|NOTADB|PROTOCOL)|database is locked|unable to open database file",
         r"TTransportException|Could not connect to meta ?store|RuntimeMetaException|WaitingForLockException",
         r"Service(?:Unavailable|Failure)Exception|(?i:status(?: code)?:? (?:408|419|425|429|5\d\d)\b)",
-        r"Unable to execute HTTP request|Throttling\w*Exception|InternalServiceException",
+        r"Unable to execute HTTP request|Throttling\w{0,30}Exception|InternalServiceException",
         r"AbortedException|RetryableException",
-        r"SSL(?:Handshake|Peer\w*|)Exception|(?i:broken pipe|unexpected end of (?:file|stream))",
+        r"SSL(?:Handshake|Peer\w{0,30}|)Exception|(?i:broken pipe|unexpected end of (?:file|stream))",
     ),
     CatalogUnavailableError,
 )

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts import failure_causes
 from airflow_lake_provider.operators.allowed_tables import form_pattern
 from tests.java_patterns import PACKAGE, imported, java_patterns, modules
 
@@ -94,6 +95,9 @@ def uses() -> list[Use]:
                 case ast.Attribute(value=ast.Name(id=name), attr=method) if (module.__name__, name) in named:
                     assert method in METHODS, f"{place}: {name}.{method}"
                     found.append(Use(f"{place}:{name}", named[module.__name__, name], method))
+    for name, kind in vars(failure_causes).items():
+        if isinstance(kind, failure_causes.FailureKind):
+            found += [Use(f"failure_causes.py:{name}", pattern, "search") for pattern in kind.patterns]
     unused = {key for key, pattern in named.items() if not any(use.pattern is pattern for use in found)}
     assert not unused, f"used where this test does not look: {unused}"
     return found

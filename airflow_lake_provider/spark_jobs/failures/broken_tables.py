@@ -42,7 +42,7 @@ _LOADING = ("refreshFromMetadataLocation", "loadIcebergTable", "loadTable")
 _FRAMES = 40
 # What Spark says of a stage has the stack of an executor's error in it.
 _OF_A_STAGE = "Job aborted due to stage failure"
-_LOCATION = re.compile(r"(?:\b[a-z][a-z0-9+.-]*:/|(?<![\w/:])/)[^\s'\"]+")
+_LOCATION = re.compile(r"(?:\b[a-z][a-z0-9+.-]{0,20}:/|(?<![\w/:])/)[^\s'\"]+")
 # As the file systems of Iceberg say that there is no such file.
 _GONE_WORDS = (_GONE, "Failed to open input stream", "does not exist", "NoSuchKey")
 ROLL_BACK = "Restore it, roll the table back to a snapshot before it, or register an older metadata file"
