@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -31,6 +32,7 @@ HOME = Path(os.environ["LAKE_HOME"]).resolve()
 INBOX = HOME / "inbox" / "shop"
 TABLES = ("shop.products", "shop.orders", "shop.order_items", "mart.order_revenue")
 console = Console(highlight=False)
+OUTCOME = re.compile(r": (?:applied|already-applied|nothing-new|done|nothing-due|news)[,:] ")
 
 
 def main() -> int:
@@ -106,8 +108,7 @@ def worth_showing(line: str) -> str | None:
     if "[lake]" in line and not line.rstrip().endswith("..."):
         text = line[line.index("[lake]") :]
         return None if " ... " in text else text.split(" [airflow.task", 1)[0].rstrip()
-    outcomes = (": applied: ", ": already-applied: ", ": nothing-new: ", ": done: ", ": nothing-due: ", ": news ")
-    if any(outcome in line for outcome in outcomes) and "] " in line:
+    if OUTCOME.search(line) and "] " in line:
         return line.split("] ", 1)[1].split(" [airflow.task", 1)[0].rstrip()
     return None
 

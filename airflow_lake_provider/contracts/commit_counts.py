@@ -59,7 +59,9 @@ def counts_in_words(counts: Mapping[str, int | None]) -> str:
 
 def _words(name: str) -> str:
     noun, _, change = name.partition("_")
-    return f"{noun} {change}" if noun == "rows" else f"{change} of the batch" if noun == "batch" else f"{noun} read"
+    if noun == "batch":
+        return "keys" if change == "keys" else f"{change} read"
+    return f"{noun} {change}" if noun == "rows" else f"{noun} read"
 
 
 def _count(report: type[JobReport], summary: Mapping[str, str], name: str) -> int | None:

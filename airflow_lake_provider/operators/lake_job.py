@@ -33,7 +33,7 @@ from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
-from airflow_lake_provider.operators.outcome import in_short, show_outcome
+from airflow_lake_provider.operators.outcome import in_short, place_of, show_outcome
 from airflow_lake_provider.operators.parse_time_validation import ParseTimeValidation
 from airflow_lake_provider.operators.report_file import read_report
 from airflow_lake_provider.operators.run_identity import IdentifiedRun, clearing
@@ -213,16 +213,16 @@ class LakeJobOperator(
             spec = self._spec = self.build_spec(context)
             report = self._report = report_of(spec)
             self._is_repeated = self._is_told_before(report, context)
-            show_outcome(context, report.table, in_short(report))
+            show_outcome(context, place_of(report.table, self.branch), in_short(report))
             seconds = now() - self._started
-            self._say(report)
+            self._say(report, seconds)
             announce(self, report, context)
             # After what may fail: the retry that finds the commit counts it.
             self._metrics.tell_report(report, seconds, is_repeated=self._is_repeated)
             self.check_report(report)
         except LakeProviderError as error:
             self._metrics.tell_failure(error, None if self._report else self._spec)
-            show_outcome(context, str(self.table), type(error).__name__)
+            show_outcome(context, place_of(str(self.table), self.branch), type(error).__name__)
             raise as_task_failure(pointed_to(error, self._spark_log)) from None
         # Airflow's own, such as of a task that took too long; it does not derive from Exception.
         except (Exception, AirflowTaskTimeout) as error:
@@ -256,11 +256,12 @@ class LakeJobOperator(
     def _is_told_before(self, report: JobReport, context: Context) -> bool:
         return report.outcome is Outcome.ALREADY_APPLIED and not self.is_retry(context)
 
-    def _say(self, report: JobReport) -> None:
+    def _say(self, report: JobReport, seconds: float) -> None:
         for warning in report.warnings:
             self.log.warning("%s: %s", report.table, warning)
         # The last line, which Airflow's page of a log shows first.
-        self.log.info("%s: %s: %s", report.table, in_short(report), report.reason)
+        place = place_of(report.table, self.branch)
+        self.log.info("%s: %s, in %.0f s: %s", place, in_short(report), seconds, report.reason)
 
     def _run_in_spark(self, spec: SpecT, context: Context) -> JobReport:
         refuse_mixed_installation()

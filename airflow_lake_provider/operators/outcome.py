@@ -61,10 +61,16 @@ def in_short(report: JobReport) -> str:
     return ", ".join([report.outcome.value, *changed])
 
 
-def show_outcome(context: Context, table: str, outcome: str) -> None:
+def place_of(table: str, branch: str | None) -> str:
+    """Return the table as outcomes name it, with the branch that is written in place of main."""
+    return table if branch in (None, "main") else f"{table} on branch {branch}"
+
+
+def show_outcome(context: Context, place: str, outcome: str) -> None:
     """Put an outcome into the instance's label and XCom.
 
     :param context: of the task, from which Airflow renders the label once the task has ended.
+    :param place: of :func:`place_of`.
     :param outcome: of :func:`in_short`, or the name of an error.
     """
     values: dict[str, Any] = context  # type: ignore[assignment]  # Airflow's keys are typed, those of authors are not
@@ -72,7 +78,7 @@ def show_outcome(context: Context, table: str, outcome: str) -> None:
     # What fails after its report was read is shown once more.
     if values.get("map_index_template") in (None, _TEMPLATE):
         values["map_index_template"] = _TEMPLATE
-        values["lake_label"] = f"{table}: {outcome}"[:_LONGEST]
+        values["lake_label"] = f"{place}: {outcome}"[:_LONGEST]
     try:
         context["ti"].xcom_push(key=XCOM_KEY, value=outcome)
     # What is only shown fails no task.

@@ -60,7 +60,7 @@ def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedStat
         if spec.on_transform_change == "full":
             return Range(start=None, why="everything was read, because the transform changed")
         raise BadInputError(spec.other_transform())
-    return Range(start=start, why=f"from snapshot {start}")
+    return Range(start=start, why=f"those after snapshot {start}")
 
 
 def _first_range(spec: IncrementalSpec, target: KeyedTable, source: SourceTable) -> Range:

@@ -110,7 +110,7 @@ def _attempt(
     return IncrementalReport(
         table=spec.table,
         outcome=Outcome.APPLIED,
-        reason=f"applied the changes up to snapshot {spec.to_snapshot} of {spec.source}: {reading.why}{applied.held}",
+        reason=f"applied the changes of {spec.source} up to snapshot {spec.to_snapshot}: {reading.why}{applied.held}",
         run_key=run_key,
         before=before,
         after=after,

@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.job_report import (
     UpsertReport,
 )
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.outcome import ReportLink, in_short, show_outcome
+from airflow_lake_provider.operators.outcome import ReportLink, in_short, place_of, show_outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -102,6 +102,14 @@ def test_a_task_that_fails_after_its_report_shows_the_error() -> None:
     show_outcome(task.context, "shop.orders", "CommitConflictError")
     assert task.label() == "shop.orders: CommitConflictError"
     assert task.xcom == {"outcome": "CommitConflictError"}
+
+
+@pytest.mark.parametrize(
+    ("branch", "expected"),
+    [(None, "shop.orders"), ("main", "shop.orders"), ("day_1", "shop.orders on branch day_1")],
+)
+def test_a_branch_is_named_where_it_is_written_in_place_of_main(branch: str | None, expected: str) -> None:
+    assert place_of("shop.orders", branch) == expected
 
 
 def test_an_authors_label_stays_and_can_say_the_outcome() -> None:
