@@ -156,13 +156,16 @@ def test_a_publication_is_sent_as_often_as_the_owner_says(new_flow: NewFlow, mon
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "b"))
     sent: list[Any] = []
+    send = metadata_swap._send
 
-    def refuse(*commit: Any) -> None:
+    def late(*commit: Any) -> None:
+        """Let another writer set a property first, which moves no branch, so that the catalog refuses this one."""
         sent.append(commit)
-        raise CommitConflictError("refused")
+        flow.spark.sql(f"ALTER TABLE {flow.table} SET TBLPROPERTIES ('owner-of-try' = '{len(sent)}')")
+        send(*commit)
 
-    monkeypatch.setattr(metadata_swap, "_send", refuse)
-    with pytest.raises(CommitConflictError):
+    monkeypatch.setattr(metadata_swap, "_send", late)
+    with pytest.raises(CommitConflictError, match="changed 3 times"):
         flow.apply("run 2", strategy=UpsertStrategy.MERGE, max_attempts=1)
     assert len(sent) == 3
 
