@@ -35,11 +35,15 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import bu
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedGroups:
-    """Groups of files that Iceberg's planner found due at the table's present head."""
+    """Groups of files that Iceberg's planner found due at the table's present head.
+
+    :param written: files of this run that they leave out, see ``own_files``; None for none.
+    """
 
     groups: int
     files: int
     bytes: int
+    written: Any | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +88,13 @@ class DataFileRewrite:
         case_sensitive = self.table.spark.conf.get("spark.sql.caseSensitive") == "true"
         planner = actions.BinPackRewriteFilePlanner(self.table.java, self.expression, head, case_sensitive)
         planner.init(planner_options(self.rules))
-        groups = groups_without(self.table.spark, planner.plan(), files_of_run(self.table, self.run_key))
+        written = files_of_run(self.table, self.run_key)
+        groups = groups_without(self.table.spark, planner.plan(), written)
         return PlannedGroups(
             groups=len(groups),
             files=sum(group.inputFileNum() for group in groups),
             bytes=sum(group.inputFilesSizeInBytes() for group in groups),
+            written=written,
         )
 
     @property
@@ -105,7 +111,7 @@ class DataFileRewrite:
         """
         last_job = newest_job(self.table.spark)
         try:
-            result = self._execute(one_by_one)
+            result = self._execute(planned, one_by_one)
         except Py4JJavaError as error:
             return self._failed(error, planned)
         done, failed = _each(result.rewriteResults()), len(_each(result.rewriteFailures()))
@@ -117,12 +123,11 @@ class DataFileRewrite:
             messages=failed_jobs(self.table.spark, last_job) if failed else (),
         )
 
-    def _execute(self, one_by_one: bool) -> Any:
+    def _execute(self, planned: PlannedGroups, one_by_one: bool) -> Any:
         action = self._action(one_by_one)
-        written = files_of_run(self.table, self.run_key)
-        if written is None:
+        if planned.written is None:
             return action.execute()
-        return rewrite_without(action, self.table, written, partial_progress=self.spec.partial_progress)
+        return rewrite_without(action, self.table, planned.written, partial_progress=self.spec.partial_progress)
 
     def _failed(self, error: Py4JJavaError, planned: PlannedGroups) -> RewriteAttempt:
         if is_unknown(error):

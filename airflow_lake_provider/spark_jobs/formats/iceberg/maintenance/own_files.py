@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import guava, java_array, load_class
+from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, guava, java_array, load_class
 
 _ACTION = "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction"
 _PLAN = "org.apache.iceberg.actions.FileRewritePlan"
@@ -40,7 +40,7 @@ def groups_without(spark: SparkSession, plan: Any, files: Any | None) -> list[An
     :param plan: ``org.apache.iceberg.actions.FileRewritePlan``.
     :param files: of :func:`files_of_run`.
     """
-    groups = list(guava(spark).collect.Lists.newArrayList(plan.groups()))
+    groups = list(JavaItems(spark, guava(spark).collect.Lists.newArrayList(plan.groups())))
     if files is None:
         return groups
     cut = (_without(spark, group, files) for group in groups)
@@ -51,13 +51,14 @@ def _without(spark: SparkSession, group: Any, files: Any) -> Any | None:
     jvm: Any = spark._jvm
     if jvm.java.util.Collections.disjoint(group.rewrittenFiles(), files):
         return group
-    kept = jvm.java.util.ArrayList()
-    for task in group.fileScanTasks():
-        if not (files.contains(task.file()) and task.deletes().isEmpty()):
-            kept.add(task)
-    if kept.isEmpty():
+    tasks = JavaItems(spark, group.fileScanTasks())
+    left = [task for task in tasks if not (files.contains(task.file()) and task.deletes().isEmpty())]
+    if not left:
         return None
-    share = sum(task.length() for task in kept) / group.inputFilesSizeInBytes()
+    kept = jvm.java.util.ArrayList()
+    for task in left:
+        kept.add(task)
+    share = sum(task.length() for task in left) / group.inputFilesSizeInBytes()
     return jvm.org.apache.iceberg.actions.RewriteFileGroup(
         group.info(),
         kept,
