@@ -165,13 +165,12 @@ class LakeCatalogHook(BaseHook):
 
         :param table: ``namespace.table``.
         """
-        wanted = TableName.parse(table) if isinstance(table, str) else table
         try:
-            with self._reading(str(wanted)) as (catalog, levels):
+            with self._reading(table) as (catalog, levels):
                 known = [".".join(found) for found in catalog.list_tables(levels[:-1])]
         except LakeProviderError:
             return []
-        return difflib.get_close_matches(str(wanted), known, n=3)
+        return difflib.get_close_matches(str(table), known, n=3)
 
     def commit_metadata(self, table: Table, change: MetadataChange) -> bool:
         """Make a change of a table's metadata, where PyIceberg can.

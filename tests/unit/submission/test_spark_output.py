@@ -57,8 +57,8 @@ OpenJDK 64-Bit Server VM warning: Sharing is only supported for boot loader clas
 """,
     "Ivy": """
 :: loading settings :: url = jar:file:/opt/spark/jars/ivy-2.5.3.jar!/org/apache/ivy/core/settings/ivysettings.xml
-Ivy Default Cache set to: /root/.ivy2.5.2/cache
-The jars for the packages stored in: /root/.ivy2.5.2/jars
+Ivy Default Cache set to: /home/airflow/.ivy2.5.2/cache
+The jars for the packages stored in: /home/airflow/.ivy2.5.2/jars
 org.apache.iceberg#iceberg-spark-runtime-4.1_2.13 added as a dependency
 https://repo.example/maven added as a remote repository with the name: repo-1
 :: resolving dependencies :: org.apache.spark#spark-submit-parent-88d1;1.0
