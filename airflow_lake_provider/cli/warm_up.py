@@ -14,6 +14,7 @@ from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.contracts.job_report import JobReport
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.spec_codec import Job
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
@@ -22,6 +23,7 @@ from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 
 _CATALOG = "lake_warm_up"
+_RUN = RunIdentity.of("lake", "warm-up")
 _SPARK = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.defaultCatalog": _CATALOG,
@@ -59,7 +61,7 @@ def warm_up(args: argparse.Namespace) -> None:
 
 
 def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection, folder: Path) -> DriverStart:
-    attempt = SparkSubmission.open(_spec(folder), connection, target)
+    attempt = SparkSubmission.open(Job({"warm-up": _spec(folder)}), connection, target, run=_RUN)
     operator = SparkSubmitOperator(task_id="warm_up", conn_id=spark_conn_id, name="lake warm-up", conf={})
     start = attempt.driver_start(operator)
     try:
@@ -77,7 +79,7 @@ def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection,
             environment=start.environment,
         )
         hook.submit(operator.application)
-        start.accept(is_whole=isinstance(attempt.read_report(), JobReport))
+        start.accept(is_whole=all(isinstance(found, JobReport) for found in attempt.read_reports().values()))
         return start
     finally:
         attempt.close()
@@ -91,7 +93,7 @@ def _spec(folder: Path) -> UpsertSpec:
     return UpsertSpec(
         catalog=_CATALOG,
         table="warm.up",
-        run=RunIdentity.of("lake", "warm-up"),
+        run=_RUN,
         source=Files(str(folder), format="json", name="warm-up"),
         keys=("id",),
         order_by=("n",),

@@ -134,6 +134,26 @@ def flag(value: object, name: str) -> bool:
     return value
 
 
+def sql(value: object, name: str) -> str:
+    """Return a text of SQL, which its spec looks into.
+
+    :raises InvalidSpecError: for anything else.
+    """
+    if not isinstance(value, str):
+        raise InvalidSpecError(f"{name} must be a text of SQL, got {value!r}")
+    return value
+
+
+def share(value: object, name: str) -> float:
+    """Return a number such as ``0.1``.
+
+    :raises InvalidSpecError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidSpecError(f"{name} must be a number such as 0.1, got {value!r}")
+    return float(value)
+
+
 def number(value: object, name: str) -> int:
     """Return a whole number; templates render it to text.
 

@@ -19,6 +19,8 @@ from airflow_lake_provider.contracts.argument_validation import Reader
 from airflow_lake_provider.contracts.durations import to_iso
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
+# A field's default stands in.
+_DEFAULT = object()
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
 # A path alone: SQL that ends so has blanks or quotes before.
 _SQL_FILE = re.compile(r"[^\s'\"`(){};]+\.sql")
@@ -38,6 +40,16 @@ def is_open(value: object) -> bool:
     return not isinstance(value, PathLike) and callable(getattr(value, "resolve", None))
 
 
+def refuse_template(value: object, name: str) -> None:
+    """Refuse a template where nothing would render it.
+
+    :param name: of the argument, for the message.
+    :raises InvalidSpecError: naming it.
+    """
+    if is_open(value):
+        raise InvalidSpecError(f"{name} is not templated, so {value!r} would stay as it is; give the value itself")
+
+
 def is_sql_file(value: object) -> bool:
     """Tell whether a text of an argument for SQL is the path of a file, ``sql/revenue.sql``."""
     return isinstance(value, str) and _SQL_FILE.fullmatch(value) is not None
@@ -53,11 +65,11 @@ def has_sql_file(value: object) -> bool:
     return is_sql_file(value)
 
 
-def reads(reader: Reader, stand_in: Any = None, *, is_sql: bool = False) -> Mapping[str, Any]:
+def reads(reader: Reader, stand_in: Any = _DEFAULT, *, is_sql: bool = False) -> Mapping[str, Any]:
     """Return the metadata of a field.
 
     :param reader: reads what an author gives.
-    :param stand_in: stands for an open value of a field without a default while the other fields are checked.
+    :param stand_in: stands for an open value while the other fields are checked; left out, the field's default does.
     :param is_sql: the field is a text of SQL, or maps names to such texts; a text may be the path of a file.
     """
     return {"reader": reader, "stand_in": stand_in, "is_sql": is_sql}
@@ -69,6 +81,8 @@ class AuthorObject:
 
     # Value of ``type`` in a mapping, where one argument takes several classes.
     kind: ClassVar[str] = ""
+    # Whether the readers take what JSON has; otherwise values are made by the types of the fields first.
+    reads_json: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         known_fields = [field for field in fields(self) if not _is_open_in(getattr(self, field.name), field)]
@@ -173,9 +187,13 @@ class AuthorObject:
         """Return the classes that this one stands for, by ``type``; none where it stands for itself."""
         return {found.kind: found for found in (cls, *cls.__subclasses__()) if found.kind}
 
+    def _label(self, field: Field[Any]) -> str:
+        """Return how messages name a field."""
+        return f"{type(self).__name__}.{field.name}"
+
     def _read(self, *, fields_of: list[Field[Any]], is_rendered: bool = False) -> None:
         for field in fields_of:
-            value = field.metadata["reader"](getattr(self, field.name), f"{type(self).__name__}.{field.name}")
+            value = field.metadata["reader"](getattr(self, field.name), self._label(field))
             if is_rendered and isinstance(value, AuthorObject):
                 value = value.checked()
             object.__setattr__(self, field.name, value)
@@ -189,8 +207,9 @@ def known(value: Any, stand_in: Any) -> Any:
 
 
 def _known(value: Any, field: Field[Any]) -> Any:
-    default = _default(field)
-    stand_in = field.metadata["stand_in"] if default is MISSING else default
+    stand_in = field.metadata["stand_in"]
+    if stand_in is _DEFAULT:
+        stand_in = _default(field)
     return stand_in if _is_sql(field) and has_sql_file(value) else known(value, stand_in)
 
 

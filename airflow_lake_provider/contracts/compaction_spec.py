@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, number, optional, share, text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec, argument
 from airflow_lake_provider.contracts.layout_terms import sort_terms
+from airflow_lake_provider.contracts.sizes import size
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 
 
@@ -29,41 +31,34 @@ class CompactionStrategy(str, Enum):
     ZORDER = "zorder"
 
 
+def _sort_by(value: object, name: str) -> tuple[str, ...]:
+    return names(value, name, "columns, for 'sort' with their order")
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompactionSpec(JobSpec):
-    """Rewrite data files, and the deletes on them, into fewer and cleaner files.
-
-    :param level: ``minor`` merges small files and files with many deletes, ``major`` every file with deletes too,
-        ``full`` everything, ``auto`` what the metadata says is due.
-    :param strategy: order of the rewritten rows.
-    :param sort_by: sort order for ``sort`` (empty takes the table's), columns for ``zorder``.
-    :param where: predicate that converts to an Iceberg expression; only files that may match are rewritten.
-    :param target_file_size: None takes the table's ``write.target-file-size-bytes``.
-    :param partial_progress: commit groups as they finish.
-    :param max_commits: with partial progress.
-    :param delete_file_threshold: rewrite a file with at least this many delete files; 0 turns it off.
-    :param delete_ratio_threshold: rewrite a file when this share of its rows is deleted.
-    :param min_input_files: fewest files of a group worth rewriting for their size.
-    :param rewrite_manifests: also merge manifests.
-    :param max_attempts: tries when a writer gets in between.
-    """
+    """Rewrite files into fewer and cleaner ones: the arguments of :class:`.LakeCompactionOperator`."""
 
     action: ClassVar[str] = "compaction"
-    level: CompactionLevel = CompactionLevel.AUTO
-    strategy: CompactionStrategy = CompactionStrategy.BINPACK
-    sort_by: tuple[str, ...] = ()
-    where: str | None = None
-    target_file_size: int | None = None
-    partial_progress: bool = True
-    max_commits: int = 10
-    delete_file_threshold: int = 1
-    delete_ratio_threshold: float = 0.1
-    min_input_files: int = 5
-    rewrite_manifests: bool = True
-    max_attempts: int = 3
+    level: CompactionLevel = argument(choice_of(CompactionLevel), default=CompactionLevel.AUTO)
+    strategy: CompactionStrategy = argument(choice_of(CompactionStrategy), default=CompactionStrategy.BINPACK)
+    sort_by: tuple[str, ...] = argument(_sort_by, default=(), templated=False)
+    where: str | None = argument(optional(text), default=None, is_sql=True)
+    target_file_size: int | None = argument(optional(size), default=None, templated=False)
+    partial_progress: bool = argument(flag, default=True, templated=False)
+    max_commits: int = argument(number, default=10, templated=False)
+    delete_file_threshold: int = argument(number, default=1, templated=False)
+    delete_ratio_threshold: float = argument(share, default=0.1, templated=False)
+    min_input_files: int = argument(number, default=5, templated=False)
+    rewrite_manifests: bool = argument(flag, default=True, templated=False)
+    max_attempts: int = argument(number, default=3, templated=False)
+    # BaseOperator has a method of the argument's name.
+    dry_run: bool = argument(flag, default=False, attribute="only_plan")
+    fail_on_conflict: bool = argument(flag, default=False, templated=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse what does not go together."""
+        super().complete()
         if self.strategy is CompactionStrategy.ZORDER and not self.sort_by:
             raise InvalidSpecError(f"{self.table}: strategy 'zorder' needs the columns in sort_by")
         if self.strategy is CompactionStrategy.BINPACK and self.sort_by:

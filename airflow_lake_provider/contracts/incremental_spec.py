@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.argument_validation import flag, names, number, optional, sql, text
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec, argument, derived
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 
@@ -22,45 +23,35 @@ _CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,27}")
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementalSpec(JobSpec):
-    """Apply what changed in a source table to a target table (``table``).
+    """Apply what changed in a source table to a target: the arguments of :class:`.LakeIncrementalOperator`.
 
-    :param source: ``namespace.table`` that is read.
-    :param consumer: name of the cursor; letters, digits, ``_`` and ``-``, at most 27.
-    :param keys: key columns of the target.
-    :param transform: ``module:function`` taking the changes, or None with ``query``.
-    :param transform_code: text of that module, when it is to be shipped; None when the cluster has it.
-    :param query: SQL over the views ``changes`` and ``source``.
-    :param source_keys: keys of the source; empty takes its identifier fields.
-    :param from_snapshot: start after this snapshot instead of the consumer's position.
     :param to_snapshot: head of the source that the worker saw; the range ends there.
-    :param full_refresh: rebuild the target from the whole source.
-    :param on_gap: ``fail`` or ``full`` when the start of the range is gone.
-    :param on_transform_change: ``fail``, ``full`` or ``continue`` when another transform filled the target.
-    :param allow_sql: take a query that runs shell commands or has variables of Spark's.
-    :param protect_source: tag the source so that expiry keeps what this consumer still needs.
+    :param transform_code: text of the transform's module, when it is to be shipped; None when the cluster has it.
     """
 
     action: ClassVar[str] = "incremental"
-    source: str
-    consumer: str
-    keys: tuple[str, ...]
-    to_snapshot: str
-    transform: str | None = None
-    transform_code: str | None = None
-    query: str | None = None
-    source_keys: tuple[str, ...] = ()
-    from_snapshot: str | None = None
-    full_refresh: bool = False
-    on_gap: str = "fail"
-    on_transform_change: str = "fail"
-    protect_source: bool = True
-    allow_sql: bool = False
-    create: TableLayout | None = field(default_factory=TableLayout)
-    schema_contract: SchemaContract = field(default_factory=SchemaContract)
-    max_attempts: int = 5
+    table: str = argument(text, "namespace.table", author_name="target", attribute="table")
+    source: str = argument(text, "namespace.source")
+    consumer: str = argument(text, templated=False)
+    keys: tuple[str, ...] = argument(names, ("key",))
+    to_snapshot: str = derived("0")
+    transform: str | None = argument(optional(text), default=None, templated=False)
+    transform_code: str | None = derived(None)
+    query: str | None = argument(optional(sql), "SELECT * FROM changes", default=None, is_sql=True)
+    source_keys: tuple[str, ...] = argument(names, default=(), templated=False)
+    from_snapshot: str | None = argument(optional(text), default=None)
+    full_refresh: bool = argument(flag, default=False)
+    on_gap: str = argument(text, default="fail", templated=False)
+    on_transform_change: str = argument(text, default="fail", templated=False)
+    protect_source: bool = argument(flag, default=True, templated=False)
+    allow_sql: bool = argument(flag, default=False, templated=False)
+    create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
+    schema_contract: SchemaContract = argument(schema_contract, default=SchemaContract(), is_object=True)
+    max_attempts: int = argument(number, default=5, templated=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse what does not go together."""
+        super().complete()
         TableName.parse(self.source)
         if self.source == self.table:
             raise InvalidSpecError(f"{self.table}: source and target are the same table")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
@@ -293,6 +294,10 @@ REPORTS: dict[str, type[JobReport]] = {
 }
 
 
+# Name under which a driver reports what ended it before its first task.
+EVERY_TASK = "*"
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobFailure:
     """A failure that the driver could still report.
@@ -305,16 +310,38 @@ class JobFailure:
     message: str
     traceback: str
 
+    @classmethod
+    def of(cls, error: LakeProviderError, traceback: str = "") -> JobFailure:
+        """Return the failure of an error of this package."""
+        return cls(error=type(error).__name__, message=str(error), traceback=traceback)
+
     def to_error(self) -> LakeProviderError:
         """Build the error again on this side of the border."""
         return error_class(self.error)(self.message)
 
 
+def reports_to_json(reports: Mapping[str, JobReport | JobFailure]) -> str:
+    """Write the reports and failures of a job by task."""
+    return to_json({"tasks": {key: _plain(report) for key, report in reports.items()}})
+
+
+def reports_from_plain(plain: dict[str, Any]) -> dict[str, JobReport | JobFailure]:
+    """Read what :func:`reports_to_json` wrote.
+
+    :raises InvalidSpecError: for an action or a field that this version does not know.
+    """
+    return {key: report_from_plain(report) for key, report in plain["tasks"].items()}
+
+
 def report_to_json(report: JobReport | JobFailure) -> str:
     """Write a report or a failure."""
+    return to_json(_plain(report))
+
+
+def _plain(report: JobReport | JobFailure) -> dict[str, Any]:
     if isinstance(report, JobFailure):
-        return to_json({"failure": to_plain(report)})
-    return to_json({"action": report.action, "report": to_plain(report)})
+        return {"failure": to_plain(report)}
+    return {"action": report.action, "report": to_plain(report)}
 
 
 def report_from_plain(plain: dict[str, Any]) -> JobReport | JobFailure:

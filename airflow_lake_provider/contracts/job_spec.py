@@ -1,14 +1,25 @@
-"""Spec of a job, as a worker sends it to a driver: the part that all actions share."""
+"""Spec of one task of a job: an author's arguments, each said once, and the frame in which it travels to a driver.
+
+A field made by :func:`argument` is an argument of the operator: the field says how it is read, what stands for it while
+a DAG is parsed, and whether it is templated. Operators take signature, template fields and spec from there.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import ClassVar, TypedDict
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from typing import Any, ClassVar, Self, TypedDict
 
-from airflow_lake_provider.contracts.author_object import AuthorObject
+from airflow_lake_provider.contracts.argument_validation import Reader, text
+from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, reads, refuse_template
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json, to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.table_name import TableName
+
+# Nobody's, while a DAG is parsed.
+UNKNOWN_RUN = RunIdentity.of("parsed")
+_TABLE = "namespace.table"
 
 
 class SpecFrame(TypedDict):
@@ -16,32 +27,78 @@ class SpecFrame(TypedDict):
 
     catalog: str
     table_format: str
-    table: str
     run: RunIdentity
 
 
+def argument(reader: Reader, stand_in: Any = MISSING, *, default: Any = MISSING, **more: Any) -> Any:
+    """Return a field of a spec that an author gives.
+
+    :param reader: reads what an author gives, and what it has read once already.
+    :param stand_in: stands for a template while a DAG is parsed; left out, the default does.
+    :param more: ``templated=False`` for one that no template may make; ``is_shown=False`` for one that Airflow does not
+        keep among the rendered fields; ``is_sql=True`` for SQL, which may be the path of a file; ``is_object=True`` for
+        an author object, which a mapping may stand for; ``attribute`` where the operator keeps it under another name;
+        ``author_name`` where its author gives it by another name.
+    """
+    stands = {} if stand_in is MISSING else {"stand_in": stand_in}
+    metadata = {**reads(reader, is_sql=more.pop("is_sql", False), **stands), "is_argument": True, **more}
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
+def derived(default: Any = MISSING) -> Any:
+    """Return a field of a spec that the worker adds; no author gives it."""
+    metadata = reads(lambda value, _: value)
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
 @dataclass(frozen=True, kw_only=True)
-class JobSpec:
+class JobSpec(AuthorObject):
     """Fields that the specs of all actions share.
 
-    :param catalog: name of the Spark catalog, which is the connection id or its ``catalog_name``.
+    :param catalog: name of the Spark catalog, which is the connection id or its ``catalog_name``; empty while the spec
+        is only what an author wrote.
     :param table: ``namespace.table`` that the action commits to.
     :param table_format: which module of ``spark_jobs/formats`` serves it.
     :param run: who asks.
     """
 
     action: ClassVar[str] = ""
-    catalog: str
-    table: str
-    run: RunIdentity
-    table_format: str = "iceberg"
+    reads_json: ClassVar[bool] = False
+    # Fields that say nothing of what is applied: who asks and what is allowed, how to check and try.
+    not_applied: ClassVar[frozenset[str]] = frozenset({"run", "on_repeat", "max_attempts", "audits", "allow_sql"})
+    catalog: str = derived("")
+    table: str = argument(text, _TABLE)
+    run: RunIdentity = derived(UNKNOWN_RUN)
+    table_format: str = derived("iceberg")
+
+    @classmethod
+    def arguments(cls) -> list[Argument]:
+        """Return what an author gives, the table first."""
+        return [Argument(found) for found in fields(cls) if found.metadata.get("is_argument")]
 
     def __post_init__(self) -> None:
+        for known in self.arguments():
+            object.__setattr__(self, known.name, known.as_object(getattr(self, known.name)))
+        super().__post_init__()
+
+    def complete(self) -> None:
+        """Refuse what does not go together; all arguments are known.
+
+        :raises InvalidSpecError: it says which.
+        """
         TableName.parse(self.table)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, AuthorObject):
-                object.__setattr__(self, field.name, value.checked())
+
+    def framed(self, frame: SpecFrame) -> Self:
+        """Return the spec as it is sent, with all fields checked; nothing is a template any more.
+
+        :raises InvalidSpecError: a field cannot be what it was rendered to.
+        """
+        return replace(self, **frame).checked()
+
+    @property
+    def is_framed(self) -> bool:
+        """Tell whether it is sent, rather than written by an author."""
+        return bool(self.catalog)
 
     @property
     def name(self) -> TableName:
@@ -54,6 +111,87 @@ class JobSpec:
         return "main"
 
     def digest_text(self) -> str:
-        """Return what is applied as canonical JSON: without who asks and what is allowed, how to check and try."""
-        aside = {"run", "on_repeat", "max_attempts", "audits", "allow_sql"}
-        return to_json({"action": self.action, **{k: v for k, v in to_plain(self).items() if k not in aside}})
+        """Return what is applied as canonical JSON."""
+        plain = {name: value for name, value in to_plain(self).items() if name not in self.not_applied}
+        return to_json({"action": self.action, **plain})
+
+    def _label(self, field: Field[Any]) -> str:
+        return Argument(field).author_name
+
+    def _read(self, *, fields_of: list[Field[Any]], is_rendered: bool = False) -> None:
+        for known in map(Argument, fields_of):
+            known.refuse_template(getattr(self, known.name))
+        super()._read(fields_of=fields_of, is_rendered=is_rendered)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of an operator, as the field of its spec describes it."""
+
+    field: Field[Any]
+
+    @property
+    def name(self) -> str:
+        """Name of the field."""
+        return self.field.name
+
+    @property
+    def author_name(self) -> str:
+        """Name by which an author gives it."""
+        return str(self.field.metadata.get("author_name", self.name))
+
+    @property
+    def attribute(self) -> str:
+        """Name of the operator's attribute."""
+        return str(self.field.metadata.get("attribute", self.author_name))
+
+    @property
+    def is_templated(self) -> bool:
+        """Tell whether a template may make it."""
+        return bool(self.field.metadata.get("templated", True))
+
+    @property
+    def is_shown(self) -> bool:
+        """Tell whether Airflow renders it, and keeps and shows what it rendered."""
+        return self.is_templated and bool(self.field.metadata.get("is_shown", True))
+
+    @property
+    def is_sql(self) -> bool:
+        """Tell whether it is SQL, or the path of a file of it."""
+        return bool(self.field.metadata["is_sql"])
+
+    @property
+    def is_object(self) -> bool:
+        """Tell whether it is an author object."""
+        return bool(self.field.metadata.get("is_object", False))
+
+    def as_object(self, value: Any) -> Any:
+        """Return the author object that a mapping stands for, whatever is open in it; other values as they are."""
+        if not self.is_object or not isinstance(value, Mapping) or is_open(value.get("type")):
+            return value
+        return self.field.metadata["reader"](value, self.author_name)
+
+    def given(self, value: Any) -> Any:
+        """Return what an author gives.
+
+        :raises InvalidSpecError: None for an argument that is left out for its default.
+        """
+        if value is None and self.is_object and self.field.default is not None:
+            raise InvalidSpecError(f"{self.author_name} must not be None; leave it out for its default")
+        return value
+
+    def read(self, value: Any) -> Any:
+        """Return a value that no template can change any more.
+
+        :raises InvalidSpecError: it cannot be what the argument is.
+        """
+        self.refuse_template(self.given(value))
+        return self.field.metadata["reader"](value, self.author_name)
+
+    def refuse_template(self, value: Any) -> None:
+        """Refuse a template that nobody would render.
+
+        :raises InvalidSpecError: naming the argument.
+        """
+        if not self.is_templated:
+            refuse_template(value, self.author_name)

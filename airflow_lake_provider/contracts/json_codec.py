@@ -92,8 +92,7 @@ def _dataclass_from_plain(cls: type[Any], value: dict[str, Any]) -> Any:
     if not needed <= value.keys():
         missing = sorted(needed - value.keys())
         raise InvalidSpecError(f"{cls.__name__} needs {missing}; driver and worker differ in version")
-    if issubclass(cls, AuthorObject):
-        # Its readers take what JSON has.
+    if issubclass(cls, AuthorObject) and cls.reads_json:
         return cls(**value)
     hints = _hints(cls)  # type: ignore[arg-type]  # a class can be hashed
     return cls(**{name: from_plain(hints[name], item) for name, item in value.items()})

@@ -3,109 +3,115 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.argument_validation import flag, number, optional, text
+from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_report import MetadataChangeReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec, argument, derived
 from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.contracts.property_values import shown, whole_number
 
 MAIN = "main"
 _RESERVED = "lake"
 
 
+def _snapshot_id(value: object, name: str) -> str:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    found = str(value) if is_number else text(value, name).strip()
+    if whole_number(found) is None:
+        raise InvalidSpecError(f"{name} must be a snapshot id, digits as text or a whole number, got {shown(found)}")
+    return found
+
+
+def _moment(value: object, name: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else value
+        found = found.astimezone(UTC) if isinstance(found, datetime) and found.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        found = None
+    if found is None:
+        raise InvalidSpecError(
+            f"{name} must be a time with a zone, for example '2026-11-20T08:00:00+00:00', got {value!r}"
+        )
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class RollbackSpec(JobSpec):
-    """Move main back to one of its earlier snapshots.
-
-    :param snapshot_id: of that snapshot, as text.
-    :param timestamp: or the moment at which main was there.
-    :param tag: or a tag on it.
-    :param expected_snapshot_id: snapshot that main has to be at; None for any.
-    """
+    """Move main back to one of its earlier snapshots: the arguments of :class:`.LakeRollbackOperator`."""
 
     action: ClassVar[str] = "rollback"
-    snapshot_id: str | None = None
-    timestamp: datetime | None = None
-    tag: str | None = None
-    expected_snapshot_id: str | None = None
+    snapshot_id: str | None = argument(optional(_snapshot_id), "1", default=None)
+    timestamp: datetime | None = argument(optional(_moment), datetime(2026, 1, 1, tzinfo=UTC), default=None)
+    tag: str | None = argument(optional(text), "tag", default=None)
+    expected_snapshot_id: str | None = argument(optional(_snapshot_id), default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse what does not go together."""
+        super().complete()
         if sum(given is not None for given in (self.snapshot_id, self.timestamp, self.tag)) != 1:
             raise InvalidSpecError(f"{self.table}: give one of snapshot_id, timestamp and tag, and only one")
-        _refuse_no_id(self.table, "snapshot_id", self.snapshot_id)
-        _refuse_no_id(self.table, "expected_snapshot_id", self.expected_snapshot_id)
-        if self.timestamp is not None and self.timestamp.tzinfo is None:
-            raise InvalidSpecError(
-                f"{self.table}: timestamp needs a zone, for example '2026-11-20T08:00:00+00:00', got {self.timestamp!r}"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishBranchSpec(JobSpec):
-    """Move main forward to the head of a branch.
-
-    :param drop_branch: remove the branch in the same commit.
-    """
+    """Move main forward to the head of a branch: the arguments of :class:`.LakePublishBranchOperator`."""
 
     action: ClassVar[str] = "publish-branch"
-    branch: str
-    drop_branch: bool = False
+    # The attribute ``branch`` of an operator is the one that it writes to.
+    branch: str = argument(text, "branch", attribute="published_branch")
+    drop_branch: bool = argument(flag, default=False, templated=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse a branch that is not an upsert's."""
+        super().complete()
         if self.branch == MAIN or self.branch.startswith(f"{_RESERVED}_"):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; name the branch of an upsert")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTagSpec(JobSpec):
-    """Put a tag on a snapshot.
-
-    :param snapshot_id: as text; None for the head of main.
-    :param max_age: age of the snapshot at which an expiry removes the tag; None keeps it.
-    :param replace: move a tag that is on another snapshot.
-    """
+    """Put a tag on a snapshot: the arguments of :class:`.LakeCreateTagOperator`."""
 
     action: ClassVar[str] = "create-tag"
-    tag: str
-    snapshot_id: str | None = None
-    max_age: timedelta | None = None
-    replace: bool = False
+    tag: str = argument(text, "tag")
+    snapshot_id: str | None = argument(optional(_snapshot_id), default=None)
+    max_age: timedelta | None = argument(optional(duration), default=None)
+    replace: bool = argument(flag, default=False, templated=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse a name of ours."""
+        super().complete()
         _refuse_reserved_tag(self.table, self.tag)
-        _refuse_no_id(self.table, "snapshot_id", self.snapshot_id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DropTagSpec(JobSpec):
-    """Remove a tag."""
+    """Remove a tag: the arguments of :class:`.LakeDropTagOperator`."""
 
     action: ClassVar[str] = "drop-tag"
-    tag: str
+    tag: str = argument(text, "tag")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse a name of ours."""
+        super().complete()
         _refuse_reserved_tag(self.table, self.tag)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableUpgradeSpec(JobSpec):
-    """Raise a table's format version.
-
-    :param allow_other_writers: also where a Flink job writes to the table, which may fail afterwards.
-    """
+    """Raise a table's format version: the arguments of :class:`.LakeTableUpgradeOperator`."""
 
     action: ClassVar[str] = "upgrade"
-    format_version: int = 3
-    allow_other_writers: bool = False
+    format_version: int = argument(number, default=3)
+    allow_other_writers: bool = argument(flag, default=False, templated=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse another version."""
+        super().complete()
         if self.format_version not in (2, 3):
             raise InvalidSpecError(f"{self.table}: format_version must be 2 or 3, got {self.format_version}")
 
@@ -118,13 +124,8 @@ class MetadataChangeSpec(JobSpec):
     """
 
     action: ClassVar[str] = "change-metadata"
-    change: MetadataChange
-    planned: MetadataChangeReport
-
-
-def _refuse_no_id(table: str, name: str, value: str | None) -> None:
-    if value is not None and not (value.isascii() and value.isdecimal() and len(value) < 20):
-        raise InvalidSpecError(f"{table}: {name} must be a snapshot id as text, got {value!r}")
+    change: MetadataChange = derived()
+    planned: MetadataChangeReport = derived()
 
 
 def _refuse_reserved_tag(table: str, tag: str) -> None:

@@ -5,36 +5,42 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from airflow_lake_provider.contracts.argument_validation import flag, names, number, optional, sql, texts
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec, argument
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.sources import Files, LakeTable, Source
+from airflow_lake_provider.contracts.sources import Files, LakeTable, Source, source
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, check_code, shown, unfit_for_predicate
+
+
+def _withheld(value: object, name: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        # Without the value: it may name whom to forget.
+        raise InvalidSpecError(f"{name} must be a text of SQL, got a {type(value).__name__}")
+    return value
+
+
+def _assignments(value: object, name: str) -> dict[str, str]:
+    return texts(value, name, "a column to an SQL expression")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteRowsSpec(JobSpec):
-    """Delete rows by a predicate or by a list of keys, and say who still holds them.
-
-    :param where: predicate over the table's columns; None when keys are given.
-    :param keys_from: files or a table whose rows are keys.
-    :param keys: key columns, which both have.
-    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants.
-    :param proof: look through everything that the table still reaches for the rows.
-    :param max_attempts: commits tried before a conflict is reported.
-    """
+    """Delete rows, and say who still holds them: the arguments of :class:`.LakeDeleteRowsOperator`."""
 
     action: ClassVar[str] = "delete-rows"
-    where: str | None = None
-    keys_from: Source | None = None
-    keys: tuple[str, ...] = ()
-    allow_sql: bool = False
-    proof: bool = True
-    max_attempts: int = 5
+    # Airflow keeps the rendered text of template fields; this one may name whom to forget.
+    where: str | None = argument(_withheld, "true", default=None, is_sql=True, is_shown=False)
+    keys_from: Source | None = argument(optional(source), Files("file.parquet"), default=None, is_object=True)
+    keys: tuple[str, ...] = argument(names, ("key",), default=())
+    allow_sql: bool = argument(flag, default=False, templated=False)
+    proof: bool = argument(flag, default=True, templated=False)
+    max_attempts: int = argument(number, default=5, templated=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse what does not go together."""
+        super().complete()
         # None of these messages has the text of ``where``: it may name what is to be erased.
         if (self.where is None) == (self.keys_from is None):
             raise InvalidSpecError(f"{self.table}: say which rows either by where or by keys_from and keys")
@@ -58,27 +64,21 @@ class DeleteRowsSpec(JobSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRowsSpec(JobSpec):
-    """Set columns of the rows where a predicate is true.
-
-    :param assignments: column to SQL expression over the row's old values.
-    :param where: predicate over the table's columns.
-    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants, and assignments that run
-        shell commands or have variables of Spark's.
-    :param max_attempts: commits tried before a conflict is reported.
-    """
+    """Set columns of the rows where a predicate is true: the arguments of :class:`.LakeUpdateRowsOperator`."""
 
     action: ClassVar[str] = "update-rows"
-    assignments: dict[str, str]
-    where: str
-    allow_sql: bool = False
-    max_attempts: int = 5
+    assignments: dict[str, str] = argument(_assignments, templated=False)
+    where: str = argument(sql, "true", is_sql=True)
+    allow_sql: bool = argument(flag, default=False, templated=False)
+    max_attempts: int = argument(number, default=5, templated=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse what does not go together."""
+        super().complete()
         if not self.assignments or not all(expression.strip() for expression in self.assignments.values()):
             raise InvalidSpecError(f"{self.table}: assignments needs one or more columns, each with an SQL expression")
-        texts = {f"{self.table}: assignments[{name!r}]": text for name, text in self.assignments.items()}
-        check_code(texts, allow_sql=self.allow_sql)
+        code = {f"{self.table}: assignments[{name!r}]": sql for name, sql in self.assignments.items()}
+        check_code(code, allow_sql=self.allow_sql)
         if len({name.lower() for name in self.assignments}) != len(self.assignments):
             raise InvalidSpecError(f"{self.table}: assignments names a column twice: {sorted(self.assignments)}")
         refuse_reserved_names(self.table, "assignments", self.assignments)

@@ -1,8 +1,11 @@
-"""The file in which a spec travels from the worker to the driver."""
+"""The file in which a job travels from the worker to the driver: its tasks, a spec each."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -29,6 +32,36 @@ SPECS: dict[str, type[JobSpec]] = {
 }
 
 
+@dataclass(frozen=True)
+class Job:
+    """Tasks that one Spark application carries out; those of one table one after another, in this order.
+
+    :param tasks: by name, under which each has its report.
+    :param parallelism: tasks that run at a time.
+    """
+
+    tasks: Mapping[str, JobSpec]
+    parallelism: int = 1
+
+
+def job_to_json(job: Job) -> str:
+    """Write a job for the driver.
+
+    :raises InvalidSpecError: a text of it is none that Java can take.
+    """
+    tasks = [{"name": name, **json.loads(spec_to_json(spec))} for name, spec in job.tasks.items()]
+    return to_json({"parallelism": job.parallelism, "tasks": tasks})
+
+
+def job_from_plain(plain: dict[str, Any]) -> Job:
+    """Read what :func:`job_to_json` wrote.
+
+    :raises InvalidSpecError: for an action or a field that this version does not know.
+    """
+    tasks = {task["name"]: spec_from_plain(task) for task in plain["tasks"]}
+    return Job(tasks, parallelism=plain["parallelism"])
+
+
 def spec_to_json(spec: JobSpec) -> str:
     """Write a spec with its action, for the driver.
 
@@ -52,4 +85,4 @@ def spec_from_plain(plain: dict[str, object]) -> JobSpec:
     if action not in SPECS:
         raise InvalidSpecError(f"action {action!r} is not known; known are {', '.join(SPECS)}")
     spec: JobSpec = from_plain(SPECS[action], plain["spec"])
-    return spec
+    return spec.checked()

@@ -88,3 +88,8 @@ def table_layout(value: object, name: str = "create") -> TableLayout | None:
     if not isinstance(value, bool):
         raise InvalidSpecError(f"{name} must be True, False, a mapping or a TableLayout, got {value!r}")
     return TableLayout() if value else None
+
+
+def layout_or_none(value: object, name: str = "create") -> TableLayout | None:
+    """Return the layout of a missing table, as a spec has it: None where the table must not be created."""
+    return None if value is None else table_layout(value, name)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, number, optional, text
+from airflow_lake_provider.contracts.audits import Audits, audits
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, Deletes, MergeEngine, PartialUpdate
+from airflow_lake_provider.contracts.job_spec import JobSpec, argument
+from airflow_lake_provider.contracts.merge_engines import (
+    Aggregation,
+    Deduplicate,
+    Deletes,
+    MergeEngine,
+    PartialUpdate,
+    merge_engine,
+)
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.sources import ONE_YEAR, Debezium, OnSourceChange, Source
+from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract, schema_contract
+from airflow_lake_provider.contracts.sources import ONE_YEAR, Debezium, Files, OnSourceChange, Source, source
 from airflow_lake_provider.contracts.sql_limits import check_code
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.table_layout import TableLayout, layout_or_none
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, upsert_strategy
 
 
 class OnRepeat(str, Enum):
@@ -32,43 +40,31 @@ class OnRepeat(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class UpsertSpec(JobSpec):
-    """Apply the last change of every key of a batch.
-
-    :param source: where the batch comes from; it needs a name.
-    :param keys: key columns.
-    :param order_by: columns that order the changes of a key, most significant first; files break ties by arrival.
-    :param delete_when: SQL predicate over a row of the batch; where true the key is deleted.
-    :param create: layout of a table that does not exist; None refuses a missing table.
-    :param schema_contract: what the batch may change in the table's columns.
-    :param branch: write to this branch instead of main; positions and run keys then stay in the summary.
-    :param on_repeat: what to do with a batch that was applied.
-    :param merge_engine: what becomes of the rows of a key.
-    :param strategy: how the rows are reached; ``auto`` chooses by the table.
-    :param audits: what has to hold on a branch before main gets the batch; None to write to main at once.
-    :param allow_sql: take texts of SQL that run shell commands or have variables of Spark's.
-    :param max_attempts: commits tried before a conflict is reported.
-    """
+    """Apply the last change of every key of a batch: the arguments of :class:`.LakeUpsertOperator`."""
 
     action: ClassVar[str] = "upsert"
-    source: Source
-    keys: tuple[str, ...]
-    order_by: tuple[str, ...] = ()
-    delete_when: str | None = None
-    create: TableLayout | None = field(default_factory=TableLayout)
-    schema_contract: SchemaContract = field(default_factory=SchemaContract)
-    branch: str | None = None
-    on_repeat: OnRepeat = OnRepeat.SKIP
-    merge_engine: MergeEngine = field(default_factory=Deduplicate)
-    strategy: UpsertStrategy = UpsertStrategy.AUTO
-    audits: Audits | None = None
-    allow_sql: bool = False
-    max_attempts: int = 5
+    not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"batch_id"}
+    source: Source = argument(source, Files("file.parquet"), is_object=True)
+    keys: tuple[str, ...] = argument(names, ("key",))
+    order_by: tuple[str, ...] = argument(names, default=())
+    delete_when: str | None = argument(optional(text), default=None, templated=False)
+    create: TableLayout | None = argument(layout_or_none, default=TableLayout(), is_object=True)
+    schema_contract: SchemaContract = argument(schema_contract, default=SchemaContract(), is_object=True)
+    branch: str | None = argument(optional(text), default=None)
+    batch_id: str | None = argument(optional(text), default=None)
+    on_repeat: OnRepeat = argument(choice_of(OnRepeat), default=OnRepeat.SKIP)
+    merge_engine: MergeEngine = argument(merge_engine, default=Deduplicate(), is_object=True)
+    strategy: UpsertStrategy = argument(upsert_strategy, default=UpsertStrategy.AUTO)
+    audits: Audits | None = argument(audits, default=None, is_object=True)
+    allow_sql: bool = argument(flag, default=False, templated=False)
+    max_attempts: int = argument(number, default=5, templated=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def complete(self) -> None:
+        """Refuse what does not go together."""
+        super().complete()
         if not self.keys or len({name.lower() for name in self.keys}) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys must be one or more different columns, got {list(self.keys)}")
-        if self.source.name is None:
+        if self.source.name is None and self.is_framed:
             raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")
         self._refuse_excluded("key columns", self.keys)
         refuse_reserved_names(self.table, "keys", self.keys)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
+from airflow_lake_provider.contracts.argument_validation import names
+from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.operators.untemplated_arguments import names
 
 # What `*` and `?` may stand for in a form: names need no more, and no SQL fits in.
 _NAMED = r"[\w.\-]"
@@ -23,6 +24,7 @@ def table_patterns(value: object) -> tuple[str, ...] | None:
 
     :raises InvalidSpecError: for what is no list of texts, or has a template.
     """
+    refuse_template(value, "allowed_tables")
     return None if value is None else names(value, "allowed_tables", "patterns of table names, such as ['shop.*']")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
+@dataclass
 class CatalogTables:
-    """Part of an operator that looks at tables."""
+    """The catalog of an operator, opened once: each hook would log in and connect anew."""
 
     lake_conn_id: str
     _lake: LakeCatalogHook | None = None
 
     @property
     def lake(self) -> LakeCatalogHook:
-        """The catalog's hook, the same one until :meth:`forget_catalog`: each would log in and connect anew."""
-        conn_id = text(self.lake_conn_id, "lake_conn_id")
-        if self._lake is None or self._lake.lake_conn_id != conn_id:
-            self._lake = LakeCatalogHook(conn_id)
+        """The catalog's hook, the same one until :meth:`forget`."""
+        if self._lake is None:
+            self._lake = LakeCatalogHook(self.lake_conn_id)
         return self._lake
 
-    def forget_catalog(self) -> None:
+    def forget(self) -> None:
         """Open the catalog anew at its next use: after hours, a token and a connection of a database are over."""
         self._lake = None
 

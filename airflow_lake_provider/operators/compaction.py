@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import choice, flag, number, optional, text
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.sizes import size
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.untemplated_arguments import names, share
+from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_compaction
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
+
+class CompactionAction(WorkerAction[CompactionSpec]):
+    """The worker's part of a compaction."""
+
+    spec_type = CompactionSpec
+    # ``full`` rewrites all for each.
+    cleared_is_new = True
+
+    def report_without_spark(self, spec: CompactionSpec) -> JobReport | None:
+        """Plan from metadata: enough for a dry run, and where nothing is due."""
+        # It reads manifests by PyIceberg, which takes half a second to import: too long for a DAG file.
+        from airflow_lake_provider.planning.compaction_plan import plan_compaction
+
+        planned = plan_compaction(self.tables.load_existing(spec.table), spec)
+        return planned if spec.dry_run or planned.outcome is Outcome.NOTHING_DUE else None
+
+    def refuse_from_metadata(self, spec: CompactionSpec) -> None:
+        """Refuse columns that the table lacks."""
+        refuse_compaction(spec, self.tables.load_existing(spec.table))
+
+    def check_report(self, spec: CompactionSpec, report: JobReport) -> None:
+        """Fail on a conflict where that was asked for."""
+        if report.outcome is Outcome.CONFLICT and spec.fail_on_conflict:
+            raise CommitConflictError(report.reason)
 
 
 class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
@@ -46,16 +64,7 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
     :raises CommitConflictError: other writers won every attempt, and ``fail_on_conflict`` is set.
     """
 
-    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "level", "strategy", "where", "only_plan")
-    sql_arguments = ("where",)
-
-    stand_ins: ClassVar[Mapping[str, Any]] = {
-        **LakeJobOperator.stand_ins,
-        "level": "auto",
-        "strategy": "binpack",
-        "where": None,
-        "only_plan": False,
-    }
+    action = CompactionAction
 
     def __init__(
         self,
@@ -77,61 +86,4 @@ class LakeCompactionOperator(LakeJobOperator[CompactionSpec]):
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.level = level
-        self.strategy = strategy
-        self.sort_by = names(sort_by, "sort_by", "columns, for 'sort' with their order")
-        self.where = where
-        self.target_file_size = None if target_file_size is None else size(target_file_size, "target_file_size")
-        self.partial_progress = flag(partial_progress, "partial_progress")
-        self.max_commits = number(max_commits, "max_commits")
-        self.delete_file_threshold = number(delete_file_threshold, "delete_file_threshold")
-        self.delete_ratio_threshold = share(delete_ratio_threshold, "delete_ratio_threshold")
-        self.min_input_files = number(min_input_files, "min_input_files")
-        self.rewrite_manifests = flag(rewrite_manifests, "rewrite_manifests")
-        self.max_attempts = number(max_attempts, "max_attempts")
-        # BaseOperator has a method of the argument's name.
-        self.only_plan = dry_run
-        self.fail_on_conflict = flag(fail_on_conflict, "fail_on_conflict")
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> CompactionSpec:  # noqa: ARG002  # for others
-        """Translate the arguments."""
-        flag(self.only_plan, "dry_run")
-        return CompactionSpec(
-            **frame,
-            level=choice(CompactionLevel, self.level, "level"),
-            strategy=choice(CompactionStrategy, self.strategy, "strategy"),
-            sort_by=self.sort_by,
-            where=optional(text)(self.where, "where"),
-            target_file_size=self.target_file_size,
-            partial_progress=self.partial_progress,
-            max_commits=self.max_commits,
-            delete_file_threshold=self.delete_file_threshold,
-            delete_ratio_threshold=self.delete_ratio_threshold,
-            min_input_files=self.min_input_files,
-            rewrite_manifests=self.rewrite_manifests,
-            max_attempts=self.max_attempts,
-        )
-
-    def report_without_spark(self, spec: JobSpec) -> JobReport | None:
-        """Plan from metadata: enough for a dry run, and where nothing is due."""
-        if not isinstance(spec, CompactionSpec):
-            return None
-        # It reads manifests by PyIceberg, which takes half a second to import: too long for a DAG file.
-        from airflow_lake_provider.planning.compaction_plan import plan_compaction
-
-        planned = plan_compaction(self.load_existing(spec.table), spec)
-        return planned if flag(self.only_plan, "dry_run") or planned.outcome is Outcome.NOTHING_DUE else None
-
-    def refuse_from_metadata(self, spec: CompactionSpec) -> None:
-        """Refuse columns that the table lacks."""
-        refuse_compaction(spec, self.load_existing(spec.table))
-
-    def run_of(self, context: Context) -> RunIdentity:
-        """Return the identity of the run; each clearing of the task is another, which ``full`` rewrites all for."""
-        return self.run_identity(context, cleared_is_new=True)
-
-    def check_report(self, report: JobReport) -> None:
-        """Fail on a conflict where that was asked for."""
-        if report.outcome is Outcome.CONFLICT and self.fail_on_conflict:
-            raise CommitConflictError(report.reason)
+        self.keep(locals())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import conf
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_from_plain, reports_to_json
 from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+    from airflow_lake_provider.operators.job_task import JobTask
 
     Base = SparkSubmitOperator
 else:
@@ -29,25 +32,54 @@ _STAGING = "spark.yarn.stagingDir"
 class DeferredJob:
     """Facts of a submission that its task needs when it resumes, in another process.
 
-    :param report_path: where the driver leaves its report.
-    :param known_run_keys: of this task, that the table knew before.
+    :param report_path: where the driver leaves its reports.
+    :param known_run_keys: of this Airflow task, that the tables knew before.
     :param started: when the task began, in seconds since 1970.
+    :param answers: reports and errors that were there before Spark was started, by task.
     :param application_id: of YARN.
     """
 
     report_path: str
     known_run_keys: tuple[str, ...]
     started: float
+    answers: Mapping[str, JobReport | LakeProviderError] = field(default_factory=dict)
     application_id: str = ""
+
+    @classmethod
+    def before(cls, report_path: str, started: float, tasks: Sequence[JobTask]) -> DeferredJob:
+        """Note what is known before the submission of the tasks that are open."""
+        known = {key for task in tasks if task.lost_report is not None for key in task.lost_report.known}
+        answers = {task.key: answer for task in tasks if (answer := task.error or task.report) is not None}
+        return cls(report_path=report_path, known_run_keys=tuple(sorted(known)), started=started, answers=answers)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""
-        return {**asdict(self), "known_run_keys": list(self.known_run_keys)}
+        return {
+            "report_path": self.report_path,
+            "known_run_keys": list(self.known_run_keys),
+            "started": self.started,
+            "answers": json.loads(reports_to_json({key: _answer(found) for key, found in self.answers.items()})),
+            "application_id": self.application_id,
+        }
 
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> DeferredJob:
         """Read what a trigger gave back."""
-        return cls(**{**event["job"], "known_run_keys": tuple(event["job"]["known_run_keys"])})
+        job = event["job"]
+        answers = reports_from_plain(job["answers"])
+        return cls(
+            report_path=job["report_path"],
+            known_run_keys=tuple(job["known_run_keys"]),
+            started=job["started"],
+            answers={
+                key: found.to_error() if isinstance(found, JobFailure) else found for key, found in answers.items()
+            },
+            application_id=job["application_id"],
+        )
+
+
+def _answer(found: JobReport | LakeProviderError) -> JobReport | JobFailure:
+    return found if isinstance(found, JobReport) else JobFailure.of(found)
 
 
 class DeferrableApplication(Base):

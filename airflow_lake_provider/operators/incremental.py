@@ -4,24 +4,67 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import Reader, flag, names, number, optional, text
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
-from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
-from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
-from airflow_lake_provider.operators import untemplated_arguments
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.task_run import TaskRun
+from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
 from airflow_lake_provider.snapshots.read_table_head import read_head
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
+
+class IncrementalAction(WorkerAction[IncrementalSpec]):
+    """The worker's part of an incremental run."""
+
+    spec_type = IncrementalSpec
+
+    def completed(self, spec: IncrementalSpec, run: TaskRun) -> IncrementalSpec:  # noqa: ARG002  # for others
+        """End the range at the head of the source as this worker sees it.
+
+        :raises MissingTableError: the source does not exist or has no snapshot yet.
+        """
+        return replace(spec, to_snapshot=self._head(spec.source), transform_code=_code_of(spec.transform))
+
+    def report_without_spark(self, spec: IncrementalSpec) -> JobReport | None:
+        """Compare positions: where nothing is new there is nothing to start."""
+        if spec.full_refresh or spec.from_snapshot:
+            return None
+        target = self.tables.find_table(spec.table)
+        source = self.tables.load_existing(spec.source)
+        unread = nothing_new(source, target, spec.consumer)
+        replaced = target is not None and spec.replaces_transform(target.properties)
+        if not unread.nothing_new or replaced:
+            return None
+        if spec.protect_source and is_guard_left(source, spec.consumer, unread.from_snapshot):
+            return None
+        return IncrementalReport(
+            table=spec.table,
+            outcome=Outcome.NOTHING_NEW,
+            reason=unread.reason,
+            source=spec.source,
+            from_snapshot=unread.from_snapshot,
+            to_snapshot=unread.to_snapshot,
+        )
+
+    def refuse_from_metadata(self, spec: IncrementalSpec) -> None:
+        """Refuse a source that cannot tell its changes, and a target that cannot take them."""
+        refuse_incremental(spec, self.tables.find_table(spec.table), self.tables.lake.load_table(spec.source))
+
+    def _head(self, source: str) -> str:
+        head = read_head(self.tables.load_existing(source)).head
+        if head is None:
+            raise MissingTableError(
+                f"{source}: the source has no snapshot: nothing was written yet, or since it was replaced"
+            )
+        return str(head)
 
 
 class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
@@ -56,29 +99,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         the target remembers.
     """
 
-    template_fields: Sequence[str] = (
-        *LakeJobOperator.template_fields,
-        "source",
-        "keys",
-        "query",
-        "from_snapshot",
-        "full_refresh",
-        "create",
-        "schema_contract",
-    )
-    sql_arguments = ("query",)
-    table_argument = "target"
-    stand_ins: ClassVar[Mapping[str, Any]] = {
-        **LakeJobOperator.stand_ins,
-        "source": "namespace.source",
-        "keys": ("key",),
-        "query": "SELECT * FROM changes",
-        "from_snapshot": None,
-        "full_refresh": False,
-        "create": True,
-        "schema_contract": "evolve",
-    }
-    object_readers: ClassVar[Mapping[str, Reader]] = {"create": table_layout, "schema_contract": schema_contract}
+    action = IncrementalAction
 
     def __init__(
         self,
@@ -102,82 +123,7 @@ class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):
         **job: Any,
     ) -> None:
         super().__init__(table=target, **job)
-        self.source = source
-        self.consumer = untemplated_arguments.text(consumer, "consumer")
-        self.keys = keys
-        self.transform = untemplated_arguments.optional_text(transform, "transform")
-        self.query = query
-        self.source_keys = untemplated_arguments.names(source_keys, "source_keys")
-        self.from_snapshot = from_snapshot
-        self.full_refresh = full_refresh
-        self.on_gap = untemplated_arguments.text(on_gap, "on_gap")
-        self.on_transform_change = untemplated_arguments.text(on_transform_change, "on_transform_change")
-        self.protect_source = flag(protect_source, "protect_source")
-        self.allow_sql = flag(allow_sql, "allow_sql")
-        self.create = create
-        self.schema_contract = schema_contract
-        self.max_attempts = number(max_attempts, "max_attempts")
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> IncrementalSpec:
-        """Translate the arguments; the end of the range is the head of the source as this worker sees it.
-
-        :raises MissingTableError: the source does not exist or has no snapshot yet.
-        """
-        source = text(self.source, "source")
-        return IncrementalSpec(
-            **frame,
-            source=source,
-            consumer=self.consumer,
-            keys=names(self.keys, "keys"),
-            to_snapshot="0" if context is None else self._head(source),
-            transform=self.transform,
-            transform_code=_code_of(self.transform),
-            query=optional(text)(self.query, "query"),
-            source_keys=self.source_keys,
-            from_snapshot=optional(text)(self.from_snapshot, "from_snapshot"),
-            full_refresh=flag(self.full_refresh, "full_refresh"),
-            on_gap=self.on_gap,
-            on_transform_change=self.on_transform_change,
-            protect_source=self.protect_source,
-            allow_sql=self.allow_sql,
-            create=table_layout(self.create),
-            schema_contract=schema_contract(self.schema_contract),
-            max_attempts=self.max_attempts,
-        )
-
-    def _head(self, source: str) -> str:
-        head = read_head(self.load_existing(source)).head
-        if head is None:
-            raise MissingTableError(
-                f"{source}: the source has no snapshot: nothing was written yet, or since it was replaced"
-            )
-        return str(head)
-
-    def report_without_spark(self, spec: JobSpec) -> JobReport | None:
-        """Compare positions: where nothing is new there is nothing to start."""
-        if not isinstance(spec, IncrementalSpec) or spec.full_refresh or spec.from_snapshot:
-            return None
-        target = self.find_table(self.table)
-        source = self.load_existing(self.source)
-        unread = nothing_new(source, target, self.consumer)
-        replaced = target is not None and spec.replaces_transform(target.properties)
-        if not unread.nothing_new or replaced:
-            return None
-        if spec.protect_source and is_guard_left(source, self.consumer, unread.from_snapshot):
-            return None
-        return IncrementalReport(
-            table=spec.table,
-            outcome=Outcome.NOTHING_NEW,
-            reason=unread.reason,
-            source=spec.source,
-            from_snapshot=unread.from_snapshot,
-            to_snapshot=unread.to_snapshot,
-        )
-
-    def refuse_from_metadata(self, spec: IncrementalSpec) -> None:
-        """Refuse a source that cannot tell its changes, and a target that cannot take them."""
-        refuse_incremental(spec, self.find_table(spec.table), self.lake.load_table(spec.source))
+        self.keep(locals())
 
 
 def _code_of(transform: str | None) -> str | None:

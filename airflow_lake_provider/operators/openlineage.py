@@ -5,6 +5,7 @@ Only the official OpenLineage provider asks for them, so its packages are import
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,15 +34,16 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def lineage(lake: LakeCatalogHook, spec: JobSpec, report: JobReport | None) -> OperatorLineage[Any, Any]:
-    """Return the datasets of one job.
+def lineage(lake: LakeCatalogHook, tasks: Sequence[tuple[JobSpec, JobReport | None]]) -> OperatorLineage[Any, Any]:
+    """Return the datasets of a job's tasks.
 
-    :param report: None of a job that failed; then datasets have neither versions nor counts.
+    :param tasks: with None for the report of one that failed; then datasets have neither versions nor counts.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    found = _Lineage(lake, spec, report)
-    return OperatorLineage(inputs=found.inputs(), outputs=found.outputs())
+    found = [_Lineage(lake, spec, report) for spec, report in tasks]
+    inputs = [dataset for task in found for dataset in task.inputs()]
+    return OperatorLineage(inputs=inputs, outputs=[dataset for task in found for dataset in task.outputs()])
 
 
 @dataclass(frozen=True)

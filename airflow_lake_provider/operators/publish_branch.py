@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.argument_validation import flag, text
-from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import PublishBranchSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
+from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.publish_branch_plan import plan_publication
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
     from pyiceberg.table import Table
 
 
-class LakePublishBranchOperator(MetadataChangeOperator[PublishBranchSpec]):
+class PublishBranchAction(MetadataChangeAction[PublishBranchSpec]):
+    """The worker's part of a publication."""
+
+    spec_type = PublishBranchSpec
+
+    def plan(self, table: Table, spec: PublishBranchSpec) -> PlannedChange:
+        """Decide what main gains."""
+        return plan_publication(table, spec)
+
+
+class LakePublishBranchOperator(LakeJobOperator[PublishBranchSpec]):
     """Move main forward to the head of a branch, as Iceberg's ``fast_forward`` does, and take over its run keys.
 
     A run that wrote to the branch counts as applied on main. Main must have no commit that the branch lacks. Where main
@@ -31,20 +37,8 @@ class LakePublishBranchOperator(MetadataChangeOperator[PublishBranchSpec]):
     :raises UnsupportedError: there is no such branch, or main has commits that it lacks.
     """
 
-    # ``branch`` of an operator is the one that it writes to.
-    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "published_branch")
-    stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "published_branch": "branch"}
+    action = PublishBranchAction
 
     def __init__(self, *, branch: str, drop_branch: bool = False, **job: Any) -> None:
         super().__init__(**job)
-        self.published_branch = branch
-        self.drop_branch = flag(drop_branch, "drop_branch")
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> PublishBranchSpec:  # noqa: ARG002  # for others
-        """Translate the arguments."""
-        return PublishBranchSpec(**frame, branch=text(self.published_branch, "branch"), drop_branch=self.drop_branch)
-
-    def plan(self, table: Table, spec: PublishBranchSpec) -> PlannedChange:
-        """Decide what main gains."""
-        return plan_publication(table, spec)
+        self.keep(locals())

@@ -9,14 +9,14 @@ from contextlib import suppress
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_from_plain
 from airflow_lake_provider.operators.report_location import error_kind, said_by
 
 _log = logging.getLogger(__name__)
 
 
-def read_report(path: str) -> JobReport | JobFailure | None:
-    """Read what a driver left; None when it left nothing.
+def read_reports(path: str) -> dict[str, JobReport | JobFailure]:
+    """Read what a driver left, by task; nothing of a task that it did not come to.
 
     :param path: local path, or fsspec path.
     """
@@ -25,15 +25,15 @@ def read_report(path: str) -> JobReport | JobFailure | None:
         # Opening a pipe in a folder that others share would wait for somebody who writes to it.
         if isinstance(files, LocalFileSystem) and files.exists(place) and not files.isfile(place):
             _log.error("The report at %s is no file", path)
-            return None
+            return {}
         with fsspec.open(path, "rt", encoding="utf-8") as file:
-            return report_from_plain(json.load(file))
+            return reports_from_plain(json.load(file))
     except FileNotFoundError:
-        return None
+        return {}
     # Each file system has errors of its own, and the table itself can still tell what happened.
     except Exception:  # noqa: BLE001
         _log.exception("The report at %s cannot be read", path)
-        return None
+        return {}
 
 
 def forget_report(report: str) -> None:

@@ -13,7 +13,8 @@ from airflow.sdk.configuration import conf
 from fsspec.registry import known_implementations
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.spec_codec import Job
 
 # Of the protocols that fsspec brings, those that Hadoop writes to as well.
 _SHARED = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "oss", "hdfs", "webhdfs")
@@ -26,9 +27,10 @@ _FINAL = (PermissionError, NotADirectoryError, FileExistsError, ValueError, Impo
 _PASSING = ("credentialretrieval", "retrieving credentials", "expired")
 
 
-def shared_report(spec: JobSpec, location: str | None, lake: str = "") -> str:
+def shared_report(job: Job, run: RunIdentity, location: str | None, lake: str = "") -> str:
     """Return where the driver of this run leaves its report; the same for every attempt, which may reconnect to it.
 
+    :param run: of the Airflow task.
     :param location: the operator's; default the setting ``[lake] report_location``.
     :param lake: address of the catalog, as of ``CatalogConnection.address``.
     :raises InvalidSpecError: there is no location, the worker cannot read there, or Hadoop cannot write.
@@ -39,23 +41,28 @@ def shared_report(spec: JobSpec, location: str | None, lake: str = "") -> str:
         said, base = "[lake] report_location", conf.get("lake", "report_location", fallback="").strip()
     if not base:
         raise InvalidSpecError(
-            f"{spec.table}: in cluster mode the driver is on another machine, so its report needs a place that both "
+            f"{_tables(job)}: in cluster mode the driver is on another machine, so its report needs a place that both "
             "sides reach. Give report_location, such as 's3://bucket/reports', or set [lake] report_location. Nothing "
             "was submitted"
         )
-    report = f"{base.rstrip('/')}/{_name(spec, lake)}.json"
+    report = f"{base.rstrip('/')}/{_name(job, run, lake)}.json"
     _look(f"{said} {base!r}", _protocol(f"{said} {base!r}", base), report)
     return report
 
 
-def _name(spec: JobSpec, lake: str) -> str:
+def _tables(job: Job) -> str:
+    return ", ".join(dict.fromkeys(spec.table for spec in job.tasks.values()))
+
+
+def _name(job: Job, run: RunIdentity, lake: str) -> str:
     """Return ``<catalog>-<32 hex>``, in which no other catalog, environment or run shares the digits.
 
     Copies of one DAG in a test and a production environment have equal ids, and often one bucket for reports.
     """
     environment = conf.get("api", "base_url", fallback="")
-    parts = (environment, lake, spec.catalog, spec.action, spec.table, spec.run.label)
-    return f"{spec.catalog[:_LONGEST_CATALOG]}-{hashlib.sha256(chr(0x1F).join(parts).encode()).hexdigest()[:32]}"
+    catalog = next(iter(job.tasks.values())).catalog
+    parts = (environment, lake, catalog, run.label)
+    return f"{catalog[:_LONGEST_CATALOG]}-{hashlib.sha256(chr(0x1F).join(parts).encode()).hexdigest()[:32]}"
 
 
 def _protocol(said: str, base: str) -> str:

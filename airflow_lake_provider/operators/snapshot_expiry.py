@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import flag, number, optional
-from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.flink_commits import JOB_AGE
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec, foreign_files_rule
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.untemplated_arguments import at_least_nothing
+from airflow_lake_provider.operators.task_run import TaskRun
+from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
+
+class SnapshotExpiryAction(WorkerAction[SnapshotExpirySpec]):
+    """The worker's part of an expiry."""
+
+    spec_type = SnapshotExpirySpec
+
+    def completed(self, spec: SnapshotExpirySpec, run: TaskRun) -> SnapshotExpirySpec:  # noqa: ARG002  # for others
+        """Fix the moments now, so that a slow queue does not move them."""
+        return spec.asked(datetime.now(UTC))
+
+    def report_without_spark(self, spec: SnapshotExpirySpec) -> JobReport | None:
+        """Plan from metadata: enough for a dry run, and where nothing is due."""
+        planned = plan_expiry(self.tables.load_existing(spec.table), spec)
+        is_enough = planned.outcome in (Outcome.NOTHING_DUE, Outcome.SKIPPED)
+        return planned if spec.dry_run or is_enough else None
 
 
 class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
@@ -45,21 +54,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     :raises InvalidSpecError: an age is below ``minimum_age``.
     """
 
-    template_fields: Sequence[str] = (
-        *LakeJobOperator.template_fields,
-        "older_than",
-        "retain_last",
-        "stage_branches_older_than",
-        "only_plan",
-    )
-
-    stand_ins: ClassVar[Mapping[str, Any]] = {
-        **LakeJobOperator.stand_ins,
-        "older_than": timedelta(days=36_500),
-        "retain_last": 1,
-        "stage_branches_older_than": timedelta(days=36_500),
-        "only_plan": False,
-    }
+    action = SnapshotExpiryAction
 
     def __init__(
         self,
@@ -75,47 +70,4 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.older_than = older_than
-        self.retain_last = retain_last
-        self.stage_branches_older_than = stage_branches_older_than
-        self.minimum_age = at_least_nothing(minimum_age, "minimum_age")
-        self.foreign_files = foreign_files_rule(foreign_files)
-        self.flink_jobs_older_than = at_least_nothing(flink_jobs_older_than, "flink_jobs_older_than")
-        self.allow_other_writers = flag(allow_other_writers, "allow_other_writers")
-        # BaseOperator has a method of the argument's name.
-        self.only_plan = dry_run
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> SnapshotExpirySpec:  # noqa: ARG002  # for others
-        """Translate the arguments; the cutoff is fixed here, so that a slow queue does not move it."""
-        now = datetime.now(UTC)
-        flag(self.only_plan, "dry_run")
-        age = optional(self._age)(self.older_than, "older_than")
-        return SnapshotExpirySpec(
-            **frame,
-            expire_before=None if age is None else now - age,
-            retain_last=optional(number)(self.retain_last, "retain_last"),
-            asked_at=now,
-            minimum_age=self.minimum_age,
-            expire_stage_branches_before=now - self._age(self.stage_branches_older_than, "stage_branches_older_than"),
-            foreign_files=self.foreign_files,
-            expire_flink_jobs_before=now - self.flink_jobs_older_than,
-            allow_other_writers=self.allow_other_writers,
-        )
-
-    def _age(self, value: timedelta | str, name: str) -> timedelta:
-        age = duration(value, name)
-        if age < self.minimum_age:
-            raise InvalidSpecError(
-                f"{self.table}: {name} is {age}, less than minimum_age={self.minimum_age}; keep for longer, or lower "
-                "minimum_age in the DAG's code"
-            )
-        return age
-
-    def report_without_spark(self, spec: JobSpec) -> JobReport | None:
-        """Plan from metadata: enough for a dry run, and where nothing is due."""
-        if not isinstance(spec, SnapshotExpirySpec):
-            return None
-        planned = plan_expiry(self.load_existing(spec.table), spec)
-        is_enough = planned.outcome in (Outcome.NOTHING_DUE, Outcome.SKIPPED)
-        return planned if flag(self.only_plan, "dry_run") or is_enough else None
+        self.keep(locals())

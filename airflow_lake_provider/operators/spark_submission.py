@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.spec_codec import spec_to_json
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.operators.report_file import forget_report, read_report
+from airflow_lake_provider.operators.report_file import forget_report, read_reports
 from airflow_lake_provider.operators.report_location import shared_report
 from airflow_lake_provider.submission.job_archive import job_archive
 from airflow_lake_provider.submission.job_files import JobFiles
@@ -45,25 +45,27 @@ class SparkSubmission:
     @classmethod
     def open(
         cls,
-        spec: JobSpec,
+        job: Job,
         connection: CatalogConnection,
         target: SparkTarget,
         *,
         properties_file: str | None = None,
         report_location: str | None = None,
+        run: RunIdentity,
     ) -> SparkSubmission:
-        """Lay out spec and settings for the driver.
+        """Lay out job and settings for the driver.
 
         :param properties_file: the author's, merged with ours.
         :param report_location: for cluster mode; default: ``[lake]`` setting.
+        :param run: of the Airflow task.
         :raises InvalidSpecError: in cluster mode, no report location, or one that one of the two sides cannot use.
         :raises JobFailedError: in cluster mode, its store does not answer.
         """
         # First: what is refused leaves no files behind.
-        shared = shared_report(spec, report_location, connection.address) if target.cluster_mode else None
+        shared = shared_report(job, run, report_location, connection.address) if target.cluster_mode else None
         base = job_directory()
-        files = JobFiles.open(base, spec.run.who)
-        files.write_spec(spec_to_json(spec))
+        files = JobFiles.open(base, run.who)
+        files.write_spec(job_to_json(job))
         files.write_settings({**_LOG_LEVEL, **connection.spark_settings()}, properties_file)
         report = shared or str(files.report)
         return cls(files=files, archive=job_archive(base), connection=connection, target=target, report_path=report)
@@ -74,9 +76,9 @@ class SparkSubmission:
         attempt = self.files.folder.name.rpartition("-")[2]
         return DriverStart.plan(operator, self.target, self.connection, settings=settings, attempt=attempt)
 
-    def read_report(self) -> JobReport | JobFailure | None:
-        """Read what the driver left; None when it left nothing."""
-        return read_report(self.report_path)
+    def read_reports(self) -> dict[str, JobReport | JobFailure]:
+        """Read what the driver left, by task."""
+        return read_reports(self.report_path)
 
     def forget_old_report(self) -> None:
         """Remove the report of an earlier attempt: in cluster mode all attempts of a run share its place."""

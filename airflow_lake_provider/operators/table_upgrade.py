@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.argument_validation import flag, number
-from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
+from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
     from pyiceberg.table import Table
 
 
-class LakeTableUpgradeOperator(MetadataChangeOperator[TableUpgradeSpec]):
+class TableUpgradeAction(MetadataChangeAction[TableUpgradeSpec]):
+    """The worker's part of an upgrade."""
+
+    spec_type = TableUpgradeSpec
+
+    def plan(self, table: Table, spec: TableUpgradeSpec) -> PlannedChange:
+        """Decide whether the table has to be upgraded."""
+        return plan_upgrade(table, spec)
+
+
+class LakeTableUpgradeOperator(LakeJobOperator[TableUpgradeSpec]):
     """Upgrade a table to a higher format version. No file is rewritten, and there is no way back.
 
     A table of that version or a higher one is left as it is.
@@ -32,20 +38,8 @@ class LakeTableUpgradeOperator(MetadataChangeOperator[TableUpgradeSpec]):
     :raises UnsupportedError: a Flink job writes to the table.
     """
 
-    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "format_version")
-    stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "format_version": 3}
+    action = TableUpgradeAction
 
     def __init__(self, *, format_version: int | str = 3, allow_other_writers: bool = False, **job: Any) -> None:
         super().__init__(**job)
-        self.format_version = format_version
-        self.allow_other_writers = flag(allow_other_writers, "allow_other_writers")
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> TableUpgradeSpec:  # noqa: ARG002  # for others
-        """Translate the arguments."""
-        version = number(self.format_version, "format_version")
-        return TableUpgradeSpec(**frame, format_version=version, allow_other_writers=self.allow_other_writers)
-
-    def plan(self, table: Table, spec: TableUpgradeSpec) -> PlannedChange:
-        """Decide whether the table has to be upgraded."""
-        return plan_upgrade(table, spec)
+        self.keep(locals())

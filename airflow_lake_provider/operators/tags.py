@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.argument_validation import flag, optional, text
-from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.metadata_change_specs import CreateTagSpec, DropTagSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.metadata_change import MetadataChangeOperator
-from airflow_lake_provider.operators.rollback import snapshot_id
+from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
     from pyiceberg.table import Table
 
 
-class LakeCreateTagOperator(MetadataChangeOperator[CreateTagSpec]):
+class CreateTagAction(MetadataChangeAction[CreateTagSpec]):
+    """The worker's part of a tag."""
+
+    spec_type = CreateTagSpec
+
+    def plan(self, table: Table, spec: CreateTagSpec) -> PlannedChange:
+        """Decide where the tag goes."""
+        return plan_tag(table, spec)
+
+
+class LakeCreateTagOperator(LakeJobOperator[CreateTagSpec]):
     """Put a tag on a snapshot. A tag that is there stays, unless it is to be replaced.
 
     :param table: ``namespace.table`` (templated).
@@ -34,13 +38,7 @@ class LakeCreateTagOperator(MetadataChangeOperator[CreateTagSpec]):
     :raises UnsupportedError: there is no such snapshot, or the name is taken.
     """
 
-    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "tag", "snapshot_id", "max_age")
-    stand_ins: ClassVar[Mapping[str, Any]] = {
-        **LakeJobOperator.stand_ins,
-        "tag": "tag",
-        "snapshot_id": None,
-        "max_age": None,
-    }
+    action = CreateTagAction
 
     def __init__(
         self,
@@ -52,28 +50,20 @@ class LakeCreateTagOperator(MetadataChangeOperator[CreateTagSpec]):
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.tag = tag
-        self.snapshot_id = snapshot_id
-        self.max_age = max_age
-        self.replace = flag(replace, "replace")
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> CreateTagSpec:  # noqa: ARG002  # for others
-        """Translate the arguments."""
-        return CreateTagSpec(
-            **frame,
-            tag=text(self.tag, "tag"),
-            snapshot_id=optional(snapshot_id)(self.snapshot_id, "snapshot_id"),
-            max_age=optional(duration)(self.max_age, "max_age"),
-            replace=self.replace,
-        )
-
-    def plan(self, table: Table, spec: CreateTagSpec) -> PlannedChange:
-        """Decide where the tag goes."""
-        return plan_tag(table, spec)
+        self.keep(locals())
 
 
-class LakeDropTagOperator(MetadataChangeOperator[DropTagSpec]):
+class DropTagAction(MetadataChangeAction[DropTagSpec]):
+    """The worker's part of a tag's removal."""
+
+    spec_type = DropTagSpec
+
+    def plan(self, table: Table, spec: DropTagSpec) -> PlannedChange:
+        """Decide whether there is a tag to remove."""
+        return plan_tag_removal(table, spec)
+
+
+class LakeDropTagOperator(LakeJobOperator[DropTagSpec]):
     """Remove a tag; where there is none, nothing happens.
 
     :param table: ``namespace.table`` (templated).
@@ -82,18 +72,8 @@ class LakeDropTagOperator(MetadataChangeOperator[DropTagSpec]):
     :raises UnsupportedError: the name is a branch's.
     """
 
-    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "tag")
-    stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "tag": "tag"}
+    action = DropTagAction
 
     def __init__(self, *, tag: str, **job: Any) -> None:
         super().__init__(**job)
-        self.tag = tag
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> DropTagSpec:  # noqa: ARG002  # for others
-        """Translate the arguments."""
-        return DropTagSpec(**frame, tag=text(self.tag, "tag"))
-
-    def plan(self, table: Table, spec: DropTagSpec) -> PlannedChange:
-        """Decide whether there is a tag to remove."""
-        return plan_tag_removal(table, spec)
+        self.keep(locals())

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import flag, number, text
-from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.untemplated_arguments import texts
+from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_row_change
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
+
+class UpdateRowsAction(WorkerAction[UpdateRowsSpec]):
+    """The worker's part of an update."""
+
+    spec_type = UpdateRowsSpec
+
+    def refuse_from_metadata(self, spec: UpdateRowsSpec) -> None:
+        """Refuse a table that is missing, or whose rows cannot be updated as asked."""
+        refuse_row_change(spec, self.tables.load_existing(spec.table))
 
 
 class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
@@ -31,10 +36,7 @@ class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
     :raises ForgottenRunError: the run is older than the run keys that the table remembers.
     """
 
-    template_fields: Sequence[str] = (*LakeJobOperator.template_fields, "where")
-    sql_arguments = ("where",)
-
-    stand_ins: ClassVar[Mapping[str, Any]] = {**LakeJobOperator.stand_ins, "where": "true"}
+    action = UpdateRowsAction
 
     def __init__(
         self,
@@ -46,22 +48,4 @@ class LakeUpdateRowsOperator(LakeJobOperator[UpdateRowsSpec]):
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.assignments = texts(assignments, "assignments", "a column to an SQL expression")
-        self.where = where
-        self.allow_sql = flag(allow_sql, "allow_sql")
-        self.max_attempts = number(max_attempts, "max_attempts")
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> UpdateRowsSpec:  # noqa: ARG002  # for others
-        """Translate the arguments."""
-        return UpdateRowsSpec(
-            **frame,
-            assignments=self.assignments,
-            where=text(self.where, "where"),
-            allow_sql=self.allow_sql,
-            max_attempts=self.max_attempts,
-        )
-
-    def refuse_from_metadata(self, spec: UpdateRowsSpec) -> None:
-        """Refuse a table that is missing, or whose rows cannot be updated as asked."""
-        refuse_row_change(spec, self.load_existing(spec.table))
+        self.keep(locals())

@@ -4,26 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.argument_validation import Reader, choice, flag, names, number, optional, text
-from airflow_lake_provider.contracts.audits import Audits, audits
-from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import SpecFrame
-from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine, merge_engine
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.merge_engines import MergeEngine
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
-from airflow_lake_provider.contracts.source_name import default_source_name
-from airflow_lake_provider.contracts.sources import Files, LakeTable, Source, source
-from airflow_lake_provider.contracts.table_layout import TableLayout, table_layout
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.sources import LakeTable, Source
+from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import upsert_strategy
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
-from airflow_lake_provider.operators.untemplated_arguments import optional_text
+from airflow_lake_provider.operators.task_run import TaskRun
+from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_upsert
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context, XComArg
+    from airflow.sdk import XComArg
+
+
+class UpsertAction(WorkerAction[UpsertSpec]):
+    """The worker's part of an upsert."""
+
+    spec_type = UpsertSpec
+
+    def completed(self, spec: UpsertSpec, run: TaskRun) -> UpsertSpec:
+        """Name the source."""
+        source = spec.source
+        return spec if source.name else replace(spec, source=replace(source, name=run.source_name(spec.table)))
+
+    def identity(self, spec: UpsertSpec, run: TaskRun) -> RunIdentity:
+        """Return who asks, or the author's batch."""
+        # Two tasks may give one batch id to what they read for the same table.
+        batch = ("batch", spec.batch_id, spec.source_name) if spec.batch_id else ()
+        return run.identity(batch, cleared_is_new=spec.on_repeat is OnRepeat.APPLY)
+
+    def refuse_from_metadata(self, spec: UpsertSpec) -> None:
+        """Refuse a source table that is missing, and a target that cannot take the batch."""
+        name = spec.source.lake_table
+        source = None if name is None else self.tables.load_source(name, "the source table")
+        as_it_is = isinstance(spec.source, LakeTable)
+        refuse_upsert(spec, self.tables.find_table(spec.table), source if as_it_is else None)
 
 
 class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
@@ -64,41 +84,7 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
     :raises ForgottenRunError: the run is older than the run keys that the table remembers.
     """
 
-    template_fields: Sequence[str] = (
-        *LakeJobOperator.template_fields,
-        "source",
-        "keys",
-        "order_by",
-        "merge_engine",
-        "create",
-        "schema_contract",
-        "branch",
-        "batch_id",
-        "on_repeat",
-        "strategy",
-        "audits",
-    )
-    stand_ins: ClassVar[Mapping[str, Any]] = {
-        **LakeJobOperator.stand_ins,
-        "source": Files("file.parquet"),
-        "keys": ("key",),
-        "order_by": (),
-        "merge_engine": Deduplicate(),
-        "create": True,
-        "schema_contract": "evolve",
-        "branch": None,
-        "batch_id": None,
-        "on_repeat": "skip",
-        "strategy": "auto",
-        "audits": None,
-    }
-    object_readers: ClassVar[Mapping[str, Reader]] = {
-        "source": source,
-        "merge_engine": merge_engine,
-        "create": table_layout,
-        "schema_contract": schema_contract,
-        "audits": audits,
-    }
+    action = UpsertAction
 
     def __init__(
         self,
@@ -120,68 +106,4 @@ class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):
         **job: Any,
     ) -> None:
         super().__init__(**job)
-        self.source = source
-        self.keys = keys
-        self.order_by = order_by
-        self.delete_when = optional_text(delete_when, "delete_when")
-        self.merge_engine = merge_engine
-        self.create = create
-        self.schema_contract = schema_contract
-        self.branch = branch
-        self.batch_id = batch_id
-        self.on_repeat = on_repeat
-        self.strategy = strategy
-        self.audits = audits
-        self.allow_sql = flag(allow_sql, "allow_sql")
-        self.max_attempts = number(max_attempts, "max_attempts")
-        self.refuse_wrong_arguments()
-
-    def make_spec(self, frame: SpecFrame, context: Context | None) -> UpsertSpec:
-        """Translate the arguments."""
-        optional(text)(self.batch_id, "batch_id")
-        return UpsertSpec(
-            **frame,
-            source=self._named_source(context),
-            keys=names(self.keys, "keys"),
-            order_by=names(self.order_by, "order_by"),
-            delete_when=self.delete_when,
-            create=table_layout(self.create),
-            schema_contract=schema_contract(self.schema_contract),
-            branch=optional(text)(self.branch, "branch"),
-            on_repeat=choice(OnRepeat, self.on_repeat, "on_repeat"),
-            merge_engine=merge_engine(self.merge_engine),
-            strategy=upsert_strategy(self.strategy),
-            audits=audits(self.audits),
-            allow_sql=self.allow_sql,
-            max_attempts=self.max_attempts,
-        )
-
-    def run_of(self, context: Context) -> RunIdentity:
-        """Return the identity of the run, or of the author's batch."""
-        # Two tasks may give one batch id to what they read for the same table.
-        batch_id = optional(text)(self.batch_id, "batch_id")
-        batch = ("batch", batch_id, self._named_source(context).checked().name or "") if batch_id else ()
-        on_repeat = choice(OnRepeat, self.on_repeat, "on_repeat")
-        return self.run_identity(context, batch, cleared_is_new=on_repeat is OnRepeat.APPLY)
-
-    def refuse_from_metadata(self, spec: UpsertSpec) -> None:
-        """Refuse a source table that is missing, and a target that cannot take the batch."""
-        name = spec.source.lake_table
-        source = None if name is None else self.load_source(name, "the source table")
-        as_it_is = isinstance(spec.source, LakeTable)
-        refuse_upsert(spec, self.find_table(spec.table), source if as_it_is else None)
-
-    def _named_source(self, context: Context | None) -> Source:
-        found = source(self.source)
-        if found.name:
-            return found
-        return replace(found, name="parsed" if context is None else self._default_name(context))
-
-    def _default_name(self, context: Context) -> str:
-        instance = context["ti"]
-        if instance.map_index is not None and instance.map_index >= 0:
-            raise InvalidSpecError(
-                f"{self.table}: task {instance.task_id} is mapped, so its sources cannot share the name of the task; "
-                "give each source a name, for example Files(..., name='orders_{{ ti.map_index }}')"
-            )
-        return default_source_name(instance.dag_id, instance.task_id)
+        self.keep(locals())

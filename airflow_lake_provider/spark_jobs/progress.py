@@ -30,8 +30,12 @@ def say_what_the_jvm_still_does() -> None:
 
 @dataclass
 class Progress:
-    """Collects the seconds by phase and prints one line per phase, ``[lake] resolve: 12 files, 1.2 s``."""
+    """Collects the seconds by phase and prints one line per phase, ``[lake] resolve: 12 files, 1.2 s``.
 
+    :param label: of a task beside others, which its lines begin with.
+    """
+
+    label: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -54,7 +58,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print one line at once."""
-        say(text)
+        say(f"{self.label}: {text}" if self.label else text)
 
 
 def _words(key: str, value: object) -> str:

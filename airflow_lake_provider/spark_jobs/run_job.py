@@ -1,15 +1,15 @@
 """The application that spark-submit runs: ``run_job.py --spec spec.json [--report report.json]``.
 
-It needs no Airflow. The report, which may be a failure, is written to ``--report`` (a path of this machine or of any
-file system that Hadoop knows) and the exit code says which it was.
+It needs no Airflow. The reports of the job's tasks are written to ``--report``, a path of this machine or of any file
+system that Hadoop knows. Some may be failures, which the exit code says.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import sys
-import traceback
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +19,10 @@ if __name__ == "__main__":
     # Spark puts this file's folder first on the path; its neighbours are modules of a package, not of the top level.
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
 
-from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_to_json
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.spec_codec import spec_from_plain
-from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
-from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
+from airflow_lake_provider.contracts.job_report import EVERY_TASK, JobFailure, JobReport, reports_to_json
+from airflow_lake_provider.contracts.spec_codec import Job, job_from_plain
 from airflow_lake_provider.spark_jobs.progress import Progress, say_what_the_jvm_still_does
-from airflow_lake_provider.spark_jobs.report_file import write_report
+from airflow_lake_provider.spark_jobs.run_tasks import Reports, failure, run_tasks
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
 if TYPE_CHECKING:
@@ -37,11 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one job.
 
     :param arguments: command line; None takes the process's own.
-    :return: 0 when a report was written, 1 for a failure.
+    :return: 0 when each task has a report, 1 when one has a failure.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="path of the spec, or its name when shipped with --files")
-    parser.add_argument("--report", help="where to leave the report")
+    parser.add_argument("--report", help="where to leave the reports")
     options = parser.parse_args(arguments)
     progress = Progress()
     try:
@@ -49,7 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
             spark, overruled = open_session()
     except Exception as error:
         if options.report and "://" not in options.report:
-            write_report(None, options.report, report_to_json(_failure("the Spark session", error)))
+            failed = {EVERY_TASK: failure("the Spark session", error)}
+            write_report(None, options.report, reports_to_json(failed))
         raise
     # The worker makes links of it.
     ui = spark.sparkContext.uiWebUrl
@@ -57,19 +54,32 @@ def main(arguments: list[str] | None = None) -> int:
     for sentence in overruled:
         progress.say(sentence)
     try:
-        report = _report(spark, options.spec, progress)
-        if isinstance(report, JobReport):
-            report = replace(report, warnings=(*report.warnings, *overruled))
-        elif not _is_told_by_worker(spark, options.report):
-            sys.stderr.write(report.traceback)
-        if options.report:
-            write_report(spark, options.report, report_to_json(report))
+        reports = _reports(spark, options, progress, overruled)
     finally:
         # A session that a dead JVM took along cannot be stopped, and what it committed stays committed.
         with suppress(Exception):
             spark.stop()
         say_what_the_jvm_still_does()
-    return 1 if isinstance(report, JobFailure) else 0
+    return 1 if any(isinstance(report, JobFailure) for report in reports.values()) else 0
+
+
+def _reports(spark: SparkSession, options: argparse.Namespace, progress: Progress, overruled: list[str]) -> Reports:
+    def tell(reports: Reports) -> None:
+        if options.report:
+            write_report(spark, options.report, reports_to_json(reports))
+
+    try:
+        reports = run_tasks(spark, read_job(options.spec), progress, tell)
+    # The worker must learn of every failure in a form that it can read.
+    except Exception as error:  # noqa: BLE001
+        reports = {EVERY_TASK: failure("the Spark job", error)}
+    for name, report in reports.items():
+        if isinstance(report, JobReport):
+            reports[name] = replace(report, warnings=(*report.warnings, *overruled))
+        elif not _is_told_by_worker(spark, options.report):
+            sys.stderr.write(report.traceback)
+    tell(reports)
+    return reports
 
 
 def _is_told_by_worker(spark: SparkSession, report: str | None) -> bool:
@@ -79,32 +89,54 @@ def _is_told_by_worker(spark: SparkSession, report: str | None) -> bool:
     return False
 
 
-def _report(spark: SparkSession, spec_path: str, progress: Progress) -> JobReport | JobFailure:
-    try:
-        return dispatch_action(spark, _read_spec(spec_path), progress)
-    # The worker must learn of every failure in a form that it can read.
-    except Exception as error:  # noqa: BLE001
-        return _failure("the Spark job", error)
+def read_job(path: str) -> Job:
+    """Read the file of a job.
 
-
-def _failure(what: str, error: Exception) -> JobFailure:
-    text = "".join(traceback.format_exception(error))
-    if isinstance(error, LakeProviderError):
-        return JobFailure(error=type(error).__name__, message=str(error), traceback=text)
-    if (cause := root_cause(error)) is not None:
-        return JobFailure(error=cause.kind.error.__name__, message=f"{what}: {cause.sentence()}", traceback=text)
-    first_line = str(error).strip().partition("\n")[0]
-    message = f"{what} failed with {type(error).__name__}: {first_line}"
-    return JobFailure(error=JobFailedError.__name__, message=message, traceback=text)
-
-
-def _read_spec(path: str) -> JobSpec:
+    :param path: of it, or its name where it was shipped with ``--files``.
+    """
     file = Path(path)
     if not file.exists():
         from pyspark import SparkFiles
 
         file = Path(SparkFiles.get(file.name))
-    return spec_from_plain(json.loads(file.read_text(encoding="utf-8")))
+    return job_from_plain(json.loads(file.read_text(encoding="utf-8")))
+
+
+def write_report(spark: SparkSession | None, path: str, text: str) -> None:
+    """Write ``text`` to ``path``.
+
+    :param spark: None where no session could be started; then only a path of this machine can be written.
+    :param path: a path of this machine, or a URL of a file system that Hadoop knows (``s3a://``, ``hdfs://``).
+    """
+    if "://" not in path:
+        _write_local(path, text)
+        return
+    jvm = None if spark is None else spark._jvm
+    if spark is None or jvm is None:
+        raise RuntimeError("the session has no JVM; it was stopped")
+    target = jvm.org.apache.hadoop.fs.Path(_as_hadoop_says(path))
+    stream = target.getFileSystem(spark._jsc.hadoopConfiguration()).create(target, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
+
+
+def _as_hadoop_says(path: str) -> str:
+    scheme, _, rest = path.partition("://")
+    # fsspec says s3:// where Hadoop's connector listens to s3a://, and gcs:// where it listens to gs://.
+    return f"{({'s3': 's3a', 'gcs': 'gs'}).get(scheme, scheme)}://{rest}"
+
+
+def _write_local(path: str, text: str) -> None:
+    # The worker must never read half a report.
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Others may write to a shared folder: a name that they guess could be a link to a file of ours.
+    unfinished = target.with_name(f"{target.name}.{secrets.token_hex(8)}.unfinished")
+    with unfinished.open("x", encoding="utf-8") as file:
+        file.write(text)
+    unfinished.replace(target)
 
 
 if __name__ == "__main__":

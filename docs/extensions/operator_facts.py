@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.job_report import REPORTS, JobReport
-from airflow_lake_provider.contracts.spec_codec import SPECS
+from airflow_lake_provider.contracts.job_report import REPORTS, JobReport, MetadataChangeReport
 from docs.extensions.public_names import constructor_arguments, is_ours
 
 if TYPE_CHECKING:
@@ -37,9 +35,10 @@ def report_of(cls: type) -> type[JobReport] | None:
 
     :param cls: any class.
     """
-    spec = inspect.get_annotations(getattr(cls, "make_spec", cls)).get("return")
-    action = next((action for action, known in SPECS.items() if known.__name__ == spec), None)
-    return None if action is None else REPORTS[action]
+    action = vars(cls).get("action")
+    if action is None:
+        return None
+    return REPORTS.get(action.spec_type.action, MetadataChangeReport)
 
 
 def facts(cls: type) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import airflow_lake_provider
 from airflow_lake_provider.contracts import errors, job_report
 from airflow_lake_provider.get_provider_info import get_provider_info
+from airflow_lake_provider.operators.worker_action import WorkerAction
 
 PACKAGE = "airflow_lake_provider"
 REFERENCE = Path(__file__).resolve().parents[1] / "reference" / "python"
@@ -74,7 +75,9 @@ def public_names() -> list[str]:
 
 
 def _is_public(value: object, module: str) -> bool:
-    return inspect.isclass(value) and value.__module__ == module and not value.__name__.startswith("_")
+    if not inspect.isclass(value) or issubclass(value, WorkerAction):
+        return False
+    return value.__module__ == module and not value.__name__.startswith("_")
 
 
 def listed_names() -> list[str]:

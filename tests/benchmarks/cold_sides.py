@@ -16,9 +16,8 @@ from tests.benchmarks.submitted_lake import EMPTY, SubmittedLake, task_context
 from tests.benchmarks.upsert_tables import PLAIN
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.errors import JobFailedError
-    from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
     from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook
+    from airflow_lake_provider.operators.spark_application import Found
 
 CATALOG = "lake"
 DRIVER_MEMORY = os.environ.get("LAKE_BENCH_MEMORY", "6g")
@@ -35,11 +34,11 @@ spark.stop()
 EMPTY_OF_OURS = """
 import sys
 from pathlib import Path
-from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport, report_to_json
+from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport, reports_to_json
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 spark, _ = open_session()
 nothing = UpsertReport(table="bench.ours", outcome=Outcome.NOTHING_NEW, reason="an empty application")
-Path(sys.argv[sys.argv.index("--report") + 1]).write_text(report_to_json(nothing))
+Path(sys.argv[sys.argv.index("--report") + 1]).write_text(reports_to_json({"task": nothing}))
 spark.stop()
 """
 
@@ -61,7 +60,7 @@ class EmptyOperator(LakeUpsertOperator):
         self.application = str(self.script)
         return hook
 
-    def _submit(self, attempt: Any, context: Any) -> JobReport | JobFailure | JobFailedError:
+    def _submit(self, attempt: Any, context: Any) -> dict[str, Found]:
         started = time.monotonic()
         found = super()._submit(attempt, context)
         self.submit_seconds = time.monotonic() - started

@@ -12,7 +12,7 @@ from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.spec_codec import spec_to_json
+from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
@@ -37,7 +37,7 @@ def upsert_orders(environment: Mapping[str, str], folder: Path, changes: list[di
         delete_when="op = 'd'",
         schema_contract=SchemaContract(exclude_columns=("op",)),
     )
-    (folder / "spec.json").write_text(spec_to_json(spec))
+    (folder / "spec.json").write_text(job_to_json(Job({"orders": spec})))
     command = [*_spark_submit(environment, folder), "--spec", str(folder / "spec.json")]
     done = subprocess.run(
         [*command, "--report", str(folder / "report.json")],

@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.spec_codec import spec_to_json
+from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
 from tests.soak.lake import Lake
 from tests.spark.conftest import REPOSITORY, lake_jars
 
@@ -63,7 +63,7 @@ class Driver:
             line = {"sql": request}
         else:
             file = self._specs / f"{uuid.uuid4().hex}.json"
-            file.write_text(spec_to_json(request))
+            file.write_text(job_to_json(Job({"task": request})))
             line = {"spec": str(file)}
         assert self.process.stdin
         self.process.stdin.write(json.dumps(line) + "\n")

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.job_report import report_to_json
-from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.run_job import read_job
+from airflow_lake_provider.spark_jobs.run_tasks import run_tasks
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 
 
@@ -30,9 +31,14 @@ def serve(progress: Callable[[], Progress] = Progress, before_report: Callable[[
         if "sql" in request:
             answer = _run_sql(spark, request["sql"])
         else:
-            answer = report_to_json(run_job._report(spark, request["spec"], progress()))
+            answer = _report(spark, request["spec"], progress())
             before_report()
         answers.write(answer + "\n")
+
+
+def _report(spark: SparkSession, path: str, progress: Progress) -> str:
+    (report,) = run_tasks(spark, read_job(path), progress, lambda _: None).values()
+    return report_to_json(report)
 
 
 def _run_sql(spark: SparkSession, statement: str) -> str:

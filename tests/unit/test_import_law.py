@@ -171,13 +171,14 @@ def assert_imports_without(missing: list[str], modules: list[str], airflow_home:
 # The driver's side from the ground up: who is on a floor may import what is on the floors below, and nothing else but
 # its own folder.
 DRIVER_FLOORS = (
-    {"failures", "progress", "report_file", "session"},
+    {"failures", "progress", "session"},
     {"retry_conflicts", "sql"},
     {"batch"},
     {"formats"},
     {"read_changes", "sources"},
     {"actions"},
     {"dispatch_action"},
+    {"run_tasks"},
     {"run_job"},
 )
 ICEBERG_FLOORS = (

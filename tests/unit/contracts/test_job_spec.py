@@ -145,6 +145,7 @@ ASIDE: dict[str, Any] = {
     "run": RunIdentity.of("other"),
     "on_repeat": OnRepeat.APPLY,
     "max_attempts": 99,
+    "batch_id": "another",
 }
 OTHER: dict[type, Any] = {bool: None, int: 77, float: 0.25, str: "other"}
 
@@ -166,7 +167,7 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "create": TableLayout(file_format="orc"),
         "merge_engine": FirstRow(),
         "level": CompactionLevel.FULL,
-        "strategy": CompactionStrategy.SORT,
+        "strategy": UpsertStrategy.MERGE if isinstance(spec, UpsertSpec) else CompactionStrategy.SORT,
         "schema_contract": SchemaContract(wider_types=Evolution.FREEZE),
         "on_gap": "full",
         "assignments": {"n": "n + 2"},
@@ -176,7 +177,10 @@ def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: Job
         "expire_stage_branches_before": datetime(2025, 1, 1, tzinfo=UTC),
         "expire_flink_jobs_before": datetime(2025, 1, 1, tzinfo=UTC),
         "asked_at": datetime(2025, 1, 1, tzinfo=UTC),
-        "minimum_age": timedelta(days=2),
+        "minimum_age": timedelta(hours=2),
+        "older_than": timedelta(days=3),
+        "stage_branches_older_than": timedelta(days=3),
+        "flink_jobs_older_than": timedelta(days=3),
         "foreign_files": ForeignFiles.KEEP,
     }
     for field in fields(spec):

@@ -38,7 +38,7 @@ def test_a_deletion_without_one_clear_choice_of_rows_is_refused(arguments: dict[
     ("arguments", "why"),
     [
         ({"assignments": {}, "where": "id = 1"}, "one or more columns"),
-        ({"assignments": {"n": " "}, "where": "id = 1"}, "each with an SQL expression"),
+        ({"assignments": {"n": " "}, "where": "id = 1"}, r"assignments\['n'\] must not be empty"),
         ({"assignments": {"n": "1", "N": "2"}, "where": "id = 1"}, "assignments names a column twice"),
         ({"assignments": {"n": "1"}, "where": ""}, "where is empty"),
         ({"assignments": {"n": "1"}, "where": "id = 1", "max_attempts": 0}, "max_attempts"),

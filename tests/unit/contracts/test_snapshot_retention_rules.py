@@ -189,7 +189,7 @@ def asked(**given: object) -> SnapshotExpirySpec:
         ({"retain_last": 7}, {LEAST: "3"}, 7, 5 * DAY, [f"retain_last is the DAG's and not 3, the table's {LEAST}"]),
         ({"retain_last": 7}, {}, 7, 5 * DAY, ["retain_last is the DAG's,"]),
         ({}, {AGE: "86400000"}, 1, DAY, [f"older_than is 86,400,000, the table's {AGE}"]),
-        ({"minimum_age": 2 * DAY}, {AGE: "86400000"}, 1, 2 * DAY, [AGE]),
+        ({"minimum_age": 2 * DAY, "stage_branches_older_than": 2 * DAY}, {AGE: "86400000"}, 1, 2 * DAY, [AGE]),
         ({"minimum_age": DAY}, {AGE: "864000000"}, 1, 10 * DAY, [AGE]),
         ({"expire_before": ASKED - 9 * DAY}, {AGE: "1"}, 1, 9 * DAY, ["older_than is the DAG's and not 1,"]),
         ({}, {AGE: str(2**63 - 1)}, 1, ASKED - datetime(1970, 1, 1, tzinfo=UTC), []),

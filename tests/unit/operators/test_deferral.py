@@ -13,12 +13,13 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, report_to_json
+from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.deferral import DeferredJob
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
+from tests.unit.operators.submitted import as_driver, run_in_spark
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -90,7 +91,7 @@ def deferred(
 
     monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
     with pytest.raises(TaskDeferred) as raised:
-        job._run_in_spark(job.build_spec(context), context)
+        run_in_spark(job, context)
     return raised.value
 
 
@@ -133,7 +134,7 @@ def test_a_resumed_task_returns_the_report_of_its_driver(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(SparkSubmitOperator, "poll_until_complete", lambda _, name, __: asked.append(name))
-    (tmp_path / "r.json").write_text(report_to_json(REPORT), encoding="utf-8")
+    (tmp_path / "r.json").write_text(as_driver(REPORT), encoding="utf-8")
     assert resumed(operator(deferrable=True), context, tmp_path)["outcome"] == "done"
     assert asked == [APPLICATION]
 

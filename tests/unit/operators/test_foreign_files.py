@@ -8,7 +8,7 @@ from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOp
 
 @pytest.mark.parametrize("value", ["{{ params.foreign_files }}", "remove", "", "KEEP", None, True, ["keep"]])
 def test_what_becomes_of_foreign_files_is_one_of_three_words_and_no_template(value: object) -> None:
-    with pytest.raises(InvalidSpecError, match="foreign_files must be one of 'refuse', 'keep', 'delete'"):
+    with pytest.raises(InvalidSpecError, match=r"foreign_files (?:must be one of 'refuse', 'keep'|is not t)"):
         LakeSnapshotExpiryOperator(task_id="t", table="shop.orders", foreign_files=value)  # type: ignore[arg-type]  # on purpose
 
 

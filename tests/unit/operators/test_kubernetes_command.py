@@ -18,6 +18,7 @@ from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.submission.job_archive import APPLICATION
+from tests.unit.operators.submitted import opened
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,10 +49,9 @@ def command(context: Context, tmp_path: Path, mode: str, tracked: bool) -> tuple
         env_vars={"TZ": "UTC"},
         track_driver_via_k8s_api=tracked,
     )
-    given = {"properties_file": None, "report_location": job.report_location}
     target = SparkTarget.read("spark_default", None)
     assert target == SparkTarget(master=MASTER, cluster_mode=mode == "cluster")
-    job._attempt = SparkSubmission.open(job.build_spec(context), job.lake.connection, target, **given)
+    job._attempt = opened(job, context, target)
     return job._get_hook()._build_spark_submit_command(job.application), job._attempt
 
 

@@ -17,13 +17,13 @@ from airflow_lake_provider.contracts.errors import (
     JobFailedError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome, report_to_json
-from airflow_lake_provider.contracts.spec_codec import spec_from_plain
+from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, JobReport, Outcome
+from airflow_lake_provider.contracts.spec_codec import job_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.spark_submission import SparkSubmission
 from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
 from airflow_lake_provider.submission.job_archive import APPLICATION
+from tests.unit.operators.submitted import TASK, as_driver, job_of, opened, run_in_spark
 from tests.unit.resource_manager import resource_manager
 from tests.unit.submission import java_properties
 
@@ -59,13 +59,8 @@ def operator(**arguments: Any) -> LakeCompactionOperator:
     return LakeCompactionOperator(task_id="compact", table="shop.orders", **arguments)
 
 
-def opened(job: LakeCompactionOperator, context: Context, target: SparkTarget = LOCAL) -> SparkSubmission:
-    given = {"properties_file": job.properties_file, "report_location": job.report_location}
-    return SparkSubmission.open(job.build_spec(context), job.lake.connection, target, **given)
-
-
 def submission(job: LakeCompactionOperator, context: Context) -> dict[str, Any]:
-    attempt = opened(job, context)
+    attempt = opened(job, context, LOCAL)
     return spark_submit_arguments(attempt, job, attempt.driver_start(job))
 
 
@@ -82,7 +77,7 @@ def test_what_we_set_ourselves_cannot_be_given(name: str) -> None:
 def test_the_authors_arguments_are_merged_with_ours(context: Context) -> None:
     theirs = {"py_files": "a.zip,b.py", "packages": "org:thing:1", "jars": "x.jar", "files": "notes.txt"}
     job = operator(conf={"spark.executor.cores": "2"}, **theirs)
-    attempt = opened(job, context)
+    attempt = opened(job, context, LOCAL)
     found = spark_submit_arguments(attempt, job, attempt.driver_start(job))
     assert found["py_files"] == f"{attempt.archive},a.zip,b.py"
     assert found["packages"].split(",") == [*job.lake.connection.spark_packages(), "org:thing:1"]
@@ -100,8 +95,8 @@ def test_nothing_of_the_authors_is_needed(context: Context) -> None:
 
 def test_the_spec_in_the_file_is_the_one_that_was_built(context: Context) -> None:
     job = operator(level="major", where="id > 3")
-    written = opened(job, context).files.spec.read_text(encoding="utf-8")
-    assert spec_from_plain(json.loads(written)) == job.build_spec(context)
+    written = opened(job, context, LOCAL).files.spec.read_text(encoding="utf-8")
+    assert job_from_plain(json.loads(written)) == job_of(job, context)
 
 
 def test_a_driver_in_the_cluster_gets_the_spec_shipped_and_reports_to_a_shared_place(
@@ -128,21 +123,21 @@ REPORT = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="as 
 
 @pytest.mark.parametrize("answer", [REPORT, JobFailure(error="BadInputError", message="m", traceback="t")])
 def test_the_drivers_answer_is_read(context: Context, answer: JobReport | JobFailure) -> None:
-    attempt = opened(operator(), context)
-    assert attempt.read_report() is None
-    attempt.files.report.write_text(report_to_json(answer), encoding="utf-8")
-    assert attempt.read_report() == answer
+    attempt = opened(operator(), context, LOCAL)
+    assert attempt.read_reports() == {}
+    attempt.files.report.write_text(as_driver(answer), encoding="utf-8")
+    assert attempt.read_reports() == {TASK: answer}
 
 
 def test_an_earlier_attempts_report_is_not_taken_for_this_ones(context: Context, tmp_path: Path) -> None:
     job = operator(report_location=str(tmp_path))
     first = opened(job, context, CLUSTER)
-    Path(first.report_path).write_text(report_to_json(REPORT), encoding="utf-8")
+    Path(first.report_path).write_text(as_driver(REPORT), encoding="utf-8")
     first.close()
     second = opened(job, context, CLUSTER)
-    assert second.read_report() == REPORT
+    assert second.read_reports() == {TASK: REPORT}
     second.forget_old_report()
-    assert second.read_report() is None
+    assert second.read_reports() == {}
     second.forget_old_report()
 
 
@@ -170,7 +165,7 @@ def test_the_settings_hold_the_connection_and_only_this_user_may_read_them(conte
     author = tmp_path / "author.properties"
     author.write_text("spark.log.level=INFO\n")
     job = operator(properties_file=str(author))
-    settings = opened(job, context).files.settings
+    settings = opened(job, context, LOCAL).files.settings
     found = java_properties.load(settings.read_text(encoding="utf-8"))
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
     assert found == {**job.lake.connection.spark_settings(), "spark.log.level": "INFO"}
@@ -218,7 +213,7 @@ def test_a_value_error_while_waiting_is_not_taken_for_a_wrong_argument(
     monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
     job = operator()
     with pytest.raises(error, match="Expecting value"):
-        job._run_in_spark(job.build_spec(context), context)
+        run_in_spark(job, context)
 
 
 @pytest.mark.usefixtures("lake_connection")
@@ -236,7 +231,7 @@ def test_a_cleared_task_is_not_reconnected_to_the_application_it_had(
         context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
         job = operator()
         with pytest.raises(InvalidSpecError):
-            job._run_in_spark(job.build_spec(context), context)
+            run_in_spark(job, context)
     first, retried, cleared = keys
     assert first == retried
     assert not set(first) & set(cleared)
@@ -248,13 +243,13 @@ def test_a_report_of_an_earlier_run_is_not_taken_where_nothing_was_submitted(
 ) -> None:
     def execute(job: LakeCompactionOperator, _: Context) -> None:
         assert job._attempt is not None
-        Path(job._attempt.report_path).write_text(report_to_json(REPORT), encoding="utf-8")
+        Path(job._attempt.report_path).write_text(as_driver(REPORT), encoding="utf-8")
         raise RuntimeError("the state store does not answer")
 
     monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
     job = operator(report_location=str(tmp_path))
     with pytest.raises(JobFailedError, match="nothing was submitted: the state store does not answer"):
-        job._run_in_spark(job.build_spec(context), context)
+        run_in_spark(job, context)
 
 
 def test_killing_a_task_that_reconnected_ends_the_application_of_the_earlier_try(
@@ -287,7 +282,7 @@ def test_killing_a_tracked_task_removes_what_its_application_staged_in_yarn(
 
 def test_ending_a_task_removes_its_secrets(context: Context) -> None:
     job = operator()
-    job._attempt = opened(job, context)
+    job._attempt = opened(job, context, LOCAL)
     job.on_kill()
     assert not job._attempt.files.folder.exists()
 
@@ -343,7 +338,7 @@ def spark_home(folder: Path, core_jar: str) -> Path:
 
 
 def runtime_of(job: LakeCompactionOperator, context: Context) -> str:
-    attempt = opened(job, context)
+    attempt = opened(job, context, LOCAL)
     return str(spark_submit_arguments(attempt, job, attempt.driver_start(job))["packages"]).split(",")[0]
 
 
@@ -380,4 +375,4 @@ def test_a_spark_that_jobs_do_not_run_on_is_refused_by_its_version(context: Cont
     home = spark_home(tmp_path / "spark", "spark-core_2.12-3.4.1.jar")
     job = operator(spark_binary=str(home / "bin/spark-submit"))
     with pytest.raises(UnsupportedError, match=r"the worker submits with Spark 3\.4 and Scala 2\.12; set SPARK_HOME"):
-        opened(job, context).driver_start(job)
+        opened(job, context, LOCAL).driver_start(job)

@@ -14,6 +14,7 @@ from airflow_lake_provider.get_provider_info import get_provider_info
 from airflow_lake_provider.hooks.lake_spark_submit import SparkApplication, SparkTarget, web_address
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.links import SparkApplicationLink, YarnApplicationLink
+from tests.unit.operators.submitted import run_in_spark
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -51,7 +52,7 @@ def job(monkeypatch: pytest.MonkeyPatch, host: str, lines: list[str], **extra: s
 def run(task: LakeCompactionOperator, context: Context) -> tuple[str, str]:
     """Return both links as Airflow keeps them at the end."""
     with pytest.raises(JobFailedError):
-        task._run_in_spark(task.build_spec(context), context)
+        run_in_spark(task, context)
     return SPARK.get_link(task, ti_key=context["ti"]), YARN.get_link(task, ti_key=context["ti"])  # type: ignore[arg-type]
 
 

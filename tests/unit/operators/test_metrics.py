@@ -27,7 +27,7 @@ from airflow_lake_provider.contracts.job_report import (
     UpdateRowsReport,
     UpsertReport,
 )
-from airflow_lake_provider.operators import lake_job
+from airflow_lake_provider.operators import spark_application
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.metrics import COUNTERS, GAUGES, JobMetrics
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
@@ -169,7 +169,7 @@ def test_a_conflict_that_a_report_has_told_of_is_not_counted_again_when_it_fails
 ) -> None:
     lost = report(CompactionReport, Outcome.CONFLICT, attempts=3)
     job = LakeCompactionOperator(task_id="c", table="shop.orders", fail_on_conflict=True)
-    monkeypatch.setattr(job, "report_without_spark", lambda _: lost)
+    monkeypatch.setattr(job.action, "report_without_spark", lambda *_: lost)
     with pytest.raises(CommitConflictError):
         job.execute(context)
     assert total(told()["airflow.lake.conflicts"]) == 3
@@ -202,13 +202,13 @@ def test_rows_of_a_try_that_could_not_make_its_event_are_told_by_the_retry_alone
     arguments: dict[str, Any] = {"assignments": {"n": "n + 1"}, "where": "id = 3"}
     job = LakeUpdateRowsOperator(task_id="t", table="shop.orders", retries=3, **arguments, **NO_SPARK)
     done = report(UpdateRowsReport, Outcome.APPLIED, committed=("1",), rows_updated=5)
-    monkeypatch.setattr(job, "report_without_spark", lambda _: done)
+    monkeypatch.setattr(job.action, "report_without_spark", lambda *_: done)
     with monkeypatch.context() as without:
-        without.setattr(lake_job, "announce", raising(CatalogUnavailableError("the catalog did not answer")))
+        without.setattr(spark_application, "announce", raising(CatalogUnavailableError("the catalog did not answer")))
         with pytest.raises(CatalogUnavailableError):
             job.execute(context)
     found = replace(done, outcome=Outcome.ALREADY_APPLIED)
-    monkeypatch.setattr(job, "report_without_spark", lambda _: found)
+    monkeypatch.setattr(job.action, "report_without_spark", lambda *_: found)
     job.execute(context)
     assert total(told()["airflow.lake.rows.updated"]) == 5
     assert total(told()["airflow.lake.commits"]) == 1

@@ -41,8 +41,8 @@ def extracted(job: LakeJobOperator[Any], *, failed: bool = False) -> tuple[list[
 
 def ended(job: LakeJobOperator[Any], context: Context, report: JobReport | None) -> LakeJobOperator[Any]:
     """Bring an operator to where the provider asks it: after its task."""
-    job._spec, job._report = job.build_spec(context), report
-    job._is_repeated = report is not None and job._is_told_before(report, context)
+    (task,) = job._tasks = job.job_tasks(context)
+    task.report = report
     return job
 
 

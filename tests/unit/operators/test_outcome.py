@@ -166,7 +166,7 @@ def test_a_task_that_fails_says_by_which_error(
         raise CatalogUnavailableError("the catalog did not answer")
 
     if error is CatalogUnavailableError:
-        monkeypatch.setattr(operator, "report_without_spark", refuse)
+        monkeypatch.setattr(operator.action, "report_without_spark", refuse)
     with pytest.raises(error):
         operator.execute(context)
     assert task.xcom == {"outcome": error.__name__}
@@ -186,7 +186,7 @@ def test_a_task_that_fails_by_an_error_of_others_says_it_too(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(operator, "report_without_spark", fail)
+    monkeypatch.setattr(operator.action, "report_without_spark", fail)
     with pytest.raises(type(error)):
         operator.execute(context)
     assert values["lake_label"] == f"shop.orders: {type(error).__name__}"
@@ -201,7 +201,7 @@ def test_a_task_that_begins_to_wait_in_the_triggerer_has_no_outcome_yet(
     def defer(*_: object) -> None:
         raise TaskDeferred(trigger=TimeDeltaTrigger(timedelta(0)), method_name="execute_complete")
 
-    monkeypatch.setattr(operator, "report_without_spark", defer)
+    monkeypatch.setattr(operator.action, "report_without_spark", defer)
     with pytest.raises(TaskDeferred):
         operator.execute(context)
     assert "lake_label" not in values

@@ -17,13 +17,15 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.spec_codec import Job
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators import report_location
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.report_file import forget_report, read_report
+from airflow_lake_provider.operators.report_file import forget_report, read_reports
 from airflow_lake_provider.operators.report_location import shared_report
-from airflow_lake_provider.operators.spark_submission import SparkSubmission
+from tests.unit.operators.run_of_tests import RUN
+from tests.unit.operators.submitted import job_of, opened, run_in_spark
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -71,7 +73,7 @@ def test_a_location_that_one_side_cannot_use_is_refused_and_nothing_is_submitted
     _without(monkeypatch, "s3fs", "gcsfs", "adlfs")
     job = compaction(location)
     with pytest.raises(InvalidSpecError) as refused:
-        job._run_in_spark(job.build_spec(context), context)
+        run_in_spark(job, context)
     assert all(words in str(refused.value) for words in ("report_location", location, *said)), str(refused.value)
     assert submissions == []
 
@@ -90,7 +92,7 @@ def test_the_setting_is_named_where_it_gave_the_location(
     monkeypatch.setenv("AIRFLOW__LAKE__REPORT_LOCATION", "reports")
     job = compaction(None)
     with pytest.raises(InvalidSpecError, match=r"\[lake\] report_location 'reports' is relative"):
-        job._run_in_spark(job.build_spec(context), context)
+        run_in_spark(job, context)
     assert submissions == []
 
 
@@ -99,7 +101,7 @@ def test_cluster_mode_without_a_location_is_refused_before_anything_is_laid_out_
 ) -> None:
     job = compaction(None)
     with pytest.raises(InvalidSpecError, match=r"shop\.orders: .*report_location, such as .*\[lake\] report_location"):
-        job._run_in_spark(job.build_spec(context), context)
+        run_in_spark(job, context)
     assert submissions == []
     assert not job_directory.exists()
 
@@ -108,7 +110,8 @@ def test_the_same_run_of_another_catalog_or_environment_has_another_report(
     context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def report(catalog: str, lake: str) -> str:
-        return shared_report(replace(compaction(None).build_spec(context), catalog=catalog), str(tmp_path), lake)
+        spec = replace(compaction(None).build_spec(context), catalog=catalog)
+        return shared_report(Job({"task": spec}), RunIdentity.of("run"), str(tmp_path), lake)
 
     production = "sql postgresql://db.example.com/lake s3://lake/wh"
     test = "sql postgresql://db-test.example.com/lake s3://lake-test/wh"
@@ -126,7 +129,7 @@ def test_an_operator_tells_the_address_of_its_catalog_without_a_secret(
 ) -> None:
     told: list[str] = []
 
-    def name(spec: JobSpec, lake: str) -> str:
+    def name(job: Job, run: RunIdentity, lake: str) -> str:
         told.append(lake)
         return "name"
 
@@ -137,7 +140,7 @@ def test_an_operator_tells_the_address_of_its_catalog_without_a_secret(
         connection = json.dumps({"conn_type": "iceberg", **fields, "extra": extra})
         monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", connection)
         job = compaction(str(tmp_path))
-        SparkSubmission.open(job.build_spec(context), job.lake.connection, CLUSTER, report_location=job.report_location)
+        opened(job, context, CLUSTER)
     assert told == [f"sql postgresql://{host}:5432/lake s3://lake/wh" for host in ("db", "db-test")]
 
 
@@ -147,7 +150,7 @@ def test_in_client_mode_nobody_asks_for_the_location(
     monkeypatch.setenv("AIRFLOW__LAKE__REPORT_LOCATION", "foo://reports")
     job = LakeCompactionOperator(task_id="c", table="shop.orders", report_location="reports")
     with pytest.raises(JobFailedError, match="no report"):
-        job._run_in_spark(job.build_spec(context), context)
+        run_in_spark(job, context)
     assert submissions == ["submitted"]
 
 
@@ -182,9 +185,9 @@ def test_a_store_that_refuses_is_final_and_one_that_is_away_is_tried_again(
 ) -> None:
     monkeypatch.setitem(_registry, "broken", Broken)
     monkeypatch.setattr(Broken, "error", staticmethod(error), raising=False)
-    spec = compaction(None).build_spec(context)
+    job = job_of(compaction(None), context)
     with pytest.raises(expected, match=r"report_location 'broken://reports'.*Nothing was submitted"):
-        shared_report(spec, "broken://reports")
+        shared_report(job, RUN, "broken://reports")
     with pytest.raises(expected, match="nothing was submitted: the report of an earlier attempt"):
         forget_report("broken://reports/a.json")
 
@@ -194,18 +197,18 @@ def test_a_missing_report_that_the_worker_may_not_list_is_no_report_yet(
 ) -> None:
     monkeypatch.setitem(_registry, "broken", Broken)
     monkeypatch.setattr(Broken, "error", staticmethod(lambda: PermissionError("Forbidden")), raising=False)
-    report = shared_report(compaction(None).build_spec(context), "broken://reports")
+    report = shared_report(job_of(compaction(None), context), RUN, "broken://reports")
     assert report.startswith("broken://reports/")
 
 
 def test_a_folder_that_the_worker_may_not_write_to_is_refused(context: Context, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    spec = compaction(None).build_spec(context)
+    job = job_of(compaction(None), context)
     with pytest.raises(InvalidSpecError, match=r"taken.*this worker cannot use it"):
-        shared_report(spec, f"{tmp_path}/taken/reports")
-    report = shared_report(spec, f"file://{tmp_path}/new/")
+        shared_report(job, RUN, f"{tmp_path}/taken/reports")
+    report = shared_report(job, RUN, f"file://{tmp_path}/new/")
     assert list((tmp_path / "new").iterdir()) == []
-    assert shared_report(spec, f"file://{tmp_path}/new") == report
+    assert shared_report(job, RUN, f"file://{tmp_path}/new") == report
 
 
 def test_a_report_that_cannot_be_removed_is_not_told_as_one_that_never_came(
@@ -218,14 +221,14 @@ def test_a_report_that_cannot_be_removed_is_not_told_as_one_that_never_came(
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda job, _: job._before_submit())
     job = compaction("broken://reports")
     with pytest.raises(InvalidSpecError, match="right to delete"):
-        job._run_in_spark(job.build_spec(context), context)
+        run_in_spark(job, context)
 
 
 def test_a_probe_of_a_shared_folder_follows_no_link_of_a_guessed_name(context: Context, tmp_path: Path) -> None:
-    spec = compaction(None).build_spec(context)
-    report = Path(shared_report(spec, str(tmp_path)))
+    job = job_of(compaction(None), context)
+    report = Path(shared_report(job, RUN, str(tmp_path)))
     report.with_suffix(".probe").symlink_to(tmp_path / "victim")
-    shared_report(spec, str(tmp_path))
+    shared_report(job, RUN, str(tmp_path))
     assert not (tmp_path / "victim").exists()
     assert [path.name for path in tmp_path.iterdir()] == [report.with_suffix(".probe").name]
 
@@ -244,7 +247,7 @@ def test_what_is_no_file_in_a_shared_folder_is_no_report_and_is_not_waited_for(
         (tmp_path / "link").symlink_to(planted)
         planted = tmp_path / "link"
     found: list[object] = []
-    reading = threading.Thread(target=lambda: found.append(read_report(f"{scheme}{planted}")), daemon=True)
+    reading = threading.Thread(target=lambda: found.append(read_reports(f"{scheme}{planted}")), daemon=True)
     reading.start()
     reading.join(10)
-    assert found == [None]
+    assert found == [{}]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.spark_jobs.report_file import write_report
+from airflow_lake_provider.spark_jobs.run_job import write_report
 
 
 @pytest.mark.parametrize("name", ["report.json", "report.json.unfinished"])

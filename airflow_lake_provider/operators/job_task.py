@@ -1,0 +1,144 @@
+"""One task of a job: an action on one table, from its spec to its report or its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.job_report import JobReport, Outcome
+from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
+from airflow_lake_provider.operators.allowed_tables import refuse_other_tables
+from airflow_lake_provider.operators.lost_report import LostReport
+from airflow_lake_provider.operators.trusted_tables import refuse_untrusted
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.operators.task_run import TaskRun
+    from airflow_lake_provider.operators.worker_action import WorkerAction
+
+
+@dataclass
+class JobTask:
+    """A task on the worker.
+
+    :param spec: as it is sent; None where the arguments make none.
+    :param report: None until there is one.
+    :param error: why there will be none, or, beside a report, why its outcome is a failure.
+    :param lost_report: what the table knew before a driver was started.
+    """
+
+    action: WorkerAction[Any]
+    run: TaskRun
+    table: str
+    spec: JobSpec | None = None
+    report: JobReport | None = None
+    error: LakeProviderError | None = None
+    lost_report: LostReport | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether there is neither report nor error."""
+        return self.report is None and self.error is None
+
+    @property
+    def is_repeated(self) -> bool:
+        """Tell whether an earlier run of the task has told what the report says."""
+        found = self.report
+        return found is not None and found.outcome is Outcome.ALREADY_APPLIED and not self.run.is_retry
+
+    @property
+    def sent(self) -> JobSpec:
+        """Spec that a driver is sent."""
+        return self.action.sent(self.known_spec)
+
+    @property
+    def known_spec(self) -> JobSpec:
+        """The spec of a task that has one."""
+        if self.spec is None:
+            raise AssertionError(f"{self.table}: a task without a spec goes nowhere")
+        return self.spec
+
+    @property
+    def key(self) -> str:
+        """Name of the task in its job, the same for every try."""
+        return " ".join(self.run.part) or "task"
+
+    def take(self, found: JobReport | LakeProviderError) -> None:
+        """Take what became of the task."""
+        self.report = found if isinstance(found, JobReport) else None
+        self.error = None if isinstance(found, JobReport) else found
+
+    def make_spec(self, written: Callable[[], JobSpec], allowed_tables: Sequence[str] | None) -> None:
+        """Make the spec that is sent of what the author wrote, rendered.
+
+        :param written: makes it of the arguments.
+        """
+
+        def make() -> None:
+            refuse_other_tables(self.table, allowed_tables)
+            connection = self.action.tables.lake.connection
+            spec = self.action.completed(written().checked(), self.run)
+            frame = SpecFrame(
+                catalog=connection.catalog_name,
+                table_format=connection.table_format,
+                run=self.action.identity(spec, self.run),
+            )
+            self.spec = spec.framed(frame)
+
+        self._attempt(make)
+
+    def answer_without_spark(self) -> None:
+        """Answer from the metadata, or refuse what it shows to be impossible."""
+
+        def answer() -> None:
+            self.report = self.action.report_without_spark(self.known_spec)
+            if self.report is None:
+                self.action.refuse_from_metadata(self.known_spec)
+                refuse_untrusted(self.action.tables.lake, self.known_spec)
+
+        self._attempt(answer)
+
+    def look_before_submission(self) -> None:
+        """Note what the table knows of earlier tries, by which a lost report is found again."""
+
+        def look() -> None:
+            self.lost_report = LostReport.before(self.action.tables.lake, self.sent)
+
+        self._attempt(look)
+
+    def resolve_lost_report(self, lost: JobFailedError, lake: LakeCatalogHook, *, of_any_try: bool) -> None:
+        """Ask the table whether the task has committed.
+
+        :param lost: why there is no report.
+        :param lake: the catalog, opened anew.
+        :param of_any_try: a commit of an earlier try counts, too.
+        """
+
+        def resolve() -> None:
+            known = self.lost_report
+            if known is None:
+                raise AssertionError(f"{self.table}: a task is looked at before it is sent")
+            known = replace(known, lake=lake)
+            self.report = (known.of_any_try() if of_any_try else known).resolve(lost)
+
+        self._attempt(resolve)
+
+    def check_report(self) -> None:
+        """Take an outcome that is a failure for one."""
+        if self.report is not None and self.error is None:
+            report = self.report
+            self._attempt(lambda: self.action.check_report(self.known_spec, report))
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        if self.error is None:
+            try:
+                step()
+            except LakeProviderError as error:
+                self.error = error
+
+
+def open_tasks(tasks: Iterable[JobTask]) -> list[JobTask]:
+    """Return the tasks that have neither report nor error."""
+    return [task for task in tasks if task.is_open]

@@ -1,0 +1,160 @@
+"""Arguments of an operator: kept as its spec's fields say, with the objects and the files of SQL in them rendered.
+
+Airflow renders a nested object by assigning to it. Ours are frozen, and mapped tasks share those of ``partial()``, so
+each task renders into a copy of its own. Airflow looks for XCom references in lists and mappings only; the methods here
+look inside our objects too.
+
+Arguments that are SQL may name a file: ``query="sql/revenue.sql"`` is read from the DAG's template search path.
+Airflow's own ``template_ext`` would take every templated text that ends so for a file, also paths of Spark's files and
+what a template made. Here only the arguments that are SQL are read, and only as the author wrote them: what comes from
+XCom, a form or a template names no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import XComArg
+from airflow.sdk.definitions.mappedoperator import OperatorPartial
+
+from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_sql_file
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import Argument
+from airflow_lake_provider.operators.failures import as_task_failure
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
+
+    Base = BaseOperator
+else:
+    Base = object
+
+
+class RenderedArguments(Base):
+    """Part of an operator that takes author objects and files of SQL."""
+
+    template_ext: ClassVar[tuple[str, ...]] = (".sql",)  # type: ignore[misc]  # of the class in Airflow, too
+    # What an author gives, by the operator's attribute that keeps it.
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+
+    def resolve_template_files(self) -> None:
+        """Read nothing when a DAG is parsed: files are read when the task runs."""
+        self.prepare_template()
+
+    def render_template(
+        self,
+        content: Any,
+        context: Context,
+        jinja_env: Any = None,
+        seen_oids: set[int] | None = None,
+    ) -> Any:
+        """Render an author object into a copy, and a text as a text whatever it ends with."""
+        if isinstance(content, AuthorObject):
+            return content.rendered(lambda value: self.render_template(value, context, jinja_env, seen_oids))
+        if isinstance(content, str) and content.endswith(self.template_ext):
+            if seen_oids is not None and id(content) in seen_oids:
+                return content
+            return self._render((jinja_env or self.get_template_env()).from_string(content), context)
+        return super().render_template(content, context, jinja_env, seen_oids)
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """Begin a mapped task, whose objects may refer to XCom."""
+        found = super().partial(**kwargs)
+        # Airflow warns of one that was never expanded.
+        found._expand_called = True
+        return _Partial(operator_class=found.operator_class, kwargs=found.kwargs, params=found.params)
+
+    def sql_text(self, value: str, name: str, jinja_env: Any = None) -> str:
+        """Return the text of a file of SQL where a value names one, not rendered yet; else the value.
+
+        :param name: of the argument, for messages.
+        :raises InvalidSpecError: no such file is in the DAG's folder or its ``template_searchpath``.
+        """
+        if not is_sql_file(value):
+            return value
+        environment: Any = jinja_env or self.get_template_env()
+        try:
+            found = environment.loader.get_source(environment, value)[0] if environment.loader else None
+        # Jinja's TemplateNotFound is an OSError.
+        except (OSError, UnicodeError) as error:
+            where = f"It is looked for in {', '.join(map(repr, environment.loader.searchpath))}"
+            raise InvalidSpecError(f"{name}: the file {value!r} cannot be read: {error}. {where}") from error
+        if found is None:
+            raise InvalidSpecError(f"{name}: the file {value!r} needs a DAG, in whose folder it is looked for")
+        return str(found).strip()
+
+    def rendered_unseen(self, value: Any, name: str, context: Context) -> Any:
+        """Return a value as it renders, of an argument that Airflow does not keep among the rendered fields.
+
+        :param name: of the argument, for messages.
+        """
+        text = self.sql_text(value, name) if isinstance(value, str) else value
+        return None if text is None else self.render_template(text, context)
+
+    def _set_xcomargs_dependencies(self) -> None:
+        super()._set_xcomargs_dependencies()
+        _follow(self, [getattr(self, name, None) for name in self.template_fields])
+
+    def _set_xcomargs_dependency(self, field: str, newvalue: Any) -> None:
+        super()._set_xcomargs_dependency(field, newvalue)
+        if field in self.template_fields:
+            _follow(self, newvalue)
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
+        for name in template_fields:
+            value = getattr(parent, name, None)
+            # Values from XCom are no templates, and Airflow lists them here.
+            if id(value) not in seen_oids:
+                self._read_files(parent, name, value, jinja_env)
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+
+    def _read_files(self, parent: Any, name: str, value: Any, jinja_env: Any) -> None:
+        try:
+            found = self._with_sql_files(value, name, lambda file: self.sql_text(file, name, jinja_env))
+        except InvalidSpecError as error:
+            raise as_task_failure(error) from None
+        if found is not value:
+            setattr(parent, name, found)
+
+    def _with_sql_files(self, value: Any, name: str, read: Callable[[str], str]) -> Any:
+        known = self.arguments.get(name)
+        if known is not None and known.is_sql and isinstance(value, str):
+            return read(value)
+        if known is not None and isinstance(value, Mapping):
+            given = known.as_object(value)
+            value = given if isinstance(given, AuthorObject) and has_sql_file(given) else value
+        return value.with_sql_files(read) if isinstance(value, AuthorObject) and has_sql_file(value) else value
+
+
+class _Partial(OperatorPartial):
+    """A mapped task before its expansion."""
+
+    def _expand(self, expand_input: Any, *, strict: bool) -> MappedOperator:
+        mapped = OperatorPartial._expand(self, expand_input, strict=strict)
+        fixed = [value for name, value in self.kwargs.items() if name in mapped.template_fields]
+        _follow(mapped, [fixed, expand_input.value])
+        return mapped
+
+
+def _follow(task: BaseOperator | MappedOperator, value: Any) -> None:
+    """Put a task behind those whose XCom the objects in a value refer to."""
+    for found in _objects_in(value):
+        values = [getattr(found, field.name) for field in fields(found)]
+        for upstream, _ in XComArg.iter_xcom_references(values):
+            if upstream.task_id not in task.upstream_task_ids:
+                task.set_upstream(upstream)
+
+
+def _objects_in(value: Any) -> Iterator[AuthorObject]:
+    if isinstance(value, AuthorObject):
+        yield value
+        value = [getattr(value, field.name) for field in fields(value)]
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple, set)) else ()
+    for item in items:
+        yield from _objects_in(item)

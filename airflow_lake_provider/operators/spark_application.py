@@ -1,0 +1,391 @@
+"""The one flow of every operator that may start Spark: specs, submission, reports, XCom, asset events.
+
+One application carries out the tasks of a job; most operators have one task.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
+from airflow_lake_provider.contracts.argument_validation import text
+from airflow_lake_provider.contracts.author_object import refuse_template
+from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.job_report import EVERY_TASK, JobFailure, JobReport
+from airflow_lake_provider.contracts.spec_codec import Job
+from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
+from airflow_lake_provider.operators.allowed_tables import table_patterns
+from airflow_lake_provider.operators.asset_events import announce
+from airflow_lake_provider.operators.catalog_tables import CatalogTables
+from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
+from airflow_lake_provider.operators.driver_end import DriverEnd
+from airflow_lake_provider.operators.driver_start import DriverStart
+from airflow_lake_provider.operators.failures import as_task_failure
+from airflow_lake_provider.operators.job_task import JobTask, open_tasks
+from airflow_lake_provider.operators.links import LinkedApplication
+from airflow_lake_provider.operators.lost_report import LostReport
+from airflow_lake_provider.operators.metrics import JobMetrics
+from airflow_lake_provider.operators.openlineage import lineage
+from airflow_lake_provider.operators.outcome import in_short, place_of, show_outcome
+from airflow_lake_provider.operators.rendered_arguments import RenderedArguments
+from airflow_lake_provider.operators.report_file import read_reports
+from airflow_lake_provider.operators.spark_log import open_spark_log, pointed_to, pointer
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
+from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
+from airflow_lake_provider.operators.task_run import TaskRun, clearing
+from airflow_lake_provider.operators.unknown_conf import unknown_conf
+from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
+from airflow_lake_provider.submission.spark_log import SparkLog
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+_OURS = ("application", "application_args", "conn_id")
+Found = JobReport | JobFailure | JobFailedError
+
+
+class SparkApplicationOperator(RenderedArguments, LinkedApplication, DeferrableApplication, SparkSubmitOperator):
+    """Carry out a job's tasks, in one Spark application where metadata is not enough.
+
+    Subclasses say which tasks there are and what becomes of their reports; everything else is here.
+    """
+
+    template_fields: Sequence[str] = (
+        "lake_conn_id",
+        "spark_conn_id",
+        *(field for field in SparkSubmitOperator.template_fields if field not in _OURS),
+    )
+    ui_color = "#d9ecf7"
+    # Written instead of main.
+    branch: str | None = None
+    # Tasks of a job that run at a time.
+    parallelism: int = 1
+
+    def __init__(
+        self,
+        *,
+        lake_conn_id: str = "lake_default",
+        spark_conn_id: str = "spark_default",
+        report_location: str | None = None,
+        deferrable: bool | None = None,
+        allowed_tables: Sequence[str] | None = None,
+        **spark_arguments: Any,
+    ) -> None:
+        refused = [name for name in _OURS if name in spark_arguments]
+        if refused:
+            raise InvalidSpecError(
+                f"{type(self).__name__} sets {', '.join(refused)} itself; the Spark connection is spark_conn_id, and "
+                "an application of your own belongs to SparkSubmitOperator"
+            )
+        super().__init__(conn_id=spark_conn_id, **spark_arguments)
+        self.lake_conn_id = lake_conn_id
+        self.spark_conn_id = spark_conn_id
+        refuse_template(report_location, "report_location")
+        self.report_location = None if report_location is None else text(report_location, "report_location")
+        self.allowed_tables = table_patterns(allowed_tables)
+        self.deferrable = deferrable
+        self._catalog: CatalogTables | None = None
+        self._attempt: SparkSubmission | None = None
+        self._driver = DriverStart()
+        self._end = DriverEnd()
+        # Of this try, once a driver is about to be started.
+        self._spark_log = SparkLog()
+        self._submitted = False
+        # Whether there is an application whose report is this task's.
+        self._is_followed = False
+        self._started = 0.0
+        self._tasks: list[JobTask] = []
+
+    @abstractmethod
+    def place(self) -> str:
+        """Return the words that messages name the job's tables by."""
+
+    @abstractmethod
+    def job_tasks(self, context: Context) -> list[JobTask]:
+        """Return the tasks of the job, with their specs or with what is wrong in their arguments."""
+
+    @abstractmethod
+    def result(self, tasks: list[JobTask], context: Context) -> Any:
+        """Tell of the reports and return what becomes XCom.
+
+        :raises LakeProviderError: the Airflow task fails by it.
+        """
+
+    @property
+    def tables(self) -> CatalogTables:
+        """The tables of the catalog, which stays open until :meth:`forget_catalog`."""
+        conn_id = text(self.lake_conn_id, "lake_conn_id")
+        if self._catalog is None or self._catalog.lake_conn_id != conn_id:
+            self._catalog = CatalogTables(conn_id)
+        return self._catalog
+
+    @property
+    def lake(self) -> LakeCatalogHook:
+        """The catalog's hook."""
+        return self.tables.lake
+
+    def forget_catalog(self) -> None:
+        """Open the catalog anew at its next use: after hours, a token and a connection of a database are over."""
+        self.tables.forget()
+
+    def task_run(self, context: Context, part: tuple[str, ...] = ()) -> TaskRun:
+        """Return who runs.
+
+        :param part: what names one of several tasks.
+        """
+        return TaskRun(context, self.retries or 0, part)
+
+    def execute(self, context: Context) -> Any:
+        """Carry out the tasks and return their reports as plain JSON data, snapshot ids as text."""
+
+        def run(tasks: list[JobTask]) -> None:
+            for task in open_tasks(tasks):
+                task.answer_without_spark()
+            self._run_in_spark(open_tasks(tasks), context)
+
+        self._started = now()
+        self.log.info(
+            "%s of %s by connection %s: its last line says the outcome", self.task_type, self.place(), self.lake_conn_id
+        )
+        if (unknown := unknown_conf(self, context)) is not None:
+            self.log.warning("%s", unknown)
+        return self._carry_out(run, context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Return the reports of an application that the triggerer has waited for.
+
+        :param event: of YarnApplicationTrigger.
+        """
+        job = DeferredJob.of_event(event)
+        self._started = job.started
+        return self._carry_out(lambda tasks: self._resume(tasks, job, context, overdue=event["overdue"]), context)
+
+    def _carry_out(self, run: Callable[[list[JobTask]], None], context: Context) -> Any:
+        self.forget_catalog()
+        try:
+            self._conn_id = text(self.spark_conn_id, "spark_conn_id")
+            tasks = self._tasks = self.job_tasks(context)
+            run(tasks)
+            return self.result(tasks, context)
+        except LakeProviderError as error:
+            self.show_failure(error, context)
+            raise as_task_failure(pointed_to(error, self._spark_log)) from None
+        # Airflow's own, such as of a task that took too long; it does not derive from Exception.
+        except (Exception, AirflowTaskTimeout) as error:
+            show_outcome(context, self.place(), type(error).__name__)
+            raise
+
+    def show_failure(self, error: LakeProviderError, context: Context) -> None:
+        """Show why the Airflow task fails."""
+        show_outcome(context, place_of(self.place(), self.branch), type(error).__name__)
+
+    def tell(self, task: JobTask, report: JobReport, context: Context) -> None:
+        """Tell of one report: log, asset events, metrics."""
+        seconds = now() - self._started
+        self.say(report, seconds)
+        announce(self, report, context)
+        # After what may fail: the retry that finds the commit counts it.
+        self.metrics(task.table).tell_report(report, seconds, is_repeated=task.is_repeated)
+
+    def say(self, report: JobReport, seconds: float) -> None:
+        """Write the lines of a report into the log."""
+        for warning in report.warnings:
+            self.log.warning("%s: %s", report.table, warning)
+        # The last line, which Airflow's page of a log shows first.
+        place = place_of(report.table, self.branch)
+        self.log.info("%s: %s, in %.0f s: %s", place, in_short(report), seconds, report.reason)
+
+    def metrics(self, table: str) -> JobMetrics:
+        """Return the metrics of the tasks of a table."""
+        tags = {"table": table, "lake_conn_id": str(self.lake_conn_id), "operator": self.task_type}
+        return JobMetrics(tags=tags, on_main=not self.branch)
+
+    def is_retry(self, context: Context) -> bool:
+        """Tell whether an earlier try of the same clearing failed; the first try after a clearing is none."""
+        return self.task_run(context).is_retry
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
+        """Return inputs and outputs for the official OpenLineage provider; it asks for them after a failure, too."""
+        known = [task for task in self._tasks if task.spec is not None]
+        if not known:
+            return None
+        return lineage(self.lake, [(task.known_spec, _new(task)) for task in known])
+
+    def on_kill(self) -> None:
+        """End the application and remove its secrets, which the hook does."""
+        if self._hook is None:
+            self._close_attempt()
+        else:
+            # Of a tracked application the official operator tells YARN alone, and what is staged there stays.
+            self._hook.on_kill()
+
+    def _run_in_spark(self, tasks: list[JobTask], context: Context) -> None:
+        """Submit an application for the tasks that are open, and take its reports."""
+        if not tasks:
+            return
+        refuse_mixed_installation()
+        target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
+        self.link_to(target, context)
+        # A cleared task is not reconnected to the application that it had before: that one's work is done.
+        for name in ("external_id_key", "_K8S_DRIVER_STATUS_KEY"):
+            setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
+        may_defer = self.may_defer(target)
+        for task in tasks:
+            task.look_before_submission()
+        sent = open_tasks(tasks)
+        if not sent:
+            return
+        self._spark_log = open_spark_log(context)
+        self._attempt = SparkSubmission.open(
+            Job({task.key: task.sent for task in sent}, parallelism=self.parallelism),
+            self.lake.connection,
+            target,
+            properties_file=self.properties_file,
+            report_location=self.report_location,
+            run=self.task_run(context).identity(),
+        )
+        try:
+            if may_defer:
+                self._deferred = DeferredJob.before(self._attempt.report_path, self._started, self._tasks)
+            found = self._submit(self._attempt, context)
+        finally:
+            self._close_attempt()
+            self.forget_catalog()
+        self._take(sent, found)
+
+    def _resume(self, tasks: list[JobTask], job: DeferredJob, context: Context, *, overdue: bool) -> None:
+        """Take the result of an application that an earlier process of this task has submitted."""
+        self.link_to(SparkTarget.read(self.spark_conn_id, self._deploy_mode), context)
+        self._hook = self._get_hook()
+        self._hook.follow(job.application_id)
+        if overdue:
+            raise AirflowTaskTimeout(
+                f"{self.place()}: {job.application_id} runs for longer than {self.execution_timeout}"
+            )
+        for task in tasks:
+            if task.key in job.answers:
+                task.take(job.answers[task.key])
+            elif task.is_open:
+                task.lost_report = LostReport(self.lake, task.known_spec, frozenset(job.known_run_keys))
+        found = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
+        self._submitted = True
+        self._take(open_tasks(tasks), found)
+
+    def _take(self, tasks: list[JobTask], found: dict[str, Found]) -> None:
+        for task in tasks:
+            answer = found[task.key]
+            if isinstance(answer, JobFailure):
+                self.log.error("%s: traceback of the Spark job:\n%s", task.table, answer.traceback)
+                task.take(answer.to_error())
+            elif isinstance(answer, JobReport):
+                task.take(answer)
+            else:
+                # Reconnected to an application of an earlier try: what it committed was there before this try.
+                task.resolve_lost_report(answer, self.lake, of_any_try=not self._submitted)
+
+    def _submit(self, attempt: SparkSubmission, context: Context) -> dict[str, Found]:
+        """Submit and wait; return the driver's reports by task, or why there is none."""
+        ended_well = False
+
+        def run() -> None:
+            nonlocal ended_well
+            super(SparkApplicationOperator, self).execute(context)
+            ended_well = True
+
+        found = self._wait(run, attempt.report_path)
+        if all(isinstance(answer, JobReport) for answer in found.values()):
+            # A JVM that fails after a job that did not has failed over the archive.
+            self._driver.accept(is_whole=ended_well)
+        return found
+
+    def _wait(self, run: Callable[[], None], report_path: str) -> dict[str, Found]:
+        lost = f"spark-submit ended well, but there is no report at {report_path}"
+        try:
+            run()
+        except LakeProviderError:
+            # Of ours, before anything was submitted.
+            raise
+        # Whatever a deployment raises, the driver's own report says more.
+        except Exception as error:
+            if isinstance(error, ValueError) and not self._is_followed:
+                # How the official operator refuses arguments that do not go together; a retry would hear it again.
+                raise InvalidSpecError(f"{self.place()}: {error}") from error
+            self._end.said = str(error)
+            lost = f"there is no report of the Spark application: {error}"
+            if not self._is_followed:
+                # A report that is there is one of an earlier run of this task.
+                raise JobFailedError(f"{self.place()}: nothing was submitted: {error}") from error
+        found = read_reports(report_path)
+        is_lost = EVERY_TASK not in found and not all(task.key in found for task in open_tasks(self._tasks))
+        if is_lost and isinstance(self._hook, LakeSparkSubmitHook):
+            # A driver that could not say what happened could not clean up either.
+            self._hook.remove_files_of_lost_driver()
+        return {
+            task.key: self._end.explained(
+                found.get(task.key, found.get(EVERY_TASK)), f"table {task.table} in {self.lake_conn_id}", lost
+            )
+            for task in open_tasks(self._tasks)
+        }
+
+    def get_job_status(self, external_id: Any, context: Context) -> str:
+        """Ask for the state of an application that an earlier try has submitted."""
+        self._is_followed = True
+        return str(super().get_job_status(external_id, context))
+
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Wait for an application, which ``on_kill`` ends though an earlier try submitted it."""
+        self._is_followed = True
+        if isinstance(self._hook, LakeSparkSubmitHook):
+            self._hook.follow(str(external_id))
+        if self._deferred is not None and not self._submitted:
+            # What an earlier try committed was there before this one.
+            self._deferred = replace(self._deferred, known_run_keys=())
+        super().poll_until_complete(external_id, context)
+
+    def _get_hook(self) -> LakeSparkSubmitHook:
+        submitted = self
+        if self._attempt is not None:
+            # On a copy: what belongs to one submission must not stay in the author's arguments.
+            submitted = copy.copy(self)
+            self._driver = self._attempt.driver_start(self)
+            for name, value in spark_submit_arguments(self._attempt, self, self._driver).items():
+                setattr(submitted, name, value)
+            self.application = submitted.application
+        return LakeSparkSubmitHook.adopt(
+            super(SparkApplicationOperator, submitted)._get_hook(),
+            self._before_submit,
+            self.show_application,
+            after_kill=self._close_attempt,
+            java_options=self._driver.options,
+            on_line=self._end.heed,
+            environment=self._driver.environment,
+            spark_log=self._spark_log,
+        )
+
+    def _before_submit(self) -> None:
+        """Note that this try has an application of its own, whose report is not an older one."""
+        self._submitted = self._is_followed = True
+        for sentence in filter(None, (pointer(self._spark_log), *self._driver.waits())):
+            self.log.info("%s", sentence)
+        if self._attempt is not None:
+            self._attempt.forget_old_report()
+
+    def _close_attempt(self) -> None:
+        """Remove the files of this try, secrets among them."""
+        if self._attempt is not None:
+            self._attempt.close()
+            self._driver.release()
+
+
+def _new(task: JobTask) -> JobReport | None:
+    """Return the report of a task, without commits that an earlier run has told of."""
+    return replace(task.report, committed=()) if task.report is not None and task.is_repeated else task.report

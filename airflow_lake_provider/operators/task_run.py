@@ -1,0 +1,76 @@
+"""Identity of a run: two runs that are one to a table, and the tries that are retries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.source_name import default_source_name
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """One try of an instance of an Airflow task.
+
+    :param retries: of the task, as its operator says.
+    :param part: what names one of several jobs of the task; empty where it has one.
+    """
+
+    context: Context
+    retries: int
+    part: tuple[str, ...] = ()
+
+    def identity(self, batch: tuple[str, ...] = (), *, cleared_is_new: bool = False) -> RunIdentity:
+        """Return who runs: dag, run, task and map index, or the author's batch.
+
+        :param batch: what names the batch, in place of the task.
+        :param cleared_is_new: each run, and each clearing of its task, is somebody else; Airflow's retries are not.
+        """
+        instance = self.context["ti"]
+        task = (instance.dag_id, instance.run_id, instance.task_id, str(instance.map_index), *self.part)
+        who = (*batch, *task, clearing(self.context)) if cleared_is_new else batch or task
+        tries = self._tries_since_clearing if cleared_is_new else instance.try_number
+        run_after = None if batch else self.context["dag_run"].run_after
+        return RunIdentity.of(*who, try_number=tries, run_after=run_after)
+
+    def source_name(self, table: str) -> str:
+        """Return the name of a source that its author did not name.
+
+        :param table: that is written, for the message.
+        :raises InvalidSpecError: the task is mapped, so the name would be that of other sources as well.
+        """
+        instance = self.context["ti"]
+        if instance.map_index is not None and instance.map_index >= 0:
+            raise InvalidSpecError(
+                f"{table}: task {instance.task_id} is mapped, so its sources cannot share the name of the task; "
+                "give each source a name, for example Files(..., name='orders_{{ ti.map_index }}')"
+            )
+        return default_source_name(instance.dag_id, instance.task_id)
+
+    @property
+    def is_retry(self) -> bool:
+        """Tell whether an earlier try of the same clearing failed; the first try after a clearing is none."""
+        return self._tries_since_clearing > 1
+
+    @property
+    def is_last_try(self) -> bool:
+        """Tell whether Airflow starts no other try by itself."""
+        instance = self.context["ti"]
+        return bool(instance.try_number > instance.max_tries)
+
+    @property
+    def _tries_since_clearing(self) -> int:
+        instance = self.context["ti"]
+        # As TaskInstance counts: clearing sets max_tries to the tries so far and as many retries again.
+        first_try = instance.max_tries - self.retries + 1
+        return int(instance.try_number - max(1, first_try) + 1)
+
+
+def clearing(context: Context) -> str:
+    """Return a text that a clearing of the task changes and a retry does not: max_tries only grows by clearing."""
+    return f"up to try {context['ti'].max_tries}"

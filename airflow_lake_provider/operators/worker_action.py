@@ -1,0 +1,51 @@
+"""Part of an action that is the worker's: what it does for one table, before and beside Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from airflow_lake_provider.contracts.job_report import JobReport
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.operators.catalog_tables import CatalogTables
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.run_key import RunIdentity
+    from airflow_lake_provider.operators.task_run import TaskRun
+
+SpecT = TypeVar("SpecT", bound=JobSpec)
+
+
+class WorkerAction(Generic[SpecT]):
+    """The worker's part of an action; one object serves one task of a job.
+
+    :param tables: of the catalog.
+    """
+
+    spec_type: ClassVar[type[JobSpec]]
+    # Whether each clearing of the Airflow task is another run, so that a cleared one acts again.
+    cleared_is_new: ClassVar[bool] = False
+
+    def __init__(self, tables: CatalogTables) -> None:
+        self.tables = tables
+
+    def completed(self, spec: SpecT, run: TaskRun) -> SpecT:  # noqa: ARG002  # for subclasses
+        """Return the spec with what the author does not say, and the run and the catalog do."""
+        return spec
+
+    def identity(self, spec: SpecT, run: TaskRun) -> RunIdentity:  # noqa: ARG002  # for subclasses
+        """Return who asks, as the table remembers it."""
+        return run.identity(cleared_is_new=self.cleared_is_new)
+
+    def report_without_spark(self, spec: SpecT) -> JobReport | None:  # noqa: ARG002  # for subclasses
+        """Answer from metadata alone where that is enough; None to start Spark."""
+        return None
+
+    def refuse_from_metadata(self, spec: SpecT) -> None:
+        """Refuse what the catalog shows to be impossible, before Spark is started."""
+
+    def sent(self, spec: SpecT) -> JobSpec:
+        """Return what a driver is sent."""
+        return spec
+
+    def check_report(self, spec: SpecT, report: JobReport) -> None:
+        """Raise where an outcome is a failure of the task."""

@@ -1,0 +1,132 @@
+"""Run the tasks of a job in one application: each in a session, a thread and a scheduler pool of its own.
+
+Views and settings of one session would mix the rows of tables that have equal columns. Sessions share the application:
+its JVM, executors, compiled classes and cached data.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark import InheritableThread, SparkConf
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
+from airflow_lake_provider.contracts.spec_codec import Job
+from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
+from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
+from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.session.open_session import fit_session
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.job_spec import JobSpec
+
+Reports = dict[str, JobReport | JobFailure]
+_POOL = "spark.scheduler.pool"
+
+
+def run_tasks(spark: SparkSession, job: Job, progress: Progress, tell: Callable[[Reports], None]) -> Reports:
+    """Carry out the tasks of a job; none of them stops another.
+
+    :param spark: the application's first session, in which the one task of a small job runs.
+    :param progress: of the application.
+    :param tell: called after each task of several with the reports so far; a driver that is killed leaves them behind.
+    :return: a report or a failure for each task, by its name.
+    """
+    if len(job.tasks) == 1:
+        ((name, spec),) = job.tasks.items()
+        return {name: _report(spark, spec, progress)}
+    return _TaskThreads(spark, job, tell).run()
+
+
+class _TaskThreads:
+    """Threads of a job's tasks, at most ``parallelism`` at a time and one for each table."""
+
+    def __init__(self, spark: SparkSession, job: Job, tell: Callable[[Reports], None]) -> None:
+        self._spark = spark
+        self._job = job
+        self._tell = tell
+        self._changed = threading.Condition()
+        self._busy: set[str] = set()
+        self._reports: Reports = {}
+
+    def run(self) -> Reports:
+        waiting = dict(self._job.tasks)
+        threads = []
+        while waiting:
+            name, spec = self._next(waiting)
+            del waiting[name]
+            thread = InheritableThread(target=self._run, args=(name, spec), name=name)
+            threads.append(thread)
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return {name: self._reports[name] for name in self._job.tasks}
+
+    def _next(self, waiting: dict[str, JobSpec]) -> tuple[str, JobSpec]:
+        """Wait for a task that may start, and note that its table is busy."""
+        with self._changed:
+            while True:
+                if len(self._busy) < self._job.parallelism:
+                    blocked = set(self._busy)
+                    for name, spec in waiting.items():
+                        if spec.table not in blocked:
+                            self._busy.add(spec.table)
+                            return name, spec
+                        # Those of one table keep their order.
+                        blocked.add(spec.table)
+                self._changed.wait()
+
+    def _run(self, name: str, spec: JobSpec) -> None:
+        progress = Progress(label=name)
+        try:
+            with progress.phase("session"):
+                session = _session_of(self._spark, name)
+            report = _report(session, spec, progress)
+        # Whatever ends a thread, its task has a report and the next one of its table starts.
+        except BaseException as error:  # noqa: BLE001
+            report = failure("the Spark session", error)
+        with self._changed:
+            self._reports[name] = report
+            self._tell(dict(self._reports))
+            self._busy.discard(spec.table)
+            self._changed.notify_all()
+
+
+def _session_of(spark: SparkSession, pool: str) -> SparkSession:
+    """Open a session of this thread's own, with its catalog, and let the scheduler be fair to it."""
+    session = spark.newSession()
+    fit_session(session, SparkConf())
+    session.sparkContext.setLocalProperty(_POOL, pool)
+    jvm: Any = session._jvm
+    # What asks Spark for the session of its thread, as Iceberg's actions do, would get the first one.
+    jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)
+    return session
+
+
+def _report(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport | JobFailure:
+    try:
+        return dispatch_action(spark, spec, progress)
+    # The worker must learn of every failure in a form that it can read.
+    except Exception as error:  # noqa: BLE001
+        return failure("the Spark job", error)
+
+
+def failure(what: str, error: BaseException) -> JobFailure:
+    """Return an error in the form that the worker reads.
+
+    :param what: failed, for the message of an error that is none of ours.
+    """
+    text = "".join(traceback.format_exception(error))
+    if isinstance(error, LakeProviderError):
+        return JobFailure.of(error, text)
+    cause = root_cause(error) if isinstance(error, Exception) else None
+    if cause is not None:
+        return JobFailure(error=cause.kind.error.__name__, message=f"{what}: {cause.sentence()}", traceback=text)
+    first_line = str(error).strip().partition("\n")[0]
+    message = f"{what} failed with {type(error).__name__}: {first_line}"
+    return JobFailure(error=JobFailedError.__name__, message=message, traceback=text)

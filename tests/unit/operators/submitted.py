@@ -1,0 +1,49 @@
+"""An operator brought to where it submits, as its own flow does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_to_json
+from airflow_lake_provider.contracts.spec_codec import Job
+from airflow_lake_provider.operators.lake_job import LakeJobOperator
+from airflow_lake_provider.operators.spark_submission import SparkSubmission
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
+
+# Name of the only task of a job.
+TASK = "task"
+
+
+def run_in_spark(job: LakeJobOperator[Any], context: Context) -> JobReport:
+    """Submit, whatever the metadata says, and return the report or raise the error."""
+    (task,) = job._tasks = job.job_tasks(context)
+    job._run_in_spark([task], context)
+    if task.report is None:
+        raise task.error or AssertionError("neither report nor error")
+    return task.report
+
+
+def job_of(job: LakeJobOperator[Any], context: Context) -> Job:
+    """Return what the driver of an operator is sent."""
+    return Job({TASK: job.build_spec(context)})
+
+
+def opened(job: LakeJobOperator[Any], context: Context, target: SparkTarget) -> SparkSubmission:
+    """Lay out the files of a submission."""
+    return SparkSubmission.open(
+        job_of(job, context),
+        job.lake.connection,
+        target,
+        properties_file=job.properties_file,
+        report_location=job.report_location,
+        run=job.task_run(context).identity(),
+    )
+
+
+def as_driver(answer: JobReport | JobFailure) -> str:
+    """Return the text that a driver leaves for a report."""
+    return reports_to_json({TASK: answer})
