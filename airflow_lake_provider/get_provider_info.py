@@ -18,7 +18,7 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 "operators",
                 *("upsert", "compaction", "snapshot_expiry", "incremental", "delete_rows", "update_rows"),
-                *("rollback", "publish_branch", "tags", "table_upgrade"),
+                *("rollback", "publish_branch", "tags", "table_upgrade", "lake_application"),
             )
         ],
         "sensors": [_modules("sensors", "lake_snapshot")],

@@ -78,7 +78,9 @@ class JobSpec(AuthorObject):
 
     def __post_init__(self) -> None:
         for known in self.arguments():
-            object.__setattr__(self, known.name, known.as_object(getattr(self, known.name)))
+            value = known.as_object(getattr(self, known.name))
+            known.refuse_template(value)
+            object.__setattr__(self, known.name, value)
         super().__post_init__()
 
     def complete(self) -> None:
@@ -115,13 +117,30 @@ class JobSpec(AuthorObject):
         plain = {name: value for name, value in to_plain(self).items() if name not in self.not_applied}
         return to_json({"action": self.action, **plain})
 
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the author's arguments with the action, as a task of :class:`.LakeApplicationOperator` has them."""
+        given = super().to_mapping()
+        named = {known.author_name: given[known.name] for known in self.arguments() if known.name in given}
+        return {"action": self.action, **named}
+
+    def serialize(self) -> dict[str, Any]:
+        """Return what Airflow shows of a task, without what may name whom to forget."""
+        unseen = {known.author_name for known in self.arguments() if known.is_templated and not known.is_shown}
+        return {name: "***" if name in unseen else value for name, value in self.to_mapping().items()}
+
+    @classmethod
+    def from_mapping(cls, value: Mapping[str, Any], name: str = "") -> Self:
+        """Read the arguments of an operator, by the names that its author gives them.
+
+        :raises InvalidSpecError: an argument is not known, is missing, or cannot be what it is.
+        """
+        names = {known.author_name: known.name for known in cls.arguments()}
+        if unknown := sorted(map(str, value.keys() - names.keys())):
+            raise InvalidSpecError(f"{name or cls.action} has no {unknown}; it takes {', '.join(names)}")
+        return super().from_mapping({names[key]: given for key, given in value.items()}, name)
+
     def _label(self, field: Field[Any]) -> str:
         return Argument(field).author_name
-
-    def _read(self, *, fields_of: list[Field[Any]], is_rendered: bool = False) -> None:
-        for known in map(Argument, fields_of):
-            known.refuse_template(getattr(self, known.name))
-        super()._read(fields_of=fields_of, is_rendered=is_rendered)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,37 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
+from airflow_lake_provider.contracts.metadata_change_specs import (
+    CreateTagSpec,
+    DropTagSpec,
+    MetadataChangeSpec,
+    PublishBranchSpec,
+    RollbackSpec,
+    TableUpgradeSpec,
+)
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sql_limits import is_unicode
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
+# Actions that an author may ask for.
+AUTHORED: dict[str, type[JobSpec]] = {
+    spec.action: spec
+    for spec in (
+        UpsertSpec,
+        IncrementalSpec,
+        DeleteRowsSpec,
+        UpdateRowsSpec,
+        CompactionSpec,
+        SnapshotExpirySpec,
+        RollbackSpec,
+        PublishBranchSpec,
+        CreateTagSpec,
+        DropTagSpec,
+        TableUpgradeSpec,
+    )
+}
+# Actions that a driver carries out.
 SPECS: dict[str, type[JobSpec]] = {
     spec.action: spec
     for spec in (
@@ -42,6 +67,25 @@ class Job:
 
     tasks: Mapping[str, JobSpec]
     parallelism: int = 1
+
+
+def written_task(value: object, name: str) -> JobSpec:
+    """Return the spec of a task as an author gives it, with what is open in it.
+
+    :param value: a mapping of an operator's arguments with ``action``, or a spec.
+    :param name: of the task, for messages.
+    :raises InvalidSpecError: the action or an argument is not known, or cannot be what it is.
+    """
+    if isinstance(value, JobSpec):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidSpecError(f"{name} must map the arguments of an operator and 'action', got {value!r}")
+    given = dict(value)
+    action = given.pop("action", None)
+    if action not in AUTHORED:
+        known = ", ".join(map(repr, AUTHORED))
+        raise InvalidSpecError(f"{name} needs an action, one of {known}, got {action!r}")
+    return AUTHORED[action].from_mapping(given, name)
 
 
 def job_to_json(job: Job) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 
 from airflow_lake_provider.assets.declared_assets import declared
-from airflow_lake_provider.assets.lake_table import watches
+from airflow_lake_provider.assets.lake_table import lake_table_asset, watches
 from airflow_lake_provider.contracts.job_report import (
     DeleteRowsReport,
     IncrementalReport,
@@ -40,11 +41,8 @@ class TaskWithOutlets(Protocol):
     branch: str | None
 
     @property
-    def dag(self) -> Any:
-        """The DAG that it is defined in."""
-
-    def has_dag(self) -> bool:
-        """Tell whether it is defined in a DAG."""
+    def has_own_tables(self) -> bool:
+        """Tell whether another instance or run of the task has other tables."""
 
     @property
     def lake(self) -> LakeCatalogHook:
@@ -54,24 +52,43 @@ class TaskWithOutlets(Protocol):
         """Tell whether an earlier try may have committed without an event."""
 
 
-def announce(operator: TaskWithOutlets, report: JobReport, context: Context) -> None:
-    """Let the table's asset among the outlets have an event when rows were committed to it, and none otherwise.
+def announce(operator: TaskWithOutlets, reports: Mapping[str, Sequence[JobReport]], context: Context) -> None:
+    """Let the asset of a table among the outlets have an event when rows were committed to it, and none otherwise.
 
     Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher, and
     maintenance, a repeat or an empty batch are no new snapshot; such an outlet is left out of this run. A task that is
-    mapped over tables leaves out the outlets of the tables of its other instances. Other outlets stay.
+    mapped over tables leaves out the outlets of the tables of its other instances. Other outlets stay. An asset alias
+    among them gets the asset of each table without an outlet of its own.
+
+    :param reports: of the task, by table, oldest first; without any of a table whose job failed.
     """
+    silent: list[Any] = []
+    for table, of_table in reports.items():
+        silent += _announce_table(operator, table, of_table, context)
+    silent += _outlets_of_other_tables(operator, list(reports))
+    operator.outlets = [outlet for outlet in operator.outlets if outlet not in silent]
+
+
+def _announce_table(
+    operator: TaskWithOutlets, table: str, reports: Sequence[JobReport], context: Context
+) -> list[Asset]:
+    """Make the event of one table, and return its outlets that are to have none."""
     branch = operator.branch or "main"
-    ours = [outlet for outlet in operator.outlets if _is_of(outlet, operator, report.table, branch)]
-    others = _outlets_of_other_instances(operator, report.table)
-    if not ours and not others:
-        return
-    payload = _payload(operator, report, branch, context) if ours else None
+    ours = [outlet for outlet in operator.outlets if _is_of(outlet, operator, table, branch)]
+    aliases = [outlet for outlet in operator.outlets if isinstance(outlet, AssetAlias)]
+    if not ours and not aliases:
+        return []
+    payloads = ((report, _payload(operator, report, branch, context)) for report in reversed(reports))
+    report, payload = next(((of, found) for of, found in payloads if found is not None), (None, None))
+    extra = {**(payload or {}), "run_key": report.run_key if report is not None else None}
     told = [asset for asset in ours if payload is not None and not watches(asset)]
     for asset in told:
-        context["outlet_events"][asset].extra = {**(payload or {}), "run_key": report.run_key}
-    silent = [outlet for outlet in [*ours, *others] if outlet not in told]
-    operator.outlets = [outlet for outlet in operator.outlets if outlet not in silent]
+        context["outlet_events"][asset].extra = extra
+    if payload is not None and not ours:
+        for alias in aliases:
+            asset = lake_table_asset(table, lake_conn_id=operator.lake.lake_conn_id, branch=branch)
+            context["outlet_events"][alias].add(asset, extra=extra)
+    return [outlet for outlet in ours if outlet not in told]
 
 
 def _is_of(outlet: object, operator: TaskWithOutlets, table: str, branch: str) -> bool:
@@ -89,13 +106,13 @@ def _uris(operator: TaskWithOutlets, table: TableName, branch: str) -> set[str]:
     return {table.asset_uri(authority) + ("" if branch == "main" else f"/@{branch}") for authority in authorities}
 
 
-def _outlets_of_other_instances(operator: TaskWithOutlets, table: str) -> list[Asset]:
-    """Return the outlets of other lake tables, where the task is mapped over its tables."""
-    if not _is_mapped_over_tables(operator):
+def _outlets_of_other_tables(operator: TaskWithOutlets, tables: Sequence[str]) -> list[Asset]:
+    """Return the outlets of other lake tables, where each instance of the task has tables of its own."""
+    if not operator.has_own_tables:
         return []
-    lakes = [outlet for outlet in operator.outlets if isinstance(outlet, Asset) and _is_lake_table(outlet, operator)]
     own = operator.branch or "main"
-    return [outlet for outlet in lakes if not _is_of(outlet, operator, table, own)]
+    lakes = [outlet for outlet in operator.outlets if isinstance(outlet, Asset) and _is_lake_table(outlet, operator)]
+    return [outlet for outlet in lakes if not any(_is_of(outlet, operator, table, own) for table in tables)]
 
 
 def _is_lake_table(outlet: Asset, operator: TaskWithOutlets) -> bool:
@@ -103,14 +120,6 @@ def _is_lake_table(outlet: Asset, operator: TaskWithOutlets) -> bool:
         return known.lake_conn_id == operator.lake.lake_conn_id
     authorities = {operator.lake.lake_conn_id, operator.lake.connection.asset_authority}
     return outlet.uri.startswith(tuple(f"iceberg://{authority}/" for authority in authorities))
-
-
-def _is_mapped_over_tables(operator: TaskWithOutlets) -> bool:
-    """Tell whether ``table`` is not among the arguments that all instances share."""
-    if not operator.has_dag():
-        return False
-    shared = getattr(operator.dag.task_dict.get(operator.task_id), "partial_kwargs", None)
-    return shared is not None and "table" not in shared
 
 
 def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context: Context) -> dict[str, Any] | None:

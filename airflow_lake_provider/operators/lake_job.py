@@ -116,6 +116,14 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
             raise task.error
         return task.known_spec  # type: ignore[return-value]  # of this operator
 
+    @property
+    def has_own_tables(self) -> bool:
+        """Tell whether the task is mapped over its tables: not all instances share ``table``."""
+        if not self.has_dag():  # type: ignore[no-untyped-call]  # Airflow's
+            return False
+        shared = getattr(self.dag.task_dict.get(self.task_id), "partial_kwargs", None)
+        return shared is not None and "table" not in shared
+
     def place(self) -> str:
         """Return the table."""
         return str(self.table)
@@ -140,7 +148,7 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         if report is None:
             raise task.error or AssertionError("a task ends with a report or with an error")
         show_outcome(context, place_of(report.table, self.branch), in_short(report))
-        self.tell(task, report, context)
+        self.tell(tasks, context)
         task.check_report()
         if task.error is not None:
             raise task.error

@@ -123,6 +123,9 @@ class RenderedArguments(Base):
             setattr(parent, name, found)
 
     def _with_sql_files(self, value: Any, name: str, read: Callable[[str], str]) -> Any:
+        if isinstance(value, list):
+            found = [self._with_sql_files(item, name, read) for item in value]
+            return value if all(one is other for one, other in zip(found, value, strict=True)) else found
         known = self.arguments.get(name)
         if known is not None and known.is_sql and isinstance(value, str):
             return read(value)

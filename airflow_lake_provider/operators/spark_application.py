@@ -105,6 +105,11 @@ class SparkApplicationOperator(RenderedArguments, LinkedApplication, DeferrableA
         self._started = 0.0
         self._tasks: list[JobTask] = []
 
+    @property
+    @abstractmethod
+    def has_own_tables(self) -> bool:
+        """Tell whether another instance or run of the Airflow task has other tables."""
+
     @abstractmethod
     def place(self) -> str:
         """Return the words that messages name the job's tables by."""
@@ -188,21 +193,33 @@ class SparkApplicationOperator(RenderedArguments, LinkedApplication, DeferrableA
         """Show why the Airflow task fails."""
         show_outcome(context, place_of(self.place(), self.branch), type(error).__name__)
 
-    def tell(self, task: JobTask, report: JobReport, context: Context) -> None:
-        """Tell of one report: log, asset events, metrics."""
-        seconds = now() - self._started
-        self.say(report, seconds)
-        announce(self, report, context)
-        # After what may fail: the retry that finds the commit counts it.
-        self.metrics(task.table).tell_report(report, seconds, is_repeated=task.is_repeated)
+    def tell(self, tasks: Sequence[JobTask], context: Context) -> None:
+        """Tell of the reports: log, asset events, metrics.
 
-    def say(self, report: JobReport, seconds: float) -> None:
+        :param tasks: of the job, some of which may have failed.
+        """
+        reports: dict[str, list[JobReport]] = {task.table: [] for task in tasks}
+        for task in tasks:
+            if task.report is not None:
+                self.say(task.report)
+                reports[task.table].append(task.report)
+        announce(self, reports, context)
+        # After what may fail: the retry that finds the commits counts them.
+        for task in tasks:
+            if task.report is not None:
+                self.count(task, task.report)
+
+    def count(self, task: JobTask, report: JobReport) -> None:
+        """Tell the metrics of a report."""
+        self.metrics(task.table).tell_report(report, now() - self._started, is_repeated=task.is_repeated)
+
+    def say(self, report: JobReport) -> None:
         """Write the lines of a report into the log."""
         for warning in report.warnings:
             self.log.warning("%s: %s", report.table, warning)
         # The last line, which Airflow's page of a log shows first.
         place = place_of(report.table, self.branch)
-        self.log.info("%s: %s, in %.0f s: %s", place, in_short(report), seconds, report.reason)
+        self.log.info("%s: %s, in %.0f s: %s", place, in_short(report), now() - self._started, report.reason)
 
     def metrics(self, table: str) -> JobMetrics:
         """Return the metrics of the tasks of a table."""

@@ -66,7 +66,7 @@ class SparkSubmission:
         base = job_directory()
         files = JobFiles.open(base, run.who)
         files.write_spec(job_to_json(job))
-        files.write_settings({**_LOG_LEVEL, **connection.spark_settings()}, properties_file)
+        files.write_settings({**_LOG_LEVEL, **_scheduler(job), **connection.spark_settings()}, properties_file)
         report = shared or str(files.report)
         return cls(files=files, archive=job_archive(base), connection=connection, target=target, report_path=report)
 
@@ -87,6 +87,11 @@ class SparkSubmission:
     def close(self) -> None:
         """Remove spec, settings and a local report."""
         self.files.close()
+
+
+def _scheduler(job: Job) -> dict[str, str]:
+    # Stages of one task would wait for all of another's; the scheduler takes turns between their pools.
+    return {"spark.scheduler.mode": "FAIR"} if job.parallelism > 1 else {}
 
 
 def job_directory() -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark import InheritableThread, SparkConf
@@ -51,6 +52,8 @@ class _TaskThreads:
         self._job = job
         self._tell = tell
         self._changed = threading.Condition()
+        # Two that meet an empty database would both make its tables.
+        self._opening = threading.Lock()
         self._busy: set[str] = set()
         self._reports: Reports = {}
 
@@ -86,6 +89,8 @@ class _TaskThreads:
         try:
             with progress.phase("session"):
                 session = _session_of(self._spark, name)
+                with self._opening:
+                    _open_catalog(session, spec.catalog)
             report = _report(session, spec, progress)
         # Whatever ends a thread, its task has a report and the next one of its table starts.
         except BaseException as error:  # noqa: BLE001
@@ -106,6 +111,13 @@ def _session_of(spark: SparkSession, pool: str) -> SparkSession:
     # What asks Spark for the session of its thread, as Iceberg's actions do, would get the first one.
     jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)
     return session
+
+
+def _open_catalog(session: SparkSession, name: str) -> None:
+    state: Any = session._jsparkSession
+    # The action meets what is wrong with it, and says so.
+    with suppress(Exception):
+        state.sessionState().catalogManager().catalog(name)
 
 
 def _report(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport | JobFailure:

@@ -21,7 +21,7 @@ from airflow_lake_provider.contracts.job_report import (
     TableState,
     UpsertReport,
 )
-from airflow_lake_provider.operators.asset_events import announce
+from airflow_lake_provider.operators.asset_events import TaskWithOutlets, announce
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 RUN_KEY = "0123456789abcdef"
 FOREIGN = Asset(name="dashboard", uri="https://bi.example.com/revenue")
+
+
+def announce_one(job: TaskWithOutlets, found: JobReport, context: Context) -> None:
+    announce(job, {found.table: [found]}, context)
 
 
 def task(*outlets: Asset, **arguments: Any) -> LakeUpsertOperator:
@@ -58,7 +62,7 @@ def test_a_commit_of_rows_is_told_once_in_the_words_of_the_watcher(
     job = task(asset, FOREIGN)
     before, committed = append(orders, 1), append(orders, 2, 3)
     append(orders, 4)
-    announce(job, report(cls, before=before, committed=committed), context)
+    announce_one(job, report(cls, before=before, committed=committed), context)
     assert job.outlets == [asset, FOREIGN]
     assert list(context["outlet_events"]) == [asset]
     extra: dict[str, Any] = context["outlet_events"][asset].extra
@@ -77,7 +81,7 @@ def test_the_first_commit_of_a_table_follows_nothing(
     orders: Table, append: Callable[..., int], context: Context
 ) -> None:
     asset = lake_table_asset("shop.orders")
-    announce(task(asset), report(committed=append(orders, 1)), context)
+    announce_one(task(asset), report(committed=append(orders, 1)), context)
     assert context["outlet_events"][asset].extra["previous_snapshot_id"] is None
 
 
@@ -90,13 +94,13 @@ def test_a_retry_tells_of_what_the_try_before_it_committed_and_a_cleared_task_do
     committed = orders.metadata.current_snapshot_id
     applied = replace(report(before=committed, committed=committed), outcome=Outcome.ALREADY_APPLIED)
     context["ti"].try_number, context["ti"].max_tries = 2, 1
-    announce(task(asset, retries=1), applied, context)
+    announce_one(task(asset, retries=1), applied, context)
     told = context["outlet_events"][asset].extra
     assert (told["snapshot_id"], told["previous_snapshot_id"]) == (str(committed), str(before))
 
     context["ti"].max_tries = 2
     cleared = task(asset, retries=1)
-    announce(cleared, applied, context)
+    announce_one(cleared, applied, context)
     assert cleared.outlets == []
 
 
@@ -118,7 +122,7 @@ def test_where_no_rows_were_committed_only_other_outlets_stay(
 ) -> None:
     job = task(lake_table_asset("shop.orders"), FOREIGN, lake_table_asset("shop.others"))
     before, after = append(orders, 1), append(orders, 2)
-    announce(job, report(cls, before=before, committed=after if committed else None), context)
+    announce_one(job, report(cls, before=before, committed=after if committed else None), context)
     assert [outlet.uri for outlet in job.outlets] == [FOREIGN.uri, "iceberg://lake_default/shop/others"]
     assert not len(context["outlet_events"])
 
@@ -127,7 +131,7 @@ def test_a_watched_asset_hears_of_it_from_its_watcher_alone(
     orders: Table, append: Callable[..., int], context: Context
 ) -> None:
     job = task(lake_table_asset("shop.orders", watch=True), FOREIGN)
-    announce(job, report(committed=append(orders, 1)), context)
+    announce_one(job, report(committed=append(orders, 1)), context)
     assert job.outlets == [FOREIGN]
     assert not len(context["outlet_events"])
 
@@ -139,7 +143,7 @@ def test_a_commit_to_a_branch_is_a_new_snapshot_of_the_branchs_asset(
     base = append(orders, 1)
     orders.manage_snapshots().create_branch(base, "audit").commit()
     committed = append(orders, 2, branch="audit")
-    announce(task(on_branch, branch="audit"), report(before=base, committed=committed), context)
+    announce_one(task(on_branch, branch="audit"), report(before=base, committed=committed), context)
     assert context["outlet_events"][on_branch].extra["branch"] == "audit"
     assert on_main not in list(context["outlet_events"])
 
@@ -149,7 +153,7 @@ def test_an_event_of_ours_is_read_like_one_of_the_watcher(
 ) -> None:
     asset = lake_table_asset("shop.orders")
     committed = append(orders, 1)
-    announce(task(asset), report(committed=committed), context)
+    announce_one(task(asset), report(committed=committed), context)
     assert snapshot_event(context["outlet_events"][asset])["snapshot_id"] == str(committed)
 
 
@@ -174,7 +178,7 @@ def test_a_task_that_is_mapped_over_tables_tells_of_its_own_table_alone(
     if written_by_hand:
         assets = [Asset(f"iceberg://lake_default/shop/{name}") for name in names]
     job = mapped_task(*assets, FOREIGN, table=["shop.orders", "shop.others"])
-    announce(job, report(committed=append(orders, 1)), context)
+    announce_one(job, report(committed=append(orders, 1)), context)
     assert job.outlets == [assets[0], FOREIGN]
     assert list(context["outlet_events"]) == [assets[0]]
 
@@ -184,7 +188,7 @@ def test_a_task_that_is_mapped_over_tables_and_commits_nothing_tells_of_no_table
 ) -> None:
     assets = [lake_table_asset("shop.orders"), lake_table_asset("shop.others")]
     job = mapped_task(*assets, FOREIGN, table=["shop.orders", "shop.others"])
-    announce(job, report(), context)
+    announce_one(job, report(), context)
     assert job.outlets == [FOREIGN]
 
 
@@ -193,7 +197,7 @@ def test_a_task_that_is_mapped_over_something_else_keeps_its_other_outlets(
 ) -> None:
     assets = [lake_table_asset("shop.orders"), lake_table_asset("shop.others")]
     job = mapped_task(*assets, source=["in/a*.csv", "in/b*.csv"])
-    announce(job, report(committed=append(orders, 1)), context)
+    announce_one(job, report(committed=append(orders, 1)), context)
     assert job.outlets == assets
 
 
@@ -203,11 +207,11 @@ def test_the_outlet_of_a_table_is_recognised_by_any_authority(
 ) -> None:
     asset = lake_table_asset("shop.orders", authority=authority)
     job = task(asset)
-    announce(job, report(committed=append(orders, 1)), context)
+    announce_one(job, report(committed=append(orders, 1)), context)
     assert context["outlet_events"][asset].extra["table"] == "shop.orders"
 
 
 def test_a_task_without_outlets_asks_the_catalog_nothing(lake_connection: str, context: Context) -> None:
     job = task(FOREIGN)
-    announce(job, report(committed=1), context)
+    announce_one(job, report(committed=1), context)
     assert job.outlets == [FOREIGN]

@@ -1,0 +1,291 @@
+"""LakeApplicationOperator: several actions, on one or more tables, in one Spark application; and its verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, TaskGroup
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_lake_provider.contracts.argument_validation import number
+from airflow_lake_provider.contracts.author_object import is_open, refuse_template
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.spec_codec import written_task
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.operators.compaction import CompactionAction
+from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
+from airflow_lake_provider.operators.failures import as_task_failure
+from airflow_lake_provider.operators.incremental import IncrementalAction
+from airflow_lake_provider.operators.job_task import JobTask
+from airflow_lake_provider.operators.outcome import show_outcome
+from airflow_lake_provider.operators.publish_branch import PublishBranchAction
+from airflow_lake_provider.operators.rollback import RollbackAction
+from airflow_lake_provider.operators.snapshot_expiry import SnapshotExpiryAction
+from airflow_lake_provider.operators.spark_application import SparkApplicationOperator
+from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
+from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
+from airflow_lake_provider.operators.update_rows import UpdateRowsAction
+from airflow_lake_provider.operators.upsert import UpsertAction
+from airflow_lake_provider.operators.worker_action import WorkerAction
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+_ACTIONS: dict[type[JobSpec], type[WorkerAction[Any]]] = {
+    action.spec_type: action
+    for action in (
+        UpsertAction,
+        IncrementalAction,
+        DeleteRowsAction,
+        UpdateRowsAction,
+        CompactionAction,
+        SnapshotExpiryAction,
+        RollbackAction,
+        PublishBranchAction,
+        CreateTagAction,
+        DropTagAction,
+        TableUpgradeAction,
+    )
+}
+_FAILED = "failed"
+_RULES = ("any", "all", "never")
+_MOST_NAMED = 10
+
+
+class LakeApplicationOperator(SparkApplicationOperator):
+    """Carry out several tasks in one Spark application, and return a report for each.
+
+    One bad task does not stop the others. While an error may pass by a retry and tries are left, the operator is
+    retried, and does only what is missing. Else it succeeds once every task has a report: Airflow drops the asset
+    events and the XCom of a task that fails. :func:`lake_application` puts a verdict behind it, which is red.
+
+    :param tasks: what each single operator takes, with its action: ``{"action": "upsert", "table": "shop.orders",
+        "source": "in/*.parquet", "keys": ["id"]}`` (templated, where the operator's argument is). Actions are
+        ``upsert``, ``incremental``, ``delete-rows``, ``update-rows``, ``compaction``, ``snapshot-expiry``,
+        ``rollback``, ``publish-branch``, ``create-tag``, ``drop-tag`` and ``upgrade``.
+    :param parallelism: tasks that run at a time. Those of one table run one after another, in the order given.
+    :param allowed_tables: patterns such as ``shop.*``, one of which each table has to match; None for any table.
+    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
+    :param spark_conn_id: Spark connection (templated).
+    :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
+    :param deferrable: wait in the triggerer, as of :class:`.LakeJobOperator`.
+    :param spark_arguments: arguments of SparkSubmitOperator.
+    :raises InvalidSpecError: the arguments are malformed; of a task, its report says so.
+    :raises LakeProviderError: an error of a task that a retry may mend, while tries are left.
+    """
+
+    template_fields: Sequence[str] = ("tasks", *SparkApplicationOperator.template_fields)
+
+    def __init__(
+        self,
+        *,
+        tasks: Sequence[Mapping[str, Any] | JobSpec | XComArg] | XComArg,
+        parallelism: int = 1,
+        allowed_tables: Sequence[str] | None = None,
+        lake_conn_id: str = "lake_default",
+        spark_conn_id: str = "spark_default",
+        report_location: str | None = None,
+        deferrable: bool | None = None,
+        **spark_arguments: Any,
+    ) -> None:
+        spark_arguments.setdefault("name", f"{type(self).__name__} {spark_arguments.get('task_id', '')}")
+        super().__init__(
+            lake_conn_id=lake_conn_id,
+            spark_conn_id=spark_conn_id,
+            report_location=report_location,
+            deferrable=deferrable,
+            allowed_tables=allowed_tables,
+            **spark_arguments,
+        )
+        try:
+            refuse_template(parallelism, "parallelism")
+            self.parallelism = number(parallelism, "parallelism")
+            if self.parallelism < 1:
+                raise InvalidSpecError(f"parallelism must be at least 1, got {parallelism}")
+            self.tasks = _written(tasks)
+        except InvalidSpecError as error:
+            raise as_task_failure(error) from None
+
+    @property
+    def has_own_tables(self) -> bool:
+        """Each run may have other tables."""
+        return True
+
+    def place(self) -> str:
+        """Return the tables, as far as they are known."""
+        given = self.tasks if isinstance(self.tasks, list) else []
+        tables = list(dict.fromkeys(_table(task) for task in given))
+        more = f" and {len(tables) - _MOST_NAMED} more" if len(tables) > _MOST_NAMED else ""
+        return ", ".join(tables[:_MOST_NAMED]) + more
+
+    def job_tasks(self, context: Context) -> list[JobTask]:
+        """Return a task for each that the author gives.
+
+        :raises InvalidSpecError: they are no list, or two sources for one table share a name.
+        """
+        if not isinstance(self.tasks, list) or not self.tasks:
+            raise InvalidSpecError(f"tasks must be a list with at least one task, got {self.tasks!r}")
+        _refuse_shared_sources(self.tasks)
+        names = Counter[str]()
+        return [self._task(number, given, names, context) for number, given in enumerate(self.tasks)]
+
+    def _task(self, number: int, given: Any, names: Counter[str], context: Context) -> JobTask:
+        table = _table(given)
+        what = f"{_action(given)} {table}"
+        names[what] += 1
+        part = (what,) if names[what] == 1 else (what, f"#{names[what]}")
+        try:
+            spec = written_task(given, f"tasks[{number}]")
+        except InvalidSpecError as error:
+            task = JobTask(WorkerAction(self.tables), self.task_run(context, part), table)
+            task.take(error)
+            return task
+        task = JobTask(_ACTIONS[type(spec)](self.tables), self.task_run(context, part), table)
+        task.make_spec(lambda: spec, self.allowed_tables)
+        return task
+
+    def result(self, tasks: list[JobTask], context: Context) -> list[dict[str, Any]]:
+        """Tell of the reports and return one for each task, in their order; of one that failed, why.
+
+        :raises LakeProviderError: of a task, while a retry may mend it.
+        """
+        for task in tasks:
+            task.check_report()
+        failed = [(task, task.error) for task in tasks if task.error is not None]
+        passing = [error for _, error in failed if error.retry_may_help]
+        if passing and not self.task_run(context).is_last_try:
+            self._leave_to_retry(tasks)
+            raise passing[0]
+        self.tell(tasks, context)
+        for task, error in failed:
+            self.log.error("%s: %s: %s", task.key, type(error).__name__, error)
+            if task.report is None:
+                self.metrics(task.table).tell_failure(error, task.spec)
+        counts = Counter(_word(task) for task in tasks)
+        told = ", ".join(f"{count} {word}" for word, count in counts.items())
+        self.log.info("%d tasks: %s", len(tasks), told)
+        show_outcome(context, self.place(), told)
+        return [_plain(task) for task in tasks]
+
+    def _leave_to_retry(self, tasks: list[JobTask]) -> None:
+        """Say what became of the tasks of a try that is not the last; the retry tells of what is committed."""
+        for task in tasks:
+            if task.error is not None:
+                self.log.error("%s: %s: %s", task.key, type(task.error).__name__, task.error)
+            elif task.report is not None:
+                self.say(task.report)
+                if task.report.run_key is None:
+                    # The retry finds nothing left to do and nothing that it could count.
+                    self.count(task, task.report)
+
+
+class LakeVerdictOperator(BaseOperator):
+    """Fail where tasks of a :class:`LakeApplicationOperator` failed, so that the DAG run is red.
+
+    :param reports: XCom of the operator (templated).
+    :param fail_when: ``"any"`` fails when a task failed, ``"all"`` when no task ended well, ``"never"`` not at all.
+    :param operator: arguments of BaseOperator.
+    :raises InvalidSpecError: ``fail_when`` is none of these.
+    :raises AirflowFailException: naming the tasks that failed, with their errors.
+    """
+
+    template_fields: Sequence[str] = ("reports",)
+    ui_color = "#d9ecf7"
+
+    def __init__(self, *, reports: XComArg | Sequence[Any], fail_when: str = "any", **operator: Any) -> None:
+        super().__init__(**operator)
+        self.reports = reports
+        if fail_when not in _RULES:
+            raise InvalidSpecError(f"fail_when must be one of {', '.join(map(repr, _RULES))}, got {fail_when!r}")
+        self.fail_when = fail_when
+
+    def execute(self, context: Context) -> None:  # noqa: ARG002  # of Airflow
+        """Look at the outcomes."""
+        reports = list(_flat(self.reports))
+        failed = [report for report in reports if report["outcome"] == _FAILED]
+        for report in failed:
+            self.log.error("%s of %s: %s: %s", report["action"], report["table"], report["error"], report["reason"])
+        is_red = {"any": bool(failed), "all": bool(failed) and len(failed) == len(reports), "never": False}
+        if is_red[self.fail_when]:
+            named = "; ".join(
+                f"{report['action']} of {report['table']}: {report['error']}" for report in failed[:_MOST_NAMED]
+            )
+            raise AirflowFailException(f"{len(failed)} of {len(reports)} tasks failed: {named}")
+        self.log.info("%d of %d tasks failed", len(failed), len(reports))
+
+
+def lake_application(group_id: str, *, fail_when: str = "any", **arguments: Any) -> TaskGroup:
+    """Return a task group of a :class:`LakeApplicationOperator` and of the verdict behind it.
+
+    :param group_id: of the group; its tasks are ``<group_id>.run`` and ``<group_id>.verdict``.
+    :param fail_when: of :class:`LakeVerdictOperator`.
+    :param arguments: of :class:`LakeApplicationOperator`.
+    :raises InvalidSpecError: an argument cannot be.
+    """
+    with TaskGroup(group_id) as group:
+        run = LakeApplicationOperator(task_id="run", **arguments)
+        LakeVerdictOperator(task_id="verdict", reports=run.output, fail_when=fail_when)
+    return group
+
+
+def _written(tasks: Any) -> Any:
+    """Return tasks as specs, as far as they are known while a DAG is parsed."""
+    if not isinstance(tasks, (list, tuple)):
+        return tasks
+    return [task if _is_open(task) else written_task(task, f"tasks[{number}]") for number, task in enumerate(tasks)]
+
+
+def _is_open(task: object) -> bool:
+    """Tell whether it is not known yet which action a task asks for."""
+    return is_open(task.get("action")) if isinstance(task, Mapping) else not isinstance(task, JobSpec) and is_open(task)
+
+
+def _table(given: object) -> str:
+    if isinstance(given, JobSpec):
+        return given.table
+    found = given.get("table", given.get("target")) if isinstance(given, Mapping) else None
+    return found if isinstance(found, str) else "?"
+
+
+def _action(given: object) -> str:
+    if isinstance(given, JobSpec):
+        return given.action
+    return str(given.get("action")) if isinstance(given, Mapping) else "?"
+
+
+def _refuse_shared_sources(tasks: Sequence[Any]) -> None:
+    """Refuse two sources of one table whose author named neither: they would share a position."""
+    unnamed = Counter(
+        task.table for task in tasks if isinstance(task, UpsertSpec) and not getattr(task.source, "name", None)
+    )
+    for table, count in unnamed.items():
+        if count > 1:
+            raise InvalidSpecError(
+                f"{table}: {count} upserts have a source without a name, under which the table keeps its position; "
+                "give each a name, for example Files(..., name='orders_eu')"
+            )
+
+
+def _word(task: JobTask) -> str:
+    return _FAILED if task.error is not None or task.report is None else task.report.outcome.value
+
+
+def _plain(task: JobTask) -> dict[str, Any]:
+    action = task.spec.action if task.spec is not None else task.run.part[0].partition(" ")[0]
+    if task.error is not None:
+        error = {"outcome": _FAILED, "error": type(task.error).__name__, "reason": str(task.error)}
+        return {"action": action, "table": task.table, **error}
+    return {"action": action, **to_plain(task.report)}
+
+
+def _flat(reports: Any) -> Any:
+    """Yield the reports of a task, or of the instances of a mapped one."""
+    for report in reports:
+        if isinstance(report, Mapping):
+            yield report
+        else:
+            yield from _flat(report)

@@ -1,0 +1,260 @@
+"""Several tasks in one application: how they are given, what becomes of them, and when the verdict is red."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, AssetAlias
+from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.table import Table
+
+from airflow_lake_provider import Files
+from airflow_lake_provider.assets.lake_table import lake_table_asset
+from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
+from airflow_lake_provider.contracts.job_report import (
+    CompactionReport,
+    JobFailure,
+    JobReport,
+    Outcome,
+    UpsertReport,
+    reports_to_json,
+)
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
+from airflow_lake_provider.contracts.spec_codec import Job, job_from_plain
+from airflow_lake_provider.operators.lake_application import (
+    LakeApplicationOperator,
+    LakeVerdictOperator,
+    lake_application,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow.sdk import Context
+
+pytestmark = pytest.mark.usefixtures("spark_connection", "job_directory", "lake_connection")
+
+UPSERT: dict[str, Any] = {"action": "upsert", "table": "shop.orders", "source": "in/*.csv", "keys": ["id"]}
+COMPACT: dict[str, Any] = {"action": "compaction", "table": "shop.orders", "level": "full"}
+NOWHERE: dict[str, Any] = {"action": "compaction", "table": "shop.nowhere"}
+
+
+def application(*tasks: Any, **arguments: Any) -> LakeApplicationOperator:
+    return LakeApplicationOperator(task_id="t", tasks=list(tasks), **arguments)
+
+
+@pytest.fixture(autouse=True)
+def last_try(context: Context) -> None:
+    """No retry is left, unless a test says so."""
+    context["ti"].try_number, context["ti"].max_tries = 1, 0
+
+
+def applied(snapshot: int | None = None, **fields: Any) -> UpsertReport:
+    committed = () if snapshot is None else (str(snapshot),)
+    return UpsertReport(table="shop.orders", outcome=Outcome.APPLIED, reason="", committed=committed, **fields)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[Job]]:
+    """A driver that answers each task by its name, and notes the jobs that it was sent."""
+
+    def answer(**answers: Any) -> list[Job]:
+        jobs: list[Job] = []
+
+        def execute(operator: LakeApplicationOperator, _: Context) -> None:
+            assert operator._attempt is not None
+            operator._before_submit()
+            job = job_from_plain(json.loads(operator._attempt.files.spec.read_text()))
+            jobs.append(job)
+            found = {name: answers[name] for name in job.tasks if name in answers}
+            operator._attempt.files.report.write_text(reports_to_json(found))
+            if len(found) < len(job.tasks):
+                raise RuntimeError("Error code is: -9")
+
+        monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+        return jobs
+
+    return answer
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"table": "shop.orders"}, r"tasks\[0\] needs an action, one of 'upsert', .*, got None"),
+    ({"action": "upsrt", "table": "shop.orders"}, "got 'upsrt'"),
+    ({**UPSERT, "key": ["id"]}, r"tasks\[0\] has no \['key'\]; it takes table, source, keys"),
+    ({"action": "upsert", "table": "shop.orders"}, r"tasks\[0\] needs source, keys"),
+    ({**UPSERT, "strategy": "fast"}, r"tasks\[0\]: strategy must be one of"),
+    ({**UPSERT, "delete_when": "op = '{{ params.op }}'"}, "delete_when is not templated"),
+    ({**UPSERT, "table": "orders"}, "orders"),
+    ({"action": "snapshot-expiry", "table": "shop.orders", "older_than": "PT1H"}, "less than minimum_age=1 day"),
+    ("shop.orders", r"tasks\[0\] must map the arguments of an operator"),
+]
+
+
+@pytest.mark.parametrize(("task", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_a_task_that_cannot_be_is_refused_while_the_dag_is_parsed(task: Any, words: str) -> None:
+    with pytest.raises(InvalidSpecError, match=words):
+        application(task)
+
+
+def test_what_is_still_a_template_is_refused_when_it_was_rendered(context: Context) -> None:
+    job = application({**UPSERT, "strategy": "{{ params.how }}"}, COMPACT)
+    context["params"] = {"how": "fast"}
+    job.render_template_fields(context)
+    wrong, right = job.job_tasks(context)
+    assert "strategy must be one of" in str(wrong.error)
+    assert right.error is None
+
+
+def test_the_rows_of_a_deletion_are_rendered_and_shown_to_nobody(context: Context) -> None:
+    job = application({"action": "delete-rows", "table": "shop.orders", "where": "id = {{ params.id }}"})
+    context["params"] = {"id": 4711}
+    job.render_template_fields(context)
+    (task,) = job.job_tasks(context)
+    assert isinstance(task.spec, DeleteRowsSpec)
+    assert task.spec.where == "id = 4711"
+    shown = [given.serialize() for given in job.tasks]
+    assert shown == [{"action": "delete-rows", "table": "shop.orders", "where": "***"}]
+
+
+def test_each_task_has_a_name_and_a_run_of_its_own_whatever_their_order(context: Context) -> None:
+    again = {**UPSERT, "source": Files("in/b.csv", name="b")}
+    other = {**UPSERT, "table": "shop.others"}
+
+    def runs(*tasks: Any) -> dict[str, str]:
+        return {task.key: task.known_spec.run.who for task in application(*tasks).job_tasks(context)}
+
+    found = runs(UPSERT, again, other, COMPACT)
+    assert list(found) == [
+        "upsert shop.orders",
+        "upsert shop.orders #2",
+        "upsert shop.others",
+        "compaction shop.orders",
+    ]
+    assert len(set(found.values())) == 4
+    assert runs(COMPACT, other, UPSERT, again) == found
+
+
+def test_two_sources_of_a_table_need_names(context: Context) -> None:
+    with pytest.raises(InvalidSpecError, match=r"shop\.orders: 2 upserts have a source without a name"):
+        application(UPSERT, {**UPSERT, "source": "in/b.csv"}).job_tasks(context)
+
+
+def test_a_bad_task_stops_no_other(orders: Table, context: Context, driver: Callable[..., list[Job]]) -> None:
+    jobs = driver(**{"upsert shop.orders": applied(rows_inserted=3)})
+    first, second = application(NOWHERE, UPSERT).execute(context)
+    assert (first["outcome"], first["error"], first["table"]) == ("failed", "MissingTableError", "shop.nowhere")
+    assert (second["outcome"], second["rows_inserted"]) == ("applied", 3)
+    assert [list(job.tasks) for job in jobs] == [["upsert shop.orders"]]
+
+
+def test_a_table_that_no_pattern_allows_fails_its_own_task_alone(
+    orders: Table, context: Context, driver: Callable[..., list[Job]]
+) -> None:
+    driver(**{"upsert shop.orders": applied()})
+    found = application({**UPSERT, "table": "mart.sales"}, UPSERT, allowed_tables=["shop.*"]).execute(context)
+    assert [report["outcome"] for report in found] == ["failed", "applied"]
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_an_error_that_may_pass_is_retried_while_tries_are_left(
+    orders: Table, context: Context, driver: Callable[..., list[Job]], is_last: bool
+) -> None:
+    context["ti"].try_number, context["ti"].max_tries = (3, 2) if is_last else (2, 2)
+    conflict = JobFailure.of(CommitConflictError("other writers won"))
+    bad = JobFailure.of(InvalidSpecError("no such column"))
+    driver(**{"upsert shop.orders": conflict, "upsert shop.others": bad})
+    job = application(UPSERT, {**UPSERT, "table": "shop.others"}, retries=2)
+    if is_last:
+        assert [report["outcome"] for report in job.execute(context)] == ["failed", "failed"]
+    else:
+        with pytest.raises(CommitConflictError, match="other writers won"):
+            job.execute(context)
+
+
+def test_what_no_retry_mends_waits_for_none(orders: Table, context: Context, driver: Callable[..., list[Job]]) -> None:
+    context["ti"].try_number, context["ti"].max_tries = 1, 2
+    driver(**{"upsert shop.orders": JobFailure.of(InvalidSpecError("no such column"))})
+    (found,) = application(UPSERT, retries=2).execute(context)
+    assert found["error"] == "InvalidSpecError"
+
+
+def test_a_driver_that_died_leaves_the_reports_of_what_it_had_done(
+    orders: Table, context: Context, driver: Callable[..., list[Job]]
+) -> None:
+    driver(**{"upsert shop.orders": applied(rows_inserted=1)})
+    done, lost = application(UPSERT, {**UPSERT, "table": "shop.others"}).execute(context)
+    assert done["rows_inserted"] == 1
+    assert lost["error"] == JobFailedError.__name__
+    assert "signal 9" in lost["reason"]
+
+
+def test_tables_with_new_rows_have_an_event_and_no_other(
+    orders: Table, append: Callable[..., int], context: Context, driver: Callable[..., list[Job]]
+) -> None:
+    asset, failed, absent = (lake_table_asset(f"shop.{name}") for name in ("orders", "nowhere", "absent"))
+    again = {**UPSERT, "source": Files("in/b.csv", name="b")}
+    nothing: JobReport = UpsertReport(table="shop.orders", outcome=Outcome.NOTHING_NEW, reason="")
+    driver(**{"upsert shop.orders": applied(append(orders, 1)), "upsert shop.orders #2": nothing})
+    job = application(UPSERT, again, NOWHERE, outlets=[asset, failed, absent])
+    job.execute(context)
+    assert job.outlets == [asset]
+    assert context["outlet_events"][asset].extra["table"] == "shop.orders"
+
+
+def test_an_alias_gets_the_assets_of_tables_that_come_from_xcom(
+    orders: Table, append: Callable[..., int], context: Context, driver: Callable[..., list[Job]]
+) -> None:
+    alias = AssetAlias("loaded")
+    driver(**{"upsert shop.orders": applied(append(orders, 1))})
+    application(UPSERT, NOWHERE, outlets=[alias]).execute(context)
+    (event,) = context["outlet_events"][alias].asset_alias_events
+    assert event.dest_asset_key.uri == "iceberg://lake_default/shop/orders"
+    assert event.extra["table"] == "shop.orders"
+
+
+FAILED = {"action": "upsert", "table": "a.b", "outcome": "failed", "error": "BadInputError", "reason": "x"}
+DONE = {"action": "upsert", "table": "a.c", "outcome": "applied"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "reports", "is_red"),
+    [
+        ("any", [DONE, DONE], False),
+        ("any", [DONE, FAILED], True),
+        ("any", [[DONE], [FAILED]], True),
+        ("all", [DONE, FAILED], False),
+        ("all", [FAILED, FAILED], True),
+        ("never", [FAILED], False),
+    ],
+)
+def test_the_verdict_is_red_by_its_rule(context: Context, rule: str, reports: list[Any], is_red: bool) -> None:
+    verdict = LakeVerdictOperator(task_id="v", reports=reports, fail_when=rule)
+    if is_red:
+        with pytest.raises(AirflowFailException, match=r"tasks failed: upsert of a\.b: BadInputError"):
+            verdict.execute(context)
+    else:
+        verdict.execute(context)
+
+
+def test_a_group_has_the_application_and_its_verdict_behind_it() -> None:
+    with DAG("d", schedule=None) as dag:
+        lake_application("nightly", tasks=[COMPACT], fail_when="all", retries=2)
+    verdict: Any = dag.get_task("nightly.verdict")
+    assert verdict.upstream_task_ids == {"nightly.run"}
+    assert (dag.get_task("nightly.run").retries, verdict.fail_when) == (2, "all")
+    with pytest.raises(InvalidSpecError, match="fail_when must be one of"), DAG("e", schedule=None):
+        lake_application("nightly", tasks=[COMPACT], fail_when="some")
+
+
+def test_a_report_that_the_metadata_gives_starts_no_driver(
+    orders: Table, append: Callable[..., int], context: Context, driver: Callable[..., list[Job]]
+) -> None:
+    append(orders, 1)
+    jobs = driver()
+    (found,) = application({**COMPACT, "level": "auto"}).execute(context)
+    assert found["outcome"] == CompactionReport(table="t", outcome=Outcome.NOTHING_DUE, reason="").outcome.value
+    assert jobs == []
