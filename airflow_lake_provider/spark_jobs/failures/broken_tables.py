@@ -9,9 +9,9 @@ from itertools import islice
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.unusable_settings import unusable_settings
-from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
+from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception
 
 # Iceberg's for a file that storage does not have; an executor's arrives as text.
 _GONE = "NotFoundException"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes, java_exception
+from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception
 
 _UNREACHABLE = frozenset(
     {"ConnectException", "NoRouteToHostException", "SocketException", "SocketTimeoutException", "UnknownHostException"}

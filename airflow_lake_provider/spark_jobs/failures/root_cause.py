@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_lake_provider.contracts.failure_causes import JVM_GONE, FailureCause, cause_in
-from airflow_lake_provider.spark_jobs.failures.java_causes import iceberg_class, java_causes, java_exception
+from airflow_lake_provider.spark_jobs.jvm.java_errors import iceberg_class, java_causes, java_exception
 
 # Clients of catalogs. What they read in a store they read through other classes.
 _CATALOGS = tuple(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.jvm_lookups import remember_lookups
+from airflow_lake_provider.spark_jobs.jvm.jvm_lookups import remember_lookups
+from airflow_lake_provider.spark_jobs.jvm.prompt_replies import reply_promptly
 from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
-from airflow_lake_provider.spark_jobs.session.prompt_replies import reply_promptly
 from airflow_lake_provider.spark_jobs.session.told_retries import tell_of_retries
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"

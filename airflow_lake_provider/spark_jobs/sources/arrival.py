@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.session.java_methods import as_function, java_list, load_class, method, texts_of
+from airflow_lake_provider.spark_jobs.jvm.java_methods import as_function, java_list, load_class, method, texts_of
 from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
 from airflow_lake_provider.spark_jobs.sql.identifiers import text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, metadata_column

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.session.java_methods import (
+from airflow_lake_provider.spark_jobs.jvm.java_methods import (
     as_function,
     list_of_array,
     load_class,

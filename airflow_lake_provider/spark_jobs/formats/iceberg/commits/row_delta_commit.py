@@ -10,7 +10,7 @@ from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, java_list
+from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, java_list
 
 
 @dataclass(frozen=True, kw_only=True)

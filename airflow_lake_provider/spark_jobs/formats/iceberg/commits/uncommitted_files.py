@@ -9,7 +9,7 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, java_list
+from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, java_list
 
 Discard = Callable[[IcebergTable, Collection[Any]], None]
 

@@ -14,7 +14,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, as_number_list
+from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, as_number_list
 
 _READERS = 8
 # As Iceberg names the first file of a task: partition, task, operation, number.

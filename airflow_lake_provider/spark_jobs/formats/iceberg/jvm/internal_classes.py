@@ -15,7 +15,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.java_methods import load_class
+from airflow_lake_provider.spark_jobs.jvm.java_methods import load_class
 
 
 class Internal(StrEnum):

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal
-from airflow_lake_provider.spark_jobs.session.java_methods import (
+from airflow_lake_provider.spark_jobs.jvm.java_methods import (
     GUAVA,
     as_function,
     guava,
@@ -35,7 +35,7 @@ def java_functions(spark: SparkSession) -> JavaFunctions:
 class JavaFunctions:
     """Functions over ``org.apache.iceberg`` objects.
 
-    Each is made by ``session/java_methods.py``.
+    Each is made by ``spark_jobs/jvm/java_methods.py``.
     """
 
     def __init__(self, spark: SparkSession) -> None:

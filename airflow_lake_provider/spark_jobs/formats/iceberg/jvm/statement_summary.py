@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
-from airflow_lake_provider.spark_jobs.session.java_methods import load_class
+from airflow_lake_provider.spark_jobs.jvm.java_methods import load_class
 
 
 def run_with_summary(spark: SparkSession, statement: str, summary: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ from airflow_lake_provider.contracts.table_locations import OUTSIDE, FileOwners
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import error_names, messages_with_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, guava, java_list
+from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, guava, java_list
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 DATA, DELETES, MANIFEST, MANIFEST_LIST = "data file", "delete file", "manifest", "manifest list"

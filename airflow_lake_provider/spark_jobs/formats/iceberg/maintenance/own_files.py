@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, guava, java_array, load_class
+from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, guava, java_array, load_class
 
 _ACTION = "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction"
 _PLAN = "org.apache.iceberg.actions.FileRewritePlan"

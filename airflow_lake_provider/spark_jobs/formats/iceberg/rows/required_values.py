@@ -15,8 +15,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.failures.java_causes import java_causes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _CONDITION = "NOT_NULL_ASSERT_VIOLATION"

@@ -14,7 +14,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, converted
-from airflow_lake_provider.spark_jobs.session.java_methods import guava, java_list
+from airflow_lake_provider.spark_jobs.jvm.java_methods import guava, java_list
 
 
 def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:

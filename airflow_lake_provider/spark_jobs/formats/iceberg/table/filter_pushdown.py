@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import wrapped_columns
-from airflow_lake_provider.spark_jobs.session.java_methods import guava
+from airflow_lake_provider.spark_jobs.jvm.java_methods import guava
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import column_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery
 

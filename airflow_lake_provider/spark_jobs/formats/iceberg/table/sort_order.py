@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.java_methods import load_class
+from airflow_lake_provider.spark_jobs.jvm.java_methods import load_class
 
 
 def build_sort_order(spark: SparkSession, schema: Any, terms: Iterable[str]) -> Any:

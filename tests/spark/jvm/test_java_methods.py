@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.java_methods import JavaItems, as_function, load_class, method
+from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, as_function, load_class, method
 
 
 def _items(spark: SparkSession, *texts: str) -> JavaItems:
