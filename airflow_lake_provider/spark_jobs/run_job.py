@@ -21,6 +21,7 @@ if __name__ == "__main__":
 
 from airflow_lake_provider.contracts.job_report import EVERY_TASK, JobFailure, JobReport, reports_to_json
 from airflow_lake_provider.contracts.spec_codec import Job, job_from_plain
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress, say_what_the_jvm_still_does
 from airflow_lake_provider.spark_jobs.run_tasks import Reports, failure, run_tasks
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
@@ -111,11 +112,11 @@ def write_report(spark: SparkSession | None, path: str, text: str) -> None:
     if "://" not in path:
         _write_local(path, text)
         return
-    jvm = None if spark is None else spark._jvm
+    jvm = None if spark is None else jvm_of(spark)
     if spark is None or jvm is None:
         raise RuntimeError("the session has no JVM; it was stopped")
     target = jvm.org.apache.hadoop.fs.Path(_as_hadoop_says(path))
-    stream = target.getFileSystem(spark._jsc.hadoopConfiguration()).create(target, True)
+    stream = target.getFileSystem(hadoop_settings(spark)).create(target, True)
     try:
         stream.write(bytearray(text.encode()))
     finally:

@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread, SparkConf
 from pyspark.sql import SparkSession
@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.spec_codec import Job
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.session.open_session import fit_session
 
@@ -107,17 +108,15 @@ def _session_of(spark: SparkSession, pool: str) -> SparkSession:
     session = spark.newSession()
     fit_session(session, SparkConf())
     session.sparkContext.setLocalProperty(_POOL, pool)
-    jvm: Any = session._jvm
     # What asks Spark for the session of its thread, as Iceberg's actions do, would get the first one.
-    jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)
+    jvm_of(session).org.apache.spark.sql.SparkSession.setActiveSession(java_session(session))
     return session
 
 
 def _open_catalog(session: SparkSession, name: str) -> None:
-    state: Any = session._jsparkSession
     # The action meets what is wrong with it, and says so.
     with suppress(Exception):
-        state.sessionState().catalogManager().catalog(name)
+        java_session(session).sessionState().catalogManager().catalog(name)
 
 
 def _report(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport | JobFailure:

@@ -173,6 +173,57 @@ def test_every_private_name_of_others_is_on_a_list_here(is_driver: bool, listed:
     assert listed - used == set()
 
 
+# Beside PySpark's private attributes: how a method of Java is found, and an array of it made.
+REFLECTION = {"forName", "MethodHandleProxies", "MethodHandles", "MethodType", "new_array"}
+JVM = PACKAGE / "spark_jobs" / "jvm"
+
+
+def reaches_into_the_jvm(tree: ast.AST) -> Iterator[str]:
+    """Yield what a file uses that only ``spark_jobs/jvm/`` may: by name, by ``getattr``, or by import."""
+    of_the_jvm = DRIVER | {"_jc", "_jconf", "_jreader", "_jwrite", "_java_obj", "_jseq", "_jmap"} | REFLECTION
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in of_the_jvm and not is_own(node):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and node.value in of_the_jvm:
+            yield str(node.value)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            yield from (
+                name for name in names if name.split(".")[0] == "py4j" or name.startswith("pyspark.java_gateway")
+            )
+
+
+def is_own(node: ast.Attribute) -> bool:
+    """Tell whether an attribute is one of the object itself."""
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def test_only_one_folder_reaches_into_the_jvm() -> None:
+    reached = {}
+    for source in sorted(PACKAGE.rglob("*.py")):
+        names = set(reaches_into_the_jvm(ast.parse(source.read_text())))
+        if names and JVM not in source.parents:
+            reached[str(source.relative_to(PACKAGE))] = sorted(names)
+    assert reached == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "spark._jvm.java.lang.System",
+        "getattr(spark, '_jsparkSession')",
+        "from py4j.protocol import Py4JJavaError",
+        "import py4j.java_gateway",
+        "from pyspark.java_gateway import launch_gateway",
+        "invoke.MethodHandles.publicLookup()",
+        "gateway.new_array(kind, 1)",
+        "rows._jdf.queryExecution()",
+    ],
+)
+def test_each_way_around_is_seen(code: str) -> None:
+    assert len(list(reaches_into_the_jvm(ast.parse(code)))) == 1
+
+
 def names_used(tree: ast.AST) -> Iterator[str]:
     """Yield private names that are read from an object, or imported, and those of methods that may overwrite others."""
     for node in ast.walk(tree):

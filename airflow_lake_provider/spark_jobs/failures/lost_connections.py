@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception
+from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exceptions
 
 _UNREACHABLE = frozenset(
     {"ConnectException", "NoRouteToHostException", "SocketException", "SocketTimeoutException", "UnknownHostException"}
@@ -33,11 +33,10 @@ def _is_of_network(told: str) -> bool:
 
 def _ends(error: BaseException) -> list[str]:
     """Return each EOFException among the causes as text, its message in the first line and its stack below."""
-    java, ends, message = java_exception(error), [], ""
-    while java is not None:
+    ends, message = [], ""
+    for java in java_exceptions(error):
         message = str(java.getMessage())
         if str(java.getClass().getName()) == "java.io.EOFException":
             stack = (str(frame.toString()) for frame in java.getStackTrace())
             ends.append("\n".join((" ".join(message.split()), *stack)))
-        java = java.getCause()
     return [*ends, *_END_IN_TEXT.findall(message)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from airflow_lake_provider.contracts.failure_causes import JVM_GONE, FailureCause, cause_in
-from airflow_lake_provider.spark_jobs.jvm.java_errors import iceberg_class, java_causes, java_exception
+from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception, java_exceptions
 
+_ICEBERG = "org.apache.iceberg."
+# Libraries that Iceberg carries along, and what all of it calls.
+_RELOCATED = re.compile(r"\.(?:relocated|shaded|common|util)\.")
 # Clients of catalogs. What they read in a store they read through other classes.
 _CATALOGS = tuple(
-    f"org.apache.iceberg.{name}"
+    f"{_ICEBERG}{name}"
     for name in ("jdbc.", "rest.", "hive.", "aws.glue.", "aws.dynamodb.", "nessie.", "snowflake.", "ClientPool")
 )
 
@@ -28,8 +32,18 @@ def root_cause(error: BaseException) -> FailureCause | None:
 
 def is_of_a_catalog(error: BaseException) -> bool:
     """Tell whether an error of Java came out of a client of a catalog, and of nothing that it called."""
-    found = iceberg_class(error)
+    found = _iceberg_class(error)
     return found is not None and found.startswith(_CATALOGS)
+
+
+def _iceberg_class(error: BaseException) -> str | None:
+    """Return the class of Iceberg that is next to where the innermost exception of Java comes from."""
+    found = None
+    for java in java_exceptions(error):
+        names = (str(frame.getClassName()) for frame in java.getStackTrace())
+        # An exception of another thread, or of a plain library's, may have none.
+        found = next((name for name in names if name.startswith(_ICEBERG) and not _RELOCATED.search(name)), found)
+    return found
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""The Java exceptions behind an error that PySpark raises."""
+"""Exceptions of Java behind the errors that PySpark raises."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
+
+# What a call of Java throws. PySpark has exceptions of its own for what its own calls throw.
+JavaError = Py4JJavaError
+# A call that fails for another reason, too: there is no such method, or the JVM is gone.
+GatewayError = Py4JError
+SPARK_ERRORS = (PySparkException, JavaError)
 
 # An exception of an executor that the driver cannot load arrives as the text of its stack trace.
 _CAUSE_IN_TEXT = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+)(?:: (.*))?$", re.MULTILINE)
-
-_ICEBERG = "org.apache.iceberg."
-# Libraries that Iceberg carries along, and what all of it calls.
-_RELOCATED = re.compile(r"\.(?:relocated|shaded|common|util)\.")
 
 
 def java_exception(error: BaseException) -> Any | None:
@@ -25,22 +28,27 @@ def java_exception(error: BaseException) -> Any | None:
     return error._origin if isinstance(error, CapturedException) else None
 
 
+def java_exceptions(error: BaseException) -> Iterator[Any]:
+    """Yield the Java exception of an error and its causes, outermost first."""
+    java = java_exception(error)
+    while java is not None:
+        yield java
+        java = java.getCause()
+
+
+def java_names(error: BaseException) -> list[str]:
+    """Return the simple class names of the Java exception and of its causes, outermost first."""
+    return [str(java.getClass().getSimpleName()) for java in java_exceptions(error)]
+
+
+def java_messages(error: BaseException) -> list[tuple[str, str]]:
+    """Return (simple class name, message) of the Java exception and of its causes, outermost first."""
+    return [(str(java.getClass().getSimpleName()), str(java.getMessage())) for java in java_exceptions(error)]
+
+
 def java_causes(error: BaseException) -> Iterator[tuple[str, str]]:
-    """Yield (simple class name, message) of the Java exception and of its causes, outermost first."""
-    java, message = java_exception(error), ""
-    while java is not None:
-        message = str(java.getMessage())
-        yield str(java.getClass().getSimpleName()), message
-        java = java.getCause()
-    yield from ((name, said) for name, said in _CAUSE_IN_TEXT.findall(message))
-
-
-def iceberg_class(error: BaseException) -> str | None:
-    """Return the class of Iceberg that is next to where the innermost exception of Java comes from."""
-    java, found = java_exception(error), None
-    while java is not None:
-        names = (str(frame.getClassName()) for frame in java.getStackTrace())
-        # An exception of another thread, or of a plain library's, may have none.
-        found = next((name for name in names if name.startswith(_ICEBERG) and not _RELOCATED.search(name)), found)
-        java = java.getCause()
-    return found
+    """Yield what :func:`java_messages` returns, then the causes that the last message tells as text."""
+    message = ""
+    for name, message in java_messages(error):
+        yield name, message
+    yield from ((name, text) for name, text in _CAUSE_IN_TEXT.findall(message))

@@ -8,9 +8,10 @@ alone: a key that is read as another type is refused by name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
+
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, settings_of
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def pin_settings(spark: SparkSession) -> list[str]:
 def _found(spark: SparkSession, name: str) -> str | None:
     found = spark.conf.get(name, None)
     if found is None and not name.startswith("spark."):
-        found = spark._jsc.hadoopConfiguration().get(name)
+        found = hadoop_settings(spark).get(name)
     return found
 
 
@@ -136,10 +137,7 @@ def _default(spark: SparkSession, name: str) -> str | None:
 
 
 def _without_legacy(spark: SparkSession) -> list[str]:
-    # PySpark 3.5 lists no settings.
-    session: Any = spark._jsparkSession
-    names = str(session.conf().getAll().keys().mkString("\n")).split("\n")
-    given = {name: spark.conf.get(name) for name in names if name.startswith(LEGACY)}
+    given = {name: spark.conf.get(name) for name in settings_of(spark) if name.startswith(LEGACY)}
     changed = []
     for name in sorted(given.keys() - set(LEFT_TO_THE_AUTHOR)):
         # What cannot be modified while Spark runs says nothing about statements.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,9 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.jvm.java_methods import as_function, java_list, load_class, method, texts_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import once_a_driver
+from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_texts, texts_of
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.sources.input_files import GLOB_CHARACTERS
 from airflow_lake_provider.spark_jobs.sql.identifiers import text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of, metadata_column
@@ -87,19 +89,15 @@ def _arrival(number: str) -> Column:
 
 def _uris(spark: SparkSession, files: tuple[InputFile, ...]) -> list[str]:
     """Return the paths as Spark's ``_metadata.file_path`` spells them."""
-    return texts_of(spark, java_list(spark, [file.path for file in files]), _to_uri(spark))
+    return texts_of(spark, list_of_texts(spark, [file.path for file in files]), _to_uri(spark))
 
 
-@cache
+@once_a_driver
 def _to_uri(spark: SparkSession) -> Any:
     """Return a function of Java from the text of a path to its URI."""
-    path, text, uri = (load_class(spark, name) for name in (_PATH, "java.lang.String", "java.net.URI"))
-    jvm: Any = spark._jvm
-    invoke = jvm.java.lang.invoke
-    new = invoke.MethodType.methodType(jvm.java.lang.Void.TYPE, text)
-    made = invoke.MethodHandles.publicLookup().findConstructor(path, new)
-    to_uri = invoke.MethodHandles.filterReturnValue(made, method(spark, _PATH, "toUri", uri))
-    return as_function(spark, to_uri)
+    make = method_handles(spark)
+    path = make.constructor(_PATH, "java.lang.String")
+    return make.function(make.then(path, make.method(_PATH, "toUri", "java.net.URI")))
 
 
 def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...]) -> str:

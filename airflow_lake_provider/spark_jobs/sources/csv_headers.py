@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
 
@@ -28,7 +27,7 @@ def refusing_other_headers(spark: SparkSession, source_name: str, files: Sequenc
     try:
         yield
     # PySpark leaves a failed task untranslated.
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         if "csv header" not in str(error).lower():
             raise
         raise BadInputError(

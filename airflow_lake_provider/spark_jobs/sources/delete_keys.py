@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
@@ -30,6 +29,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_batch
@@ -91,13 +91,13 @@ def _withholding(
             try:
                 yield
             # PySpark leaves a failed task untranslated.
-            except (PySparkException, Py4JJavaError) as error:
+            except SPARK_ERRORS as error:
                 planned = isinstance(error, (AnalysisException, ParseException, IllegalArgumentException))
                 planned = planned and not is_unreachable(error)
                 if (planned and "PATH_NOT_FOUND" not in str(error)) or "CSV header" in str(error):
                     raise _withheld(spec, error) from None
                 raise
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         raise JobFailedError(
             f"{spec.table}: reading the keys failed with {type(error).__name__}; the message is withheld, it may name "
             "keys"

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.jvm.java_methods import (
-    as_function,
-    list_of_array,
-    load_class,
-    method,
-    texts_of,
-)
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of, once_a_driver
+from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_array, texts_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 _COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
@@ -36,7 +31,7 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     """
     with _refusing_colons(pattern):
         path = _path(spark, pattern)
-        filesystem = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        filesystem = path.getFileSystem(hadoop_settings(spark))
         matches = filesystem.globStatus(path)
     if not GLOB_CHARACTERS & set(pattern):
         _refuse_unreadable(pattern, str(filesystem.makeQualified(path).toString()), matches)
@@ -52,15 +47,14 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
 
 
 def _path(spark: SparkSession, pattern: str) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.fs.Path(pattern)
+    return jvm_of(spark).org.apache.hadoop.fs.Path(pattern)
 
 
 @contextmanager
 def _refusing_colons(pattern: str) -> Iterator[None]:
     try:
         yield
-    except (IllegalArgumentException, Py4JJavaError) as error:
+    except (IllegalArgumentException, JavaError) as error:
         if "Relative path in absolute URI" not in str(error):
             raise
         name = str(error).split("Relative path in absolute URI: ", 1)[-1].splitlines()[0]
@@ -85,7 +79,7 @@ class SourceLocation:
             return cls()
         with _refusing_colons(pattern):
             path = _path(spark, pattern)
-        address = str(path.getFileSystem(spark._jsc.hadoopConfiguration()).makeQualified(path).toString())
+        address = str(path.getFileSystem(hadoop_settings(spark)).makeQualified(path).toString())
         is_named = path.toUri().getScheme() is not None or str(spark.sparkContext.master).startswith("local")
         return cls(address=address, warnings=() if is_named else (default_file_system(pattern, address),))
 
@@ -139,9 +133,9 @@ def _files_below(statuses: _FileStatuses, filesystem: Any, root: Any) -> Iterato
             yield file
 
 
-@cache
+@once_a_driver
 def _file_statuses(spark: SparkSession) -> _FileStatuses:
-    """Return the one of a session: its functions of Java are made once."""
+    """Return the one of a driver: its functions of Java are made once."""
     return _FileStatuses(spark)
 
 
@@ -149,12 +143,10 @@ class _FileStatuses:
     """Bring lists of Hadoop's ``FileStatus`` over, a column of all files in one command."""
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm
-        self._spark, self._jvm = spark, jvm
-        number = jvm.java.lang.Long.TYPE
-        self._path = self._getter("getPath", load_class(spark, "org.apache.hadoop.fs.Path"))
-        self._size, self._version = self._getter("getLen", number), self._getter("getModificationTime", number)
-        self._is_file = self._getter("isFile", jvm.java.lang.Boolean.TYPE)
+        self._spark = spark
+        self._path = self._getter("getPath", "org.apache.hadoop.fs.Path")
+        self._size, self._version = self._getter("getLen", "long"), self._getter("getModificationTime", "long")
+        self._is_file = self._getter("isFile", "boolean")
 
     def array(self, statuses: Any) -> Any:
         """Return an array as a list."""
@@ -162,7 +154,7 @@ class _FileStatuses:
 
     def all(self, listing: Any) -> Any:
         """Return what is left of Hadoop's iterator as a list; page by page, as the store gives it."""
-        return self._jvm.org.apache.hadoop.util.functional.RemoteIterators.toList(listing)
+        return jvm_of(self._spark).org.apache.hadoop.util.functional.RemoteIterators.toList(listing)
 
     def files(self, statuses: Any) -> Iterator[InputFile]:
         """Yield what identifies each file."""
@@ -173,5 +165,6 @@ class _FileStatuses:
         """Tell files from folders."""
         return [text == "true" for text in texts_of(self._spark, statuses, self._is_file)]
 
-    def _getter(self, name: str, result: Any) -> Any:
-        return as_function(self._spark, method(self._spark, "org.apache.hadoop.fs.FileStatus", name, result))
+    def _getter(self, name: str, result: str) -> Any:
+        make = method_handles(self._spark)
+        return make.function(make.method("org.apache.hadoop.fs.FileStatus", name, result))

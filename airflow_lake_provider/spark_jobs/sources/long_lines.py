@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
 MEGABYTE = 1024 * 1024
 # Some eight times as many bytes are held of a line while it is read; a driver has 1 GiB unless it is told otherwise.
@@ -80,9 +80,9 @@ def _line_break(options: Mapping[str, str]) -> bytes | None:
 
 def _has_long_line(spark: SparkSession, path: str, line_break: bytes | None, until: float) -> bool:
     """Count the bytes of the first line, and of the next ones while there is time."""
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     where = jvm.org.apache.hadoop.fs.Path(path)
-    conf = spark._jsc.hadoopConfiguration()
+    conf = hadoop_settings(spark)
     try:
         stream = where.getFileSystem(conf).open(where)
         try:
@@ -96,6 +96,6 @@ def _has_long_line(spark: SparkSession, path: str, line_break: bytes | None, unt
             return length >= LONGEST_LINE
         finally:
             stream.close()
-    except Py4JJavaError:
+    except JavaError:
         # The reader says what is wrong with the file.
         return False

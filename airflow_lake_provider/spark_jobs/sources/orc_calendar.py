@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 # ORC's own default of files without the record; a reader has it of its options.
 GREGORIAN = {"orc.proleptic.gregorian.default": "true"}
@@ -77,8 +78,8 @@ def _has_days(kind: DataType) -> bool:
 
 
 def _calendar_of(spark: SparkSession, file: InputFile) -> _Calendar:
-    jvm: Any = spark._jvm
-    settings = spark._jsparkSession.sessionState().newHadoopConf()
+    jvm = jvm_of(spark)
+    settings = java_session(spark).sessionState().newHadoopConf()
     orc = jvm.org.apache.orc.OrcFile
     try:
         reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(file.path), orc.readerOptions(settings))
@@ -95,7 +96,7 @@ def _calendar_of(spark: SparkSession, file: InputFile) -> _Calendar:
             return _Calendar.OLD_OF_OTHERS if is_old else _Calendar.OF_OTHERS
         finally:
             reader.close()
-    except (Py4JError, PySparkException):
+    except (GatewayError, PySparkException):
         # What Spark says of such a file is told with its name.
         return _Calendar.RECORDED
 
@@ -121,6 +122,6 @@ def _has_left_out(statistics: Any) -> bool:
 def _minimum_of_times(statistics: Any) -> int:
     try:
         return int(statistics.getMinimum().getTime())
-    except (Py4JError, PySparkException):
+    except (GatewayError, PySparkException):
         # Java cannot read the C++ writer's fractions of seconds before 1970: the time may be any of them.
         return _FIRST_DAY * _DAY_MILLISECONDS - 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 # Spark reads so many footers at a time on one machine.
 _MOST_FILES = 8
@@ -29,7 +29,7 @@ def schema_of_footers(spark: SparkSession, files: Sequence[InputFile]) -> Struct
         return None
     try:
         found = set(_schemas(spark, files))
-    except (Py4JError, PySparkException):
+    except (GatewayError, PySparkException):
         # What Spark says of such a file is told with its name.
         return None
     if len(found) != 1:
@@ -40,8 +40,8 @@ def schema_of_footers(spark: SparkSession, files: Sequence[InputFile]) -> Struct
 
 def _schemas(spark: SparkSession, files: Sequence[InputFile]) -> Iterator[str]:
     """Yield the schema of each file, as JSON."""
-    jvm: Any = spark._jvm
-    state = spark._jsparkSession.sessionState()
+    jvm = jvm_of(spark)
+    state = java_session(spark).sessionState()
     # With what the session sets for Hadoop, keys of encrypted files for example.
     settings = state.newHadoopConf()
     package = jvm.org.apache.spark.sql.execution.datasources.parquet

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
-from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
+from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.readwriter import DataFrameReader
@@ -21,6 +19,8 @@ from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.formats.choose_format import refuse_unreadable, rows_for_queries
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival import Scan, describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, faulty_lines
@@ -215,7 +215,7 @@ def _schemas(reader: DataFrameReader, source: Files, files: Sequence[InputFile])
         return
     try:
         merged = [reader.load(literal_paths(files)).schema]
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         if not is_content_error(error):
             raise
         merged = []
@@ -228,7 +228,7 @@ def _schemas(reader: DataFrameReader, source: Files, files: Sequence[InputFile])
 
 def _avro_package() -> str:
     spark = SparkSession.active()
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     scala = str(jvm.scala.util.Properties.versionNumberString()).rpartition(".")[0]
     return f"org.apache.spark:spark-avro_{scala}:{spark.version}"
 
@@ -236,7 +236,7 @@ def _avro_package() -> str:
 def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) -> DataFrame:
     try:
         return reader.load(literal_paths(files))
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         if source.format == "avro" and "Failed to find data source" in str(error):
             raise UnsupportedError(
                 f'reading avro takes a package of its own: add packages="{_avro_package()}"'
@@ -255,7 +255,7 @@ def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) 
 def _fails(reader: DataFrameReader, files: Sequence[InputFile]) -> bool:
     try:
         reader.load(literal_paths(files))
-    except (PySparkException, Py4JJavaError):
+    except SPARK_ERRORS:
         return True
     return False
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 _OF_ORC = ("timestamp with local time zone", "uniontype")
 # Read as TIME, which no table takes.
@@ -32,7 +33,7 @@ def refuse_unread_types(spark: SparkSession, file: InputFile, kind: str, cause: 
         return
     try:
         unread = list(columns_of(spark, file))
-    except (Py4JError, PySparkException):
+    except (GatewayError, PySparkException):
         # It is no such file: what Spark says of it is told with its name.
         return
     if unread:
@@ -42,8 +43,8 @@ def refuse_unread_types(spark: SparkSession, file: InputFile, kind: str, cause: 
 
 
 def _unread_of_orc(spark: SparkSession, file: InputFile) -> Iterator[str]:
-    jvm: Any = spark._jvm
-    settings = spark._jsparkSession.sessionState().newHadoopConf()
+    jvm = jvm_of(spark)
+    settings = java_session(spark).sessionState().newHadoopConf()
     orc = jvm.org.apache.orc.OrcFile
     reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(file.path), orc.readerOptions(settings))
     try:
@@ -57,8 +58,8 @@ def _unread_of_orc(spark: SparkSession, file: InputFile) -> Iterator[str]:
 
 
 def _unread_of_parquet(spark: SparkSession, file: InputFile) -> Iterator[str]:
-    jvm: Any = spark._jvm
-    state = spark._jsparkSession.sessionState()
+    jvm = jvm_of(spark)
+    state = java_session(spark).sessionState()
     converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(state.conf())
     hadoop, types = jvm.org.apache.parquet.hadoop, jvm.org.apache.parquet.schema
     path = hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(file.path), state.newHadoopConf())
@@ -76,5 +77,5 @@ def _unread_of_parquet(spark: SparkSession, file: InputFile) -> Iterator[str]:
 def _is_read(converter: Any, column: Any) -> bool:
     try:
         return _TIME not in str(converter.convert(column).json())
-    except (Py4JError, PySparkException):
+    except (GatewayError, PySparkException):
         return False

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_cut_connection, is_unreachable
-from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
 from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, blame_long_line, refuse_long_lines
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
@@ -122,7 +121,7 @@ def refusing_unreadable(
         if kind in _TEXT:
             refuse_long_lines(spark, files, options or {})
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         if kind in _TEXT and any(word in str(error) for word in _OUT_OF_MEMORY):
             blame_long_line(spark, files, options or {})
         found = _translated(error, files, kind, is_secret)
@@ -195,7 +194,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _translated(
-    error: PySparkException | Py4JJavaError, files: Sequence[InputFile], kind: str | None, is_secret: bool
+    error: PySparkException | JavaError, files: Sequence[InputFile], kind: str | None, is_secret: bool
 ) -> LakeProviderError | None:
     causes = list(java_causes(error))
     told = " ".join((str(error), *(f"{name} {message}" for name, message in causes)))
@@ -246,13 +245,13 @@ def _named(told: str, files: Sequence[InputFile]) -> InputFile | None:
 
 
 def _first_bytes(spark: SparkSession, path: str, count: int) -> bytes:
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     where = jvm.org.apache.hadoop.fs.Path(path)
     try:
-        stream = where.getFileSystem(spark._jsc.hadoopConfiguration()).open(where)
+        stream = where.getFileSystem(hadoop_settings(spark)).open(where)
         try:
             return bytes(stream.readNBytes(count))
         finally:
             stream.close()
-    except Py4JJavaError as error:
+    except JavaError as error:
         raise JobFailedError(f"{path} cannot be read now ({reason_of(error)})") from error

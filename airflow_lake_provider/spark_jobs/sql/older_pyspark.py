@@ -15,6 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_column, java_rows, java_session, jvm_of
+
 _HAS_TRY_CAST = hasattr(Column, "try_cast")
 _HAS_TO_ARROW = hasattr(DataFrame, "toArrow")
 _HAS_METADATA_COLUMN = hasattr(DataFrame, "metadataColumn")
@@ -28,13 +30,13 @@ def try_cast(value: Column, wanted: types.DataType | str) -> Column:
     """Return the value as another type; NULL where it does not convert, whatever ``spark.sql.ansi.enabled`` is."""
     if _HAS_TRY_CAST:
         return value.try_cast(wanted)
-    jvm, session = _jvm()
+    spark = SparkSession.active()
     parsed = wanted if isinstance(wanted, types.DataType) else parse_ddl_type(wanted)
+    jvm = jvm_of(spark)
     expressions = jvm.org.apache.spark.sql.catalyst.expressions
-    java: Any = value
-    java_type = session._jsparkSession.parseDataType(parsed.json())
+    java_type = java_session(spark).parseDataType(parsed.json())
     modes = expressions.EvalMode
-    fitted = expressions.Cast(java._jc.expr(), java_type, jvm.scala.Option.empty(), modes.TRY())
+    fitted = expressions.Cast(java_column(value).expr(), java_type, jvm.scala.Option.empty(), modes.TRY())
     return column_of(fitted)
 
 
@@ -45,7 +47,7 @@ def keeps_number_texts() -> bool:
 
 def column_of(expression: Any) -> Column:
     """Return the column of a ``org.apache.spark.sql.catalyst.expressions.Expression``."""
-    jvm, _ = _jvm()
+    jvm = jvm_of(SparkSession.active())
     if _HAS_TRY_CAST:
         return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
     return Column(jvm.org.apache.spark.sql.Column(expression))
@@ -99,7 +101,7 @@ def dataframe_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 def metadata_column(rows: DataFrame, name: str) -> Column:
     """Return a metadata column of a source, also where the rows have a column of that name."""
-    return rows.metadataColumn(name) if _HAS_METADATA_COLUMN else Column(rows._jdf.metadataColumn(name))
+    return rows.metadataColumn(name) if _HAS_METADATA_COLUMN else Column(java_rows(rows).metadataColumn(name))
 
 
 def parse_ddl_type(text: str) -> types.DataType:
@@ -131,8 +133,3 @@ def statement_loggers() -> list[logging.Logger]:
         return []
     # Made by PySpark's own class: of another, its calls would fail.
     return [import_module("pyspark.logger").PySparkLogger.getLogger(name) for name in _LOGGERS]
-
-
-def _jvm() -> tuple[Any, Any]:
-    session: Any = SparkSession.active()
-    return session._jvm, session

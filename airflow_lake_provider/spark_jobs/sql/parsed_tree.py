@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of, statement_loggers
 from airflow_lake_provider.spark_jobs.sql.tree_kinds import kinds_in
 
@@ -65,20 +66,20 @@ def parse_expression(spark: SparkSession, text: str) -> Any:
 
     :raises UnparsedError: it is not, or is nested too deeply for Spark's parser.
     """
-    session: Any = spark._jsparkSession
+    session = java_session(spark)
     with silenced():
         try:
             return session.sessionState().sqlParser().parseExpression(text)
         # A number of more digits than a DECIMAL has is an ArithmeticException of the parser.
         except PySparkException as error:
             raise UnparsedError(message_of(error).strip().splitlines()[0]) from None
-        except Py4JJavaError as error:
-            raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None
+        except JavaError as error:
+            raise UnparsedError(java_names(error)[0]) from None
 
 
 def has_subquery(spark: SparkSession, expression: Any) -> bool:
     """Tell whether an ``Expression``, parsed or analysed, reads other rows than those it is evaluated on."""
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     return bool(jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression.hasSubquery(expression))
 
 
@@ -96,7 +97,7 @@ def read_tree(spark: SparkSession, text: str, known: Collection[str]) -> ParsedT
         if foreign:
             raise ForeignKindError(foreign[0])
         listed = json.loads(str(java.toJSON()))
-    except (Py4JJavaError, ValueError) as error:
+    except (JavaError, ValueError) as error:
         raise UnparsedError(f"its tree cannot be read: {type(error).__name__}") from None
     root, depth = _tree(listed)
     return ParsedTree(java, root, depth)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import (
     ForeignKindError,
     Node,
@@ -182,8 +182,8 @@ def _is_constant(node: Node) -> bool:
 
 def _is_replaced(spark: SparkSession, function: str) -> bool:
     """Tell whether the session has a function of its own under the name of a built-in one."""
-    session: Any = spark._jsparkSession
-    jvm: Any = spark._jvm
+    session = java_session(spark)
+    jvm = jvm_of(spark)
     identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(function)
     found = session.sessionState().functionRegistry().lookupFunction(identifier)
     return not found.isDefined() or not str(found.get().getClassName()).startswith(_BUILT_IN)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import forbidden_in, shown
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import UnparsedError, parse_expression, silenced
 
@@ -63,20 +62,20 @@ def _refuse_shell(spark: SparkSession, text: str, what: str, *, allow_sql: bool)
 
 
 def _parse(spark: SparkSession, statement: str) -> None:
-    session: Any = spark._jsparkSession
+    session = java_session(spark)
     with silenced():
         try:
             session.sessionState().sqlParser().parsePlan(statement)
         # A number of more digits than a DECIMAL has is an ArithmeticException of the parser.
         except PySparkException as error:
             raise UnparsedError(message_of(error).strip().splitlines()[0]) from None
-        except Py4JJavaError as error:
-            raise UnparsedError(error.java_exception.getClass().getSimpleName()) from None
+        except JavaError as error:
+            raise UnparsedError(java_names(error)[0]) from None
 
 
 def _runs_shell(spark: SparkSession, text: str) -> bool:
     """Tell whether a text that parses has a script transform: the only USING that a constant follows."""
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     parser = jvm.org.apache.spark.sql.catalyst.parser
     characters = parser.UpperCaseCharStream(jvm.org.antlr.v4.runtime.CharStreams.fromString(text))
     tokens = jvm.org.antlr.v4.runtime.CommonTokenStream(parser.SqlBaseLexer(characters))

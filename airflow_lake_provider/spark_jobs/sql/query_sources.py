@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import DataFrame
+
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows
+from airflow_lake_provider.spark_jobs.jvm.java_collections import items_of
 
 # Leaves that read nothing; a CTE's rows are among the plans that have it.
 _CONSTANTS = frozenset({"OneRowRelation", "LocalRelation", "EmptyRelation", "Range", "CTERelationRef", "UnionLoopRef"})
@@ -17,20 +18,16 @@ def sources_of(rows: DataFrame) -> tuple[set[str], set[str]]:
     """
     views: set[str] = set()
     others: set[str] = set()
-    plans = [rows._jdf.queryExecution().analyzed()]
+    plans = [java_rows(rows).queryExecution().analyzed()]
     while plans:
         plan = plans.pop()
         kind = plan.getClass().getSimpleName()
         if kind == "View" and plan.isTempView():
             views.add(str(plan.desc().identifier().unquotedString()))
             continue
-        children = _items(plan.children())
-        plans += [*children, *_items(plan.subqueries())]
+        children = items_of(plan.children())
+        plans += [*children, *items_of(plan.subqueries())]
         if not children and kind not in _CONSTANTS:
             # A relation's text ends with its name, after its columns.
             others.add(str(plan.simpleString(0)).rpartition("] ")[2])
     return views, others
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(place) for place in range(sequence.size())]

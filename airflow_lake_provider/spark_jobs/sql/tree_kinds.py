@@ -6,14 +6,18 @@ for once its classes are known: it takes twice the space for each CASE that is i
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, once_a_driver
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
+
 # A function with FILTER, whose JSON has the filter twice; no kind of Spark's has this name.
 FILTERED = "a function with FILTER"
 _FUNCTION = "org.apache.spark.sql.catalyst.analysis.UnresolvedFunction"
+_OBJECT, _SCALA_FUNCTION = "java.lang.Object", "scala.Function1"
 
 
 def kinds_in(spark: SparkSession, java: Any) -> list[str]:
@@ -21,7 +25,7 @@ def kinds_in(spark: SparkSession, java: Any) -> list[str]:
 
     :param java: ``org.apache.spark.sql.catalyst.expressions.Expression``.
     """
-    names = spark._jvm.java.util.HashSet()  # type: ignore[union-attr]  # set by then
+    names = jvm_of(spark).java.util.HashSet()
     walk = _walk(spark)
     java.foreach(walk.adding_names_to(names))
     filtered = java.exists(walk.has_filter)
@@ -31,54 +35,33 @@ def kinds_in(spark: SparkSession, java: Any) -> list[str]:
 class _TreeWalk:
     """Functions of Scala, made of methods of Java, for the walks that trees of Spark have themselves."""
 
-    def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
-        self._loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        self._handles = jvm.java.lang.invoke.MethodHandles
-        self._lookup = self._handles.publicLookup()
-        self._name = self._class_name()
-        self.has_filter = self._function(self._is_filtered())
+    def __init__(self, spark: SparkSession) -> None:
+        self._make = method_handles(spark)
 
     def adding_names_to(self, names: Any) -> Any:
         """Add the name of a node's class to a ``java.util.Set``."""
-        add = self._method("java.util.HashSet", "add", self._jvm.java.lang.Boolean.TYPE, "java.lang.Object")
-        named = self._name.asType(self._kind("java.lang.Object", "java.lang.Object"))
-        return self._function(self._handles.filterReturnValue(named, add.bindTo(names)))
+        add = self._make.method("java.util.HashSet", "add", "boolean", _OBJECT)
+        return self._make.instance(_SCALA_FUNCTION, self._make.then(self._class_name, add.bindTo(names)))
 
+    @cached_property
+    def has_filter(self) -> Any:
+        """Tell whether a node is a function with FILTER."""
+        of_function = self._make.then(
+            self._make.method(_FUNCTION, "filter", "scala.Option"),
+            self._make.method("scala.Option", "isDefined", "boolean"),
+        )
+        test = self._make.where_instance(_FUNCTION, self._make.typed(of_function, "boolean", _OBJECT))
+        return self._make.instance(_SCALA_FUNCTION, test)
+
+    @cached_property
     def _class_name(self) -> Any:
-        of_object = self._method("java.lang.Object", "getClass", "java.lang.Class")
-        name = self._method("java.lang.Class", "getName", "java.lang.String")
-        return self._handles.filterReturnValue(of_object, name)
-
-    def _is_filtered(self) -> Any:
-        boolean = self._jvm.java.lang.Boolean.TYPE
-        of_function = self._handles.filterReturnValue(
-            self._method(_FUNCTION, "filter", "scala.Option"), self._method("scala.Option", "isDefined", boolean)
-        ).asType(self._kind(boolean, "java.lang.Object"))
-        is_function = self._method("java.lang.Class", "isInstance", boolean, "java.lang.Object")
-        never = self._handles.dropArguments(self._handles.constant(boolean, False), 0, self._types("java.lang.Object"))
-        return self._handles.guardWithTest(is_function.bindTo(self._class(_FUNCTION)), of_function, never)
-
-    def _method(self, owner: str, name: str, result: Any, *parameters: str) -> Any:
-        return self._lookup.findVirtual(self._class(owner), name, self._kind(result, *parameters))
-
-    def _kind(self, *names: Any) -> Any:
-        return self._jvm.java.lang.invoke.MethodType.methodType(*map(self._class, names))
-
-    def _types(self, *names: str) -> Any:
-        listed = self._jvm.java.util.ArrayList()
-        for name in names:
-            listed.add(self._class(name))
-        return listed
-
-    def _function(self, handle: Any) -> Any:
-        interface = self._class("scala.Function1")
-        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(interface, handle)
-
-    def _class(self, name: Any) -> Any:
-        return self._jvm.java.lang.Class.forName(name, True, self._loader) if isinstance(name, str) else name
+        name = self._make.then(
+            self._make.method(_OBJECT, "getClass", "java.lang.Class"),
+            self._make.method("java.lang.Class", "getName", "java.lang.String"),
+        )
+        return self._make.typed(name, _OBJECT, _OBJECT)
 
 
-@cache
+@once_a_driver
 def _walk(spark: SparkSession) -> _TreeWalk:
-    return _TreeWalk(spark._jvm)
+    return _TreeWalk(spark)

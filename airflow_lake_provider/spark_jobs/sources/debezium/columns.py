@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -13,6 +12,7 @@ from pyspark.sql.types import DataType, StructType
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import BinaryHandling, Debezium
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_images
 from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, common_type, inferred_type
@@ -120,8 +120,7 @@ def _connect_type(found: EventSurvey, column: str) -> DataType | None:
 
 
 def _inferred(spark: SparkSession, images: DataFrame) -> dict[str, DataType]:
-    session: Any = spark
     # PySpark's json() takes text only as a Python RDD, which would send every line through Python.
-    texts = getattr(images._jdf, "as")(session._jvm.org.apache.spark.sql.Encoders.STRING())
-    schema = DataFrame(session._jsparkSession.read().json(texts), spark).schema
+    texts = getattr(java_rows(images), "as")(jvm_of(spark).org.apache.spark.sql.Encoders.STRING())
+    schema = DataFrame(java_session(spark).read().json(texts), spark).schema
     return {field.name: inferred_type(field.dataType) for field in schema.fields}

@@ -39,7 +39,7 @@ def commit_overwrite(
 
 
 def _replace(update: Any, table: IcebergTable, overwrite: FileOverwrite) -> Any:
-    util = table.spark._jvm.org.apache.iceberg.util  # type: ignore[union-attr]  # JVM attribute
+    util = table.iceberg.util
     data_files, delete_files = util.DataFileSet.create(), util.DeleteFileSet.create()
     for task in overwrite.replaced:
         data_files.add(task.file())

@@ -59,27 +59,23 @@ def _refs(table: IcebergTable) -> dict[str, str]:
 
 def _changed(table: IcebergTable, current: Any, change: MetadataChange) -> Any:
     """Return the ``org.apache.iceberg.TableMetadata`` to commit."""
-    jvm: Any = table.spark._jvm
-    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(current)
+    builder = table.iceberg.TableMetadata.buildFrom(current)
     if change.format_version is not None:
         builder.upgradeFormatVersion(change.format_version)
     for move in change.moved_refs:
-        builder.setRef(move.name, _reference(jvm, current.refs().get(move.name), move))
+        builder.setRef(move.name, _reference(table, current.refs().get(move.name), move))
     for name in change.removed_refs:
         builder.removeRef(name)
     if change.set_properties:
         builder.setProperties(change.set_properties)
     if change.removed_properties:
-        names = jvm.java.util.HashSet()
-        for name in change.removed_properties:
-            names.add(name)
-        builder.removeProperties(names)
+        builder.removeProperties(set(change.removed_properties))
     return builder.build()
 
 
-def _reference(jvm: Any, there: Any, move: RefMove) -> Any:
+def _reference(table: IcebergTable, there: Any, move: RefMove) -> Any:
     """Return a ref at its new snapshot; one that is there keeps its retention."""
-    reference, snapshot = jvm.org.apache.iceberg.SnapshotRef, int(move.snapshot)
+    reference, snapshot = table.iceberg.SnapshotRef, int(move.snapshot)
     if there is not None:
         builder = reference.builderFrom(there, snapshot)
     else:

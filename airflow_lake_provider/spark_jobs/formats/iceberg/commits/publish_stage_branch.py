@@ -63,7 +63,7 @@ def retain_for_inspection(table: IcebergTable, commit: KeyedCommit, stage: str, 
     def moved(builder: Any) -> None:
         for name in {stage, *_superseded(table, commit, stage)} - {kept}:
             builder.removeRef(name)
-        reference: Any = table.spark._jvm.org.apache.iceberg.SnapshotRef  # type: ignore[union-attr]  # JVM attribute
+        reference = table.iceberg.SnapshotRef
         builder.setRef(kept, reference.branchBuilder(staged).maxRefAgeMs(KEPT_AUDIT_DAYS * _DAY).build())
 
     _swap(table, replace(commit, branch=kept), staged, moved)
@@ -81,7 +81,7 @@ def drop_branch(table: IcebergTable, name: str) -> None:
 
 
 def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callable[[Any], None]) -> None:
-    metadata: Any = table.spark._jvm.org.apache.iceberg.TableMetadata  # type: ignore[union-attr]  # JVM attribute
+    metadata = table.iceberg.TableMetadata
     retries = CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES)
     for _ in retries.attempts(say):
         current = table.refresh().java.operations().current()

@@ -10,7 +10,7 @@ from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import commit_snapshot
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, java_list
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, list_of_texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, p
 
 def _add(row_delta: Any, table: IcebergTable, delta: RowDelta) -> Any:
     if delta.referenced:
-        row_delta.validateDataFilesExist(java_list(table.spark, delta.referenced))
+        row_delta.validateDataFilesExist(list_of_texts(table.spark, delta.referenced))
     row_delta.validateDeletedFiles()
     row_delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     for file in delta.rows:

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from py4j.protocol import Py4JJavaError
-
 from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
 _PREFIX = "_lake-position-"
 # A list has 10 bytes for a file, and at most 4 more where each was seen on a day of its own.
@@ -103,7 +102,7 @@ def _read(table: IcebergTable, side_file: SideFile) -> bytes:
             return bytes(stream.readNBytes(int(file.getLength())))
         finally:
             stream.close()
-    except Py4JJavaError as error:
+    except JavaError as error:
         # A store that does not answer is no proof that the list is gone.
         if not table.java.io().newInputFile(path).exists():
             raise FileNotFoundError(path) from error

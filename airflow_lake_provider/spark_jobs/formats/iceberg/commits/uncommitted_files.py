@@ -9,7 +9,7 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, java_list
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, list_of_texts
 
 Discard = Callable[[IcebergTable, Collection[Any]], None]
 
@@ -31,10 +31,9 @@ def locations_of(table: IcebergTable, files: Collection[Any]) -> set[str]:
 
 def delete_locations(table: IcebergTable, locations: Collection[str]) -> None:
     """Delete files by location; see :func:`discard_files`."""
-    jvm: Any = table.spark._jvm
     if locations:
-        listed = java_list(table.spark, locations)
-        jvm.org.apache.iceberg.CatalogUtil.deleteFiles(table.java.io(), listed, "uncommitted")
+        listed = list_of_texts(table.spark, locations)
+        table.iceberg.CatalogUtil.deleteFiles(table.java.io(), listed, "uncommitted")
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import Positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, as_number_list
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, as_number_list, list_of
 
 _READERS = 8
 # As Iceberg names the first file of a task: partition, task, operation, number.
@@ -32,11 +33,10 @@ def write_vectors(
     """
     if not files:
         return [], []
-    jvm: Any = table.spark._jvm
     operation = uuid.uuid4().hex
     writer = internal(table.spark, Internal.VECTOR_WRITER)(_output_files(table, operation), _previous(table, files))
     deserialize = internal(table.spark, Internal.POSITION_INDEX).deserialize
-    stub = _stub(jvm)
+    stub = _stub(table)
     for path, task in files.items():
         blob = deletion_vector(positions[path])
         stub.withContentSizeInBytes(len(blob)).withRecordCount(len(positions[path]))
@@ -52,10 +52,10 @@ def write_vectors(
     return JavaItems(table.spark, result.deleteFiles()), JavaItems(table.spark, result.rewrittenDeleteFiles())
 
 
-def _stub(jvm: Any) -> Any:
+def _stub(table: IcebergTable) -> Any:
     """Return a builder: an index is only made of a blob together with the metadata of the file it would lie in."""
     return (
-        jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(jvm.org.apache.iceberg.PartitionSpec.unpartitioned())
+        table.iceberg.FileMetadata.deleteFileBuilder(table.iceberg.PartitionSpec.unpartitioned())
         .ofPositionDeletes()
         .withPath("not-written.puffin")
         .withFileSizeInBytes(0)
@@ -65,23 +65,18 @@ def _stub(jvm: Any) -> Any:
 
 
 def _output_files(table: IcebergTable, operation: str) -> Any:
-    jvm: Any = table.spark._jvm
-    builder = jvm.org.apache.iceberg.io.OutputFileFactory.builderFor(table.java, 1, 1)
-    return builder.operationId(operation).format(jvm.org.apache.iceberg.FileFormat.PUFFIN).build()
+    builder = table.iceberg.io.OutputFileFactory.builderFor(table.java, 1, 1)
+    return builder.operationId(operation).format(table.iceberg.FileFormat.PUFFIN).build()
 
 
 def _previous(table: IcebergTable, files: Mapping[str, Any]) -> Any:
     """Return a Java function from a path to the positions deleted there before; made without a Python callback."""
-    jvm: Any = table.spark._jvm
     java = java_functions(table.spark)
-    tasks = jvm.java.util.ArrayList()
-    for task in files.values():
-        tasks.add(task)
-    counts = as_number_list(table.spark, tasks, java.position_delete_count_of_task)
+    counts = as_number_list(table.spark, list_of(table.spark, files.values()), java.position_delete_count_of_task)
     with_deletes = {path: task for (path, task), count in zip(files.items(), counts, strict=True) if count}
     loader = internal(table.spark, Internal.DELETE_LOADER)(java.input_file(table.java.io()))
     load = java.positions_deleted_in_task(loader)
-    indexes = jvm.java.util.HashMap()
+    indexes = jvm_of(table.spark).java.util.HashMap()
     # One read each, of an object store perhaps.
     with ThreadPoolExecutor(_READERS) as readers:
         loaded = readers.map(load.apply, with_deletes.values())

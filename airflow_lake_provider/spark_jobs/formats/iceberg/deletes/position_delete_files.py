@@ -41,14 +41,13 @@ def write_position_deletes(table: IcebergTable, files: Mapping[str, Any], positi
 def _write(
     table: IcebergTable, task: Any, path: str, positions: NDArray[np.int64], settings: DeleteFileSettings
 ) -> Any:
-    jvm: Any = table.spark._jvm
     data_file = task.file()
     content = _parquet(path, positions, settings)
     location = upload_delete_file(table, task.spec(), data_file.partition(), content)
     return (
-        jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(task.spec())
+        table.iceberg.FileMetadata.deleteFileBuilder(task.spec())
         .ofPositionDeletes()
-        .withFormat(jvm.org.apache.iceberg.FileFormat.PARQUET)
+        .withFormat(table.iceberg.FileFormat.PARQUET)
         .withPath(location)
         .withPartition(data_file.partition())
         .withFileSizeInBytes(len(content))

@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
 from airflow_lake_provider.contracts.table_properties import reading_tag_of, tag_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.progress import say
 
 logger = logging.getLogger(__name__)
@@ -70,7 +69,7 @@ def _commit(
         _refuse_expired(table.refresh(), snapshot_id)
         try:
             _try_commit(table, tags, properties)
-        except Py4JJavaError as error:
+        except JavaError as error:
             # What is set does not depend on what was there, so a lost answer is met by doing it again, too.
             if not is_conflict(error) and not is_unknown(error):
                 raise

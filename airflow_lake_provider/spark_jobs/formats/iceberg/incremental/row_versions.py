@@ -70,8 +70,7 @@ class RowVersions(Protocol):
 
 def snapshot_schema(table: IcebergTable, snapshot: Any) -> Any:
     """Return the ``org.apache.iceberg.Schema`` that a snapshot was written with."""
-    jvm: Any = table.spark._jvm
-    return jvm.org.apache.iceberg.util.SnapshotUtil.schemaFor(table.java, snapshot.snapshotId())
+    return table.iceberg.util.SnapshotUtil.schemaFor(table.java, snapshot.snapshotId())
 
 
 def row_versions(table: IcebergTable, before: Any, after: Any, *, from_sequence_number: int | None) -> RowVersions:

@@ -1,1 +1,1 @@
-"""Iceberg's Java classes, functions and errors, reached through py4j."""
+"""Iceberg's own Java classes, functions and errors, over ``spark_jobs/jvm/``."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors.exceptions.captured import CapturedException
+from airflow_lake_provider.spark_jobs.jvm.java_errors import java_exceptions, java_messages, java_names
 
 _CONFLICTS = frozenset({"CommitFailedException", "ValidationException"})
 # What a commit says, as an IllegalArgumentException, when its base was rolled back or expired, and when the table was
@@ -36,21 +33,18 @@ def is_unsent(error: Exception) -> bool:
     """Tell whether a commit failed before anything of it was sent to the catalog."""
     if is_unknown(error):
         return False
-    java = _java_exception(error)
-    while java is not None:
-        for frame in java.getStackTrace():
-            if str(frame.getMethodName()) in _BEFORE_SENDING and str(frame.getClassName()).startswith(_ICEBERG):
-                return True
-        java = java.getCause()
-    return False
+    return any(
+        str(frame.getMethodName()) in _BEFORE_SENDING and str(frame.getClassName()).startswith(_ICEBERG)
+        for java in java_exceptions(error)
+        for frame in java.getStackTrace()
+    )
 
 
 def is_refused(error: Exception) -> bool:
     """Tell whether the catalog answered that it did not make the commit, for another reason than another commit."""
     if is_unknown(error):
         return False
-    java = _java_exception(error)
-    while java is not None:
+    for java in java_exceptions(error):
         name, message = str(java.getClass().getSimpleName()), str(java.getMessage())
         if name in _REFUSALS or _REFUSING_CODES.search(message):
             return True
@@ -58,7 +52,6 @@ def is_refused(error: Exception) -> bool:
         is_of_sql = name.endswith(_OF_SQL) and name != "UncheckedSQLException"
         if is_of_sql and str(java.getSQLState()).startswith(_REFUSING_STATES):
             return True
-        java = java.getCause()
     return False
 
 
@@ -71,7 +64,7 @@ def conflict_message(error: Exception) -> str | None:
     """Return what Iceberg said when another commit was in the way; None when the error is of another kind."""
     if is_unknown(error):
         return None
-    for name, message in _causes(error):
+    for name, message in java_messages(error):
         if name in _CONFLICTS or any(words in message for words in _OUTDATED):
             return message
     return None
@@ -79,12 +72,12 @@ def conflict_message(error: Exception) -> str | None:
 
 def is_unknown(error: Exception) -> bool:
     """Tell whether the commit was sent and its answer was lost."""
-    return any(name in _UNKNOWN for name, _ in _causes(error))
+    return not _UNKNOWN.isdisjoint(java_names(error))
 
 
 def root_message(error: Exception) -> str:
     """Return the innermost cause as ``Class: message``."""
-    name, message = list(_causes(error))[-1]
+    name, message = java_messages(error)[-1]
     return f"{name}: {message}"
 
 
@@ -93,26 +86,6 @@ def messages_with_path(error: Exception) -> str:
 
     Of an executor's error the stack is part of the message: its first line alone is for people.
     """
-    lines = (message.strip().partition("\n")[0] for _, message in _causes(error))
+    lines = (message.strip().partition("\n")[0] for _, message in java_messages(error))
     named = [line for line in lines if "/" in line]
     return "; ".join(dict.fromkeys(named)) if named else root_message(error)
-
-
-def error_names(error: Exception) -> set[str]:
-    """Return the simple class names of the Java error and of its causes."""
-    return {name for name, _ in _causes(error)}
-
-
-def _causes(error: Exception) -> Iterator[tuple[str, str]]:
-    """Yield (simple class name, message) of the Java error and of its causes, outermost first."""
-    java = _java_exception(error)
-    while java is not None:
-        yield str(java.getClass().getSimpleName()), str(java.getMessage())
-        java = java.getCause()
-
-
-def _java_exception(error: Exception) -> Any | None:
-    if isinstance(error, Py4JJavaError):
-        return error.java_exception
-    # Errors of SQL statements arrive as Spark's Python exceptions, which keep the Java one.
-    return error._origin if isinstance(error, CapturedException) else None

@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
+from airflow_lake_provider.spark_jobs.jvm.gateway import is_java, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of
 
 # Columns of :func:`table_with_positions`.
 FILE = "_lake_file"
@@ -27,7 +28,7 @@ def table_with_schema(spark: SparkSession, java_table: Any, schema_id: int) -> A
 
     :param java_table: the table; its metadata at this moment is what the result keeps.
     """
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     metadata = java_table.operations().current()
     builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
     return _pinned(spark, java_table, builder.setCurrentSchema(schema_id))
@@ -39,7 +40,7 @@ def table_at_snapshot(spark: SparkSession, java_table: Any, snapshot_id: int) ->
     A scan of it takes names for what they mean in the current schema. One that names the snapshot takes the schema of
     that time, whose names may have meant other columns (``SnapshotUtil.schemaFor``).
     """
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(java_table.operations().current())
     return _pinned(spark, java_table, builder.setBranchSnapshot(snapshot_id, "main"))
 
@@ -70,12 +71,12 @@ def _places(spark: SparkSession) -> dict[str, Any]:
 
 
 def _metadata_columns(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     return jvm.org.apache.iceberg.MetadataColumns
 
 
 def _with_columns(spark: SparkSession, java_table: Any, schema: Any, columns: Mapping[str, Any]) -> Any:
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     metadata = java_table.operations().current()
     fields = jvm.java.util.ArrayList()
     for name, column in columns.items():
@@ -86,7 +87,7 @@ def _with_columns(spark: SparkSession, java_table: Any, schema: Any, columns: Ma
 
 
 def _pinned(spark: SparkSession, java_table: Any, builder: Any) -> Any:
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     operations = internal(spark, Internal.STATIC_OPERATIONS)(builder.build(), java_table.io())
     return jvm.org.apache.iceberg.BaseTable(operations, java_table.name())
 
@@ -129,14 +130,8 @@ class FileScan:
         self._java_table = java_table
         self._id = f"lake_files_{uuid.uuid4().hex}"
         self._cache = spark_table_cache(spark)
-        jvm: Any = spark._jvm
         self._task_sets = internal(spark, Internal.TASK_SETS).get()
-        chosen = jvm.java.util.ArrayList()
-        if isinstance(tasks, JavaObject):
-            chosen.addAll(tasks)
-        else:
-            for task in tasks:
-                chosen.add(task)
+        chosen = jvm_of(spark).java.util.ArrayList(tasks) if is_java(tasks) else list_of(spark, tasks)
         self._task_sets.stageTasks(java_table, self._id, chosen)
         self._cache.add(self._id, java_table)
         # The runtime for Spark 3.5 asks for the option, too.

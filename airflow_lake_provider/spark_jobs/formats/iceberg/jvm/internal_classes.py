@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from functools import cache
-from operator import attrgetter
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.jvm.java_methods import load_class
+from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, has_class, once_a_driver
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 
 class Internal(StrEnum):
@@ -70,38 +68,18 @@ def missing_internals(spark: SparkSession, names: Iterable[str] = FILE_SCAN) -> 
 
 def internal(spark: SparkSession, name: Internal) -> Any:
     """Return a class as py4j has it, to be called for an object or asked for static methods."""
-    jvm: Any = spark._jvm
-    return attrgetter(name)(jvm)
+    return class_named(spark, name)
 
 
-@cache
-def has_class(spark: SparkSession, name: str) -> bool:
-    """Tell whether a class is there, of Iceberg or of Spark.
-
-    :param name: its full name.
-    """
-    try:
-        load_class(spark, name)
-    except Py4JJavaError as error:
-        if error.java_exception.getClass().getSimpleName() == "ClassNotFoundException":
-            return False
-        raise
-    return True
-
-
-@cache
+@once_a_driver
 def spark_table_cache(spark: SparkSession) -> Any:
     """Return Iceberg's ``SparkTableCache``.
 
     The class has a static ``get()`` beside an instance ``get(String)``; py4j picks one of them by the order in which
-    reflection lists them, which is not stable, so the static one is called by reflection.
+    reflection lists them, which is not stable.
     """
-    jvm: Any = spark._jvm
-    gateway: Any = spark.sparkContext._gateway
-    cache_class = load_class(spark, Internal.TABLE_CACHE)
-    no_types = gateway.new_array(jvm.java.lang.Class, 0)
-    no_values = gateway.new_array(jvm.java.lang.Object, 0)
-    return cache_class.getMethod("get", no_types).invoke(None, no_values)
+    handles = method_handles(spark)
+    return handles.call(handles.static(Internal.TABLE_CACHE, "get", Internal.TABLE_CACHE))
 
 
 @contextmanager

@@ -67,11 +67,10 @@ def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str
 
 def _equality_deletes(table: IcebergTable, snapshot: Any) -> dict[str, Any]:
     """Return them by location."""
-    jvm: Any = table.spark._jvm
     found: dict[str, Any] = {}
     for manifest in snapshot.deleteManifests(table.java.io()):
         with closing(
-            jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(manifest, table.java.io(), table.java.specs())
+            table.iceberg.ManifestFiles.readDeleteManifest(manifest, table.java.io(), table.java.specs())
         ) as files:
             found |= {str(file.location()): file for file in files if file.content().name() == "EQUALITY_DELETES"}
     return found

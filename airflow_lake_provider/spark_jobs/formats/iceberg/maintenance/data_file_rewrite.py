@@ -10,9 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from airflow_lake_provider.contracts.compaction_rules import RewriteRules
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
@@ -31,6 +28,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.own_files impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_failures import failed_jobs, newest_job
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import build_sort_order
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class DataFileRewrite:
         head = self.table.head()
         if head is None:
             return PlannedGroups(groups=0, files=0, bytes=0)
-        actions = self._jvm.org.apache.iceberg.actions
+        actions = self.table.iceberg.actions
         case_sensitive = self.table.spark.conf.get("spark.sql.caseSensitive") == "true"
         planner = actions.BinPackRewriteFilePlanner(self.table.java, self.expression, head, case_sensitive)
         planner.init(planner_options(self.rules))
@@ -112,7 +111,7 @@ class DataFileRewrite:
         last_job = newest_job(self.table.spark)
         try:
             result = self._execute(planned, one_by_one)
-        except Py4JJavaError as error:
+        except JavaError as error:
             return self._failed(error, planned)
         done, failed = _each(result.rewriteResults()), len(_each(result.rewriteFailures()))
         return RewriteAttempt(
@@ -129,7 +128,7 @@ class DataFileRewrite:
             return action.execute()
         return rewrite_without(action, self.table, planned.written, partial_progress=self.spec.partial_progress)
 
-    def _failed(self, error: Py4JJavaError, planned: PlannedGroups) -> RewriteAttempt:
+    def _failed(self, error: JavaError, planned: PlannedGroups) -> RewriteAttempt:
         if is_unknown(error):
             raise UnknownOutcomeError(
                 f"{self.table.name}: the catalog did not answer a compaction's commit, so it may have been made; no "
@@ -142,8 +141,8 @@ class DataFileRewrite:
         return RewriteAttempt(lost=planned.groups, messages=(refusal,), refused=True)
 
     def _action(self, one_by_one: bool) -> Any:
-        actions = self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self.table.spark._jsparkSession)
-        action = actions.rewriteDataFiles(self.table.java).filter(self.expression).options(self._options())
+        action = self.table.java_actions.rewriteDataFiles(self.table.java)
+        action = action.filter(self.expression).options(self._options())
         if one_by_one:
             action = action.option("max-concurrent-file-group-rewrites", "1")
         for name, value in self.summary.items():
@@ -154,13 +153,13 @@ class DataFileRewrite:
         if self.spec.strategy is CompactionStrategy.BINPACK:
             return action.binPack()
         if self.spec.strategy is CompactionStrategy.ZORDER:
-            return action.zOrder(self._java_strings(self.spec.sort_by))
+            return action.zOrder(java_array(self.table.spark, "java.lang.String", self.spec.sort_by))
         return action.sort(self._sort_order()) if self.spec.sort_by else action.sort()
 
     def _sort_order(self) -> Any:
         try:
             return build_sort_order(self.table.spark, self.table.java.schema(), self.spec.sort_by)
-        except (Py4JJavaError, PySparkException) as error:
+        except SPARK_ERRORS as error:
             raise InvalidSpecError(
                 f"{self.table.name}: sort_by={list(self.spec.sort_by)} is not a sort order of its columns: "
                 f"{root_message(error)}"
@@ -180,20 +179,6 @@ class DataFileRewrite:
 
     def _has_equality_deletes(self) -> bool:
         return count_of(next(self.table.summaries()), "total-equality-deletes") > 0
-
-    def _java_strings(self, texts: tuple[str, ...]) -> Any:
-        array = self._gateway.new_array(self._jvm.java.lang.String, len(texts))
-        for place, text in enumerate(texts):
-            array[place] = text
-        return array
-
-    @property
-    def _gateway(self) -> Any:
-        return self.table.spark.sparkContext._gateway
-
-    @property
-    def _jvm(self) -> Any:
-        return self.table.spark._jvm
 
 
 def planner_options(rules: RewriteRules) -> dict[str, str]:

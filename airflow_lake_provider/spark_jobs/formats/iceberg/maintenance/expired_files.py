@@ -17,18 +17,23 @@ from itertools import islice
 from typing import IO, Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import REMEDY, ForeignFiles
 from airflow_lake_provider.contracts.table_locations import OUTSIDE, FileOwners
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import error_names, messages_with_path
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import messages_with_path
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, guava, java_list
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of_texts
+from airflow_lake_provider.spark_jobs.jvm.java_errors import (
+    SPARK_ERRORS,
+    GatewayError,
+    JavaError,
+    java_names,
+)
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
 DATA, DELETES, MANIFEST, MANIFEST_LIST = "data file", "delete file", "manifest", "manifest list"
@@ -143,7 +148,7 @@ def expired_files(
         try:
             for kind, location in _unreachable(table, before, after):
                 found.note(kind, location)
-        except (Py4JJavaError, PySparkException) as error:
+        except SPARK_ERRORS as error:
             if not _is_damage(error):
                 raise
             raise UnsupportedError(
@@ -162,7 +167,7 @@ def _not_deleted(failed: Counter[str]) -> str:
 
 def _is_damage(error: Exception) -> bool:
     """Tell whether a file is missing or no manifest; an executor's error has its cause as text alone."""
-    return bool(error_names(error) & (_MISSING | _BROKEN)) or any(name in str(error) for name in _MISSING | _BROKEN)
+    return any(name in java_names(error) or name in str(error) for name in _MISSING | _BROKEN)
 
 
 def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple[str, str]]:
@@ -187,7 +192,7 @@ def _file() -> Column:
 
 def _other_files(table: IcebergTable, static: Any, metadata_files: Collection[str] = ()) -> DataFrame:
     """Return kind and location of manifest lists and statistics."""
-    reachable: Any = table.spark._jvm.org.apache.iceberg.ReachableFileUtil  # type: ignore[union-attr]  # JVM attribute
+    reachable = table.iceberg.ReachableFileUtil
     found = [(MANIFEST_LIST, str(each)) for each in reachable.manifestListLocations(static)]
     found += [(STATISTICS, str(each)) for each in reachable.statisticsFilesLocations(static)]
     found += [("metadata file", each) for each in metadata_files]
@@ -198,22 +203,23 @@ def _other_files(table: IcebergTable, static: Any, metadata_files: Collection[st
 
 def _without(table: IcebergTable, before: Any, after: Any) -> Any:
     """Return the metadata with the expired snapshots alone."""
-    jvm: Any = table.spark._jvm
     ids = [str(snapshot.snapshotId()) for snapshot in after.snapshots()]
-    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(before)
+    builder = table.iceberg.TableMetadata.buildFrom(before)
     return builder.removeSnapshots(_numbers(table, ids)).build() if ids else before
 
 
 def _numbers(table: IcebergTable, texts: Collection[str]) -> Any:
     """Return numbers as a Java set; py4j would make an Integer of a small one."""
     library = guava(table.spark)
-    longs = library.collect.Lists.transform(java_list(table.spark, texts), library.primitives.Longs.stringConverter())
+    longs = library.collect.Lists.transform(
+        list_of_texts(table.spark, texts), library.primitives.Longs.stringConverter()
+    )
     return library.collect.Sets.newHashSet(longs)
 
 
 def _static(table: IcebergTable, metadata: Any, location: str) -> Any:
     """Return a read-only table of metadata that is not committed."""
-    iceberg: Any = table.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # JVM attribute
+    iceberg = table.iceberg
     builder = iceberg.TableMetadata.buildFrom(metadata).discardChanges().withMetadataLocation(location)
     return iceberg.BaseTable(iceberg.StaticTableOperations(builder.build(), table.java.io()), location)
 
@@ -228,9 +234,9 @@ def _content_files(table: IcebergTable, static: Any) -> DataFrame:
 
 
 def _metadata_table(table: IcebergTable, static: Any, name: str) -> DataFrame:
-    iceberg: Any = table.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # JVM attribute
+    iceberg = table.iceberg
     kind = iceberg.MetadataTableType.valueOf(name)
-    rows = iceberg.spark.SparkTableUtil.loadMetadataTable(table.spark._jsparkSession, static, kind)
+    rows = iceberg.spark.SparkTableUtil.loadMetadataTable(java_session(table.spark), static, kind)
     return DataFrame(rows, table.spark)
 
 
@@ -251,16 +257,14 @@ def named_by(table: IcebergTable, snapshots: Collection[Any]) -> set[str]:
 
 def _delete(table: IcebergTable, locations: list[str]) -> int:
     """Delete files and return how many could not be deleted."""
-    jvm: Any = table.spark._jvm
-    io, listed = table.java.io(), java_list(table.spark, locations)
+    io, listed = table.java.io(), list_of_texts(table.spark, locations)
     try:
         io.deleteFiles(listed)
-    except Py4JJavaError as error:
-        failed = error.java_exception
-        if failed.getClass().getSimpleName() == "BulkDeletionFailureException":
-            return int(failed.numberFailedObjects())
+    except JavaError as error:
+        if java_names(error)[0] == "BulkDeletionFailureException":
+            return int(error.java_exception.numberFailedObjects())
         return len(locations)
-    except Py4JError:
+    except GatewayError:
         # It deletes one by one, and says nothing of failures.
-        jvm.org.apache.iceberg.CatalogUtil.deleteFiles(io, listed, "expired")
+        table.iceberg.CatalogUtil.deleteFiles(io, listed, "expired")
     return 0

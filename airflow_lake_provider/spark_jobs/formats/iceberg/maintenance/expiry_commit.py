@@ -9,9 +9,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
@@ -33,6 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.unfinished_exp
     remove_note,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
 from airflow_lake_provider.spark_jobs.progress import Progress, say
 
 # Each costs one commit where other writers only add, and all of it where they move what the expiry was computed on.
@@ -179,14 +177,14 @@ def _commit(table: IcebergTable, expiry: Any, stage_branches: tuple[str, ...]) -
             if ids or expiry.startMetadata().refs().size() != expiry.currentMetadata().refs().size():
                 table.java.operations().commit(expiry.startMetadata(), expiry.currentMetadata())
             return True
-        except Py4JJavaError as error:
+        except JavaError as error:
             refusal = _refusal(table, error)
         if ids and not ids & _ids(table.refresh().java.operations().current()):
             # It was sent twice: the second was refused because the first went through.
             return True
         try:
             expiry = _by_id(table, ids, stage_branches)
-        except (Py4JJavaError, PySparkException):
+        except SPARK_ERRORS:
             # A branch or a tag came to one of them; PySpark has a class of its own for what Iceberg says then.
             return False
         if _expired(expiry) - ids:
@@ -202,7 +200,7 @@ def _ids(metadata: Any) -> set[int]:
     return {int(snapshot.snapshotId()) for snapshot in metadata.snapshots()}
 
 
-def _refusal(table: IcebergTable, error: Py4JJavaError) -> str:
+def _refusal(table: IcebergTable, error: JavaError) -> str:
     if is_unknown(error):
         raise UnknownOutcomeError(
             f"{table.name}: the catalog did not answer the expiry's commit, so it may have been made; no file was "

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
-from py4j.protocol import Py4JError
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import REMEDY, ForeignFiles
 from airflow_lake_provider.contracts.table_locations import FileOwners, TableLocation, declared_paths
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.namespace_tables import location_of, other_tables
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 # Folders of earlier metadata of which one file is read.
 _FOLDERS = 10
@@ -20,7 +19,7 @@ _FOLDERS = 10
 def file_owners(table: IcebergTable) -> tuple[FileOwners, list[str]]:
     """Return whose files are whose, and what was not looked at."""
     looked = other_tables(table)
-    hadoop = table.spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop = hadoop_settings(table.spark)
     now = FileOwners(
         table=location_of(table),
         others=tuple(looked.locations),
@@ -55,14 +54,13 @@ def _earlier_locations(table: IcebergTable, owners: FileOwners) -> list[TableLoc
 
 
 def _location_in(table: IcebergTable, entry: str) -> TableLocation | None:
-    jvm: Any = table.spark._jvm
     try:
-        metadata = jvm.org.apache.iceberg.TableMetadataParser.read(table.java.io(), entry)
+        metadata = table.iceberg.TableMetadataParser.read(table.java.io(), entry)
         return TableLocation(
             name=str(table.name),
             location=str(metadata.location()),
             declared=declared_paths(dict(metadata.properties())),
             uuid=str(metadata.uuid()),
         )
-    except Py4JError:
+    except GatewayError:
         return None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
@@ -16,6 +14,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     root_message,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
 
 def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
@@ -25,8 +24,7 @@ def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
     """
     if spec.where is not None or table.format_version < 2 or not _deleted_positions(table):
         return False
-    jvm: Any = table.spark._jvm
-    planner = jvm.org.apache.iceberg.actions.BinPackRewritePositionDeletePlanner(table.java)
+    planner = table.iceberg.actions.BinPackRewritePositionDeletePlanner(table.java)
     to_vectors = table.format_version >= 3
     planner.init({"min-input-files": str(spec.min_input_files), "rewrite-all": str(to_vectors).lower()})
     groups = planner.plan().groups().iterator()
@@ -45,7 +43,7 @@ def rewrite_position_deletes(
     :return: what another commit refused; None when it worked.
     """
     options = {"min-input-files": str(spec.min_input_files), "rewrite-all": str(everything).lower()}
-    return _run(table, _actions(table).rewritePositionDeletes(table.java).options(options), summary)
+    return _run(table, table.java_actions.rewritePositionDeletes(table.java).options(options), summary)
 
 
 def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
@@ -53,7 +51,7 @@ def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str
 
     :return: what another commit refused; None when it worked.
     """
-    return _run(table, _actions(table).removeDanglingDeleteFiles(table.java), summary)
+    return _run(table, table.java_actions.removeDanglingDeleteFiles(table.java), summary)
 
 
 def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | None:
@@ -61,7 +59,7 @@ def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | Non
 
     :return: what another commit refused; None when it worked.
     """
-    return _run(table, _actions(table).rewriteManifests(table.java), summary)
+    return _run(table, table.java_actions.rewriteManifests(table.java), summary)
 
 
 def manifests_are_due(table: IcebergTable) -> bool:
@@ -98,7 +96,7 @@ def _run(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | Non
         action = action.snapshotProperty(name, value)
     try:
         action.execute()
-    except Py4JJavaError as error:
+    except JavaError as error:
         if is_unknown(error):
             raise UnknownOutcomeError(
                 f"{table.name}: the catalog did not answer a commit of metadata, so it may have been made; no file was "
@@ -111,11 +109,6 @@ def _run(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | Non
     finally:
         table.refresh()
     return None
-
-
-def _actions(table: IcebergTable) -> Any:
-    jvm: Any = table.spark._jvm
-    return jvm.org.apache.iceberg.spark.actions.SparkActions.get(table.spark._jsparkSession)
 
 
 def _deleted_positions(table: IcebergTable) -> int:

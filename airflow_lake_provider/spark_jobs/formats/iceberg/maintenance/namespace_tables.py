@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from py4j.protocol import Py4JError
-
 from airflow_lake_provider.contracts.table_locations import TableLocation, declared_paths
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 MOST_TABLES = 1_000
 SECONDS = 10.0
@@ -33,12 +32,11 @@ def other_tables(table: IcebergTable, *, most: int = MOST_TABLES, seconds: float
     :param most: tables to look at.
     :param seconds: time after which no further table is looked at; a table that was begun is waited for.
     """
-    jvm: Any = table.spark._jvm
     looked = NamespaceTables()
-    catalog = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(table.spark._jsparkSession, table.catalog)
+    catalog = table.java_catalog
     try:
-        listed = catalog.listTables(_namespace(table))
-    except Py4JError as error:
+        listed = catalog.listTables(table.java_namespace)
+    except GatewayError as error:
         looked.not_checked.append(
             f"the other tables of the namespace, which could not be listed ({_first_line(error)})"
         )
@@ -54,7 +52,7 @@ def other_tables(table: IcebergTable, *, most: int = MOST_TABLES, seconds: float
             break
         try:
             looked.locations.append(_located(table, catalog.loadTable(identifier), str(identifier.name())))
-        except Py4JError:
+        except GatewayError:
             unreadable += 1
     if len(others) > most:
         looked.not_checked.append(f"tables of the namespace beyond the first {most:,} of {len(others):,}")
@@ -77,15 +75,6 @@ def _located(table: IcebergTable, java: Any, name: str) -> TableLocation:
         uuid=str(current.uuid()),
         metadata_file=str(current.metadataFileLocation()),
     )
-
-
-def _namespace(table: IcebergTable) -> Any:
-    jvm: Any = table.spark._jvm
-    gateway: Any = table.spark.sparkContext._gateway
-    levels = gateway.new_array(jvm.java.lang.String, len(table.name.namespace))
-    for place, level in enumerate(table.name.namespace):
-        levels[place] = level
-    return jvm.org.apache.iceberg.catalog.Namespace.of(levels)
 
 
 def _first_line(error: Exception) -> str:

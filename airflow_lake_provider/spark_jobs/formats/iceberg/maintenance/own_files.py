@@ -7,13 +7,16 @@ the methods that Iceberg's action calls with a plan of its own. They are not pub
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, guava, java_array, load_class
+from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, java_array, jvm_of, load_class
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, list_of
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 _ACTION = "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction"
 _PLAN = "org.apache.iceberg.actions.FileRewritePlan"
@@ -26,8 +29,7 @@ def files_of_run(table: IcebergTable, run_key: str) -> Any | None:
     ours = [each.snapshot_id for each in table.ancestors() if each.summary.get(RUN_KEY) == run_key]
     if not ours:
         return None
-    jvm: Any = table.spark._jvm
-    files = jvm.org.apache.iceberg.util.DataFileSet.create()
+    files = table.iceberg.util.DataFileSet.create()
     for snapshot_id in ours:
         added = table.java.snapshot(int(snapshot_id)).addedDataFiles(table.java.io())
         guava(table.spark).collect.Iterables.addAll(files, added)
@@ -48,20 +50,17 @@ def groups_without(spark: SparkSession, plan: Any, files: Any | None) -> list[An
 
 
 def _without(spark: SparkSession, group: Any, files: Any) -> Any | None:
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     if jvm.java.util.Collections.disjoint(group.rewrittenFiles(), files):
         return group
     tasks = JavaItems(spark, group.fileScanTasks())
     left = [task for task in tasks if not (files.contains(task.file()) and task.deletes().isEmpty())]
     if not left:
         return None
-    kept = jvm.java.util.ArrayList()
-    for task in left:
-        kept.add(task)
     share = sum(task.length() for task in left) / group.inputFilesSizeInBytes()
     return jvm.org.apache.iceberg.actions.RewriteFileGroup(
         group.info(),
-        kept,
+        list_of(spark, left),
         group.outputSpecId(),
         group.maxOutputFileSize(),
         group.inputSplitSize(),
@@ -74,29 +73,28 @@ def rewrite_without(action: Any, table: IcebergTable, files: Any, *, partial_pro
 
     :param action: ``RewriteDataFilesSparkAction``, ready to be executed.
     :param files: of :func:`files_of_run`.
-    :raises Py4JJavaError: what the action itself raises.
+    :raises JavaError: what the action itself raises.
     """
     private = _PrivateMethods(table.spark, action)
-    long, head = private.jvm.java.lang.Long.TYPE, table.java.currentSnapshot().snapshotId()
-    private.call("init", [long], head)
+    head = table.java.currentSnapshot().snapshotId()
+    private.call("init", ["long"], head)
     whole = private.value("planner").plan()
     plan = private.plan_of(groups_without(table.spark, whole, files), whole)
     execute = "doExecuteWithPartialProgress" if partial_progress else "doExecute"
-    types = [load_class(table.spark, _PLAN), load_class(table.spark, _COMMITS)]
-    return private.call(execute, types, plan, private.call("commitManager", [long], head)).build()
+    return private.call(execute, [_PLAN, _COMMITS], plan, private.call("commitManager", ["long"], head)).build()
 
 
 class _PrivateMethods:
     """Methods of an action that are not public."""
 
     def __init__(self, spark: SparkSession, action: Any) -> None:
-        self.jvm: Any = spark._jvm
         self._spark, self._action = spark, action
+        self._classes = method_handles(spark).classes
 
-    def call(self, name: str, types: list[Any], *arguments: Any) -> Any:
-        method = load_class(self._spark, _ACTION).getDeclaredMethod(name, self._array(self.jvm.java.lang.Class, types))
+    def call(self, name: str, types: list[str], *arguments: Any) -> Any:
+        method = load_class(self._spark, _ACTION).getDeclaredMethod(name, self._classes(*types))
         method.setAccessible(True)
-        return method.invoke(self._action, self._array(self.jvm.java.lang.Object, arguments))
+        return method.invoke(self._action, self._objects(arguments))
 
     def value(self, name: str) -> Any:
         field = load_class(self._spark, _ACTION).getDeclaredField(name)
@@ -108,17 +106,11 @@ class _PrivateMethods:
         kind = load_class(self._spark, _PLAN)
         counts = kind.getDeclaredField("groupsInPartition")
         counts.setAccessible(True)
-        listed = self.jvm.java.util.ArrayList()
-        for group in groups:
-            listed.add(group)
-        lang = self.jvm.java.lang
-        types = [load_class(self._spark, _ITERABLE), lang.Integer.TYPE, load_class(self._spark, "java.util.Map")]
-        made = kind.getDeclaredConstructor(self._array(lang.Class, types))
+        made = kind.getDeclaredConstructor(self._classes(_ITERABLE, "int", "java.util.Map"))
         made.setAccessible(True)
         # ``withNoopClose`` would take the list for its one item.
-        closeable = self.jvm.org.apache.iceberg.io.CloseableIterable.combine(listed, whole.groups())
-        given = (closeable, len(groups), counts.get(whole))
-        return made.newInstance(self._array(lang.Object, given))
+        closeable = class_named(self._spark, _ITERABLE).combine(list_of(self._spark, groups), whole.groups())
+        return made.newInstance(self._objects((closeable, len(groups), counts.get(whole))))
 
-    def _array(self, kind: Any, items: Any) -> Any:
-        return java_array(self._spark, kind, items)
+    def _objects(self, items: Sequence[Any]) -> Any:
+        return java_array(self._spark, "java.lang.Object", items)

@@ -6,6 +6,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_context
+from airflow_lake_provider.spark_jobs.jvm.java_collections import items_of, value_of
+
 _MOST_MESSAGES = 10
 _LONGEST = 500
 
@@ -19,24 +22,17 @@ def newest_job(spark: SparkSession) -> int:
 def failed_jobs(spark: SparkSession, after: int) -> tuple[str, ...]:
     """Return one line for each failed job with an id above ``after``: its description and the first reason."""
     failed = [job for job in _jobs(spark) if job.jobId() > after and job.status().toString() == "FAILED"]
-    return tuple(f"{_text(job.description())}: {_reason(spark, job)}" for job in failed[:_MOST_MESSAGES])
+    return tuple(f"{value_of(job.description()) or ''}: {_reason(spark, job)}" for job in failed[:_MOST_MESSAGES])
 
 
 def _reason(spark: SparkSession, job: Any) -> str:
-    store: Any = spark.sparkContext._jsc.sc().statusStore()
-    stages = job.stageIds()
-    for place in range(stages.size()):
-        reason = _text(store.lastStageAttempt(stages.apply(place)).failureReason())
+    store = java_context(spark).statusStore()
+    for stage in items_of(job.stageIds()):
+        reason = value_of(store.lastStageAttempt(stage).failureReason())
         if reason:
-            return reason.strip().splitlines()[0][:_LONGEST]
+            return str(reason).strip().splitlines()[0][:_LONGEST]
     return "no reason given"
 
 
 def _jobs(spark: SparkSession) -> list[Any]:
-    store: Any = spark.sparkContext._jsc.sc().statusStore()
-    jobs = store.jobsList(None)
-    return [jobs.apply(place) for place in range(jobs.size())]
-
-
-def _text(option: Any) -> str:
-    return str(option.get()) if option.isDefined() else ""
+    return items_of(java_context(spark).statusStore().jobsList(None))

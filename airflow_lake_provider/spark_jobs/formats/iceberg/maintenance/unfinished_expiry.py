@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.snapshot_expiry_spec import ForeignFiles
 from airflow_lake_provider.contracts.table_locations import FileOwners
@@ -18,6 +16,7 @@ from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import expired_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 
 
 def note_unfinished(transaction: Any) -> None:
@@ -57,7 +56,7 @@ def remove_note(table: IcebergTable) -> list[str]:
     """
     try:
         table.refresh().java.updateProperties().remove(UNFINISHED_EXPIRY).commit()
-    except Py4JJavaError as error:
+    except JavaError as error:
         return [f"the files are deleted, and {UNFINISHED_EXPIRY} could not be removed: {root_message(error)}"]
     finally:
         with suppress(Exception):
@@ -68,14 +67,13 @@ def remove_note(table: IcebergTable) -> list[str]:
 def _delete_left(
     table: IcebergTable, owners: FileOwners, foreign: ForeignFiles, location: str
 ) -> tuple[dict[str, int], list[str], list[str]]:
-    io, jvm = table.java.io(), table.spark._jvm
-    iceberg: Any = jvm.org.apache.iceberg  # type: ignore[union-attr]  # JVM attribute
+    io = table.java.io()
     # A property can name any file that the driver may read.
     if f"{location.rpartition('/')[0]}/" not in table.metadata_folders():
         raise UnsupportedError(f"{table.name}: {UNFINISHED_EXPIRY} names {location}, which is no metadata of the table")
     if not io.newInputFile(location).exists():
         raise UnsupportedError(f"{table.name}: {location}, the metadata of before it, is gone")
-    before, after = iceberg.TableMetadataParser.read(io, location), table.java.operations().current()
+    before, after = table.iceberg.TableMetadataParser.read(io, location), table.java.operations().current()
     if str(before.uuid()) != table.uuid:
         raise UnsupportedError(f"{table.name}: {location} is metadata of another table")
     with expired_files(table, owners, foreign, before, after) as files:

@@ -17,6 +17,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 
@@ -64,4 +65,4 @@ def _is_deterministic(table: IcebergTable, match: RowMatch) -> bool:
     if match.where is None:
         return True
     found: Any = table.spark.table(table.sql_name).filter(sf.expr(match.where))
-    return bool(found._jdf.queryExecution().analyzed().deterministic())
+    return bool(java_rows(found).queryExecution().analyzed().deterministic())

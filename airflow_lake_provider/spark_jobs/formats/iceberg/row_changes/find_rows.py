@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -33,6 +32,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_capitals, refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, to_expression
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import silenced
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression
@@ -125,7 +125,7 @@ def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
             "names unknown columns, or does not convert to an Iceberg expression. Compare columns with constants by =, "
             "<, >, IN, IS NULL or LIKE 'x%', joined by AND, OR and NOT, or set allow_sql=True"
         ) from None
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         if not match.is_secret:
             raise
         withheld_text = "the message is withheld, it may name what is erased"

@@ -71,7 +71,6 @@ def _matches(table: IcebergTable, head: int | None, match: RowMatch) -> bool:
 
 
 def _candidates(table: IcebergTable, expression: Any) -> _Candidates:
-    jvm: Any = table.spark._jvm
     io, specs = table.java.io(), table.java.specs()
     manifests: dict[str, Any] = {}
     reached_by: dict[str, set[str]] = defaultdict(set)
@@ -81,7 +80,7 @@ def _candidates(table: IcebergTable, expression: Any) -> _Candidates:
             reached_by[str(manifest.path())].add(str(snapshot.snapshotId()))
     found = _Candidates()
     for path, manifest in manifests.items():
-        with closing(jvm.org.apache.iceberg.ManifestFiles.read(manifest, io, specs).filterRows(expression)) as files:
+        with closing(table.iceberg.ManifestFiles.read(manifest, io, specs).filterRows(expression)) as files:
             for file in files:
                 found.files[str(file.location())] = file
                 found.snapshots[str(file.location())] |= reached_by[path]

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_causes
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _CONDITION = "NOT_NULL_ASSERT_VIOLATION"
@@ -31,7 +29,7 @@ def refusing_nulls(table: IcebergTable, written: Callable[[], DataFrame]) -> Ite
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         if not _is_about_null(error):
             raise
         conditions = dict(_null_conditions(table.schema()))

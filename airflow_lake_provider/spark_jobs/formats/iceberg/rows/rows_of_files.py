@@ -16,7 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import guava
+from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
 
 
 @contextmanager

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import table_at_snapshot
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, converted
-from airflow_lake_provider.spark_jobs.jvm.java_methods import guava, java_list
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
+from airflow_lake_provider.spark_jobs.jvm.java_collections import guava, list_of, list_of_texts
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 
 
 def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> dict[str, Any]:
@@ -69,9 +68,8 @@ def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where
     :param where: SQL over the table's columns; taken for true where Iceberg has no expression for it.
     :return: a Java list of ``org.apache.iceberg.FileScanTask``.
     """
-    jvm: Any = table.spark._jvm
     package = guava(table.spark)
-    chosen = jvm.java.util.HashSet(java_list(table.spark, paths))
+    chosen = package.collect.Sets.newHashSet(list_of_texts(table.spark, paths))
     is_chosen = getattr(package.base.Predicates, "in")(chosen)
     on_tasks = package.base.Predicates.compose(is_chosen, java_functions(table.spark).location_of_task)
     scan = _scan_by_newest_schema(table, snapshot)
@@ -88,17 +86,13 @@ def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> Any:
     :param files: ``org.apache.iceberg.DataFile`` objects, of a commit or of none.
     :return: a Java list.
     """
-    jvm: Any = table.spark._jvm
-    iceberg = jvm.org.apache.iceberg
-    none = table.spark.sparkContext._gateway.new_array(iceberg.DeleteFile, 0)  # type: ignore[union-attr]  # set by then
+    iceberg = table.iceberg
+    none = java_array(table.spark, "org.apache.iceberg.DeleteFile", [])
     every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
     schema = iceberg.SchemaParser.toJson(table.java.schema())
     task = internal(table.spark, Internal.FILE_SCAN_TASK)
     specs = {id_: iceberg.PartitionSpecParser.toJson(spec) for id_, spec in dict(table.java.specs()).items()}
-    tasks = jvm.java.util.ArrayList()
-    for file in files:
-        tasks.add(task(file, none, schema, specs[file.specId()], every))
-    return tasks
+    return list_of(table.spark, (task(file, none, schema, specs[file.specId()], every) for file in files))
 
 
 def _scan_by_newest_schema(table: IcebergTable, snapshot: int) -> Any:
@@ -114,5 +108,5 @@ def _scan_by_newest_schema(table: IcebergTable, snapshot: int) -> Any:
 def _expression(table: IcebergTable, where: str) -> Any:
     try:
         return converted(table, where) if where else always_true(table)
-    except (Py4JJavaError, PySparkException):
+    except SPARK_ERRORS:
         return always_true(table)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal, spark_table_cache
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_values import refusing_nulls
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems
 
 LAST_UPDATED = "_last_updated_sequence_number"
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 
 
 def alter_table(table: IcebergTable, changes: Sequence[str]) -> None:
@@ -23,7 +21,7 @@ def alter_table(table: IcebergTable, changes: Sequence[str]) -> None:
     for change in changes:
         try:
             table.spark.sql(f"ALTER TABLE {table.sql_name} {change}")
-        except (Py4JJavaError, PySparkException) as error:
+        except SPARK_ERRORS as error:
             if conflict_message(error) is None and _columns(table) == before:
                 raise
             raise CommitConflictError(
@@ -34,5 +32,4 @@ def alter_table(table: IcebergTable, changes: Sequence[str]) -> None:
 
 
 def _columns(table: IcebergTable) -> str:
-    jvm = table.spark._jvm
-    return str(jvm.org.apache.iceberg.SchemaParser.toJson(table.refresh().java.schema()))  # type: ignore[union-attr]
+    return str(table.iceberg.SchemaParser.toJson(table.refresh().java.schema()))

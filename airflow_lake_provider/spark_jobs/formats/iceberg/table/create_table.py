@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import (
@@ -19,7 +17,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import error_names, root_message
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
     TableShape,
@@ -27,6 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirement
     unfit_for,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import TableDefinition, define_table
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_names
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # What a creation in several commits once left on a table when its driver was killed between them.
@@ -96,15 +95,8 @@ def _finish(table: IcebergTable, builder: Any, definition: TableDefinition) -> N
 
 
 def _builder(table: IcebergTable, definition: TableDefinition, properties: dict[str, str]) -> Any:
-    jvm: Any = table.spark._jvm
-    gateway: Any = table.spark.sparkContext._gateway
-    namespace = gateway.new_array(jvm.java.lang.String, len(table.name.namespace))
-    for place, level in enumerate(table.name.namespace):
-        namespace[place] = level
-    catalogs = jvm.org.apache.iceberg.catalog
-    identifier = catalogs.TableIdentifier.of(catalogs.Namespace.of(namespace), table.name.table)
-    catalog = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(table.spark._jsparkSession, table.catalog)
-    builder = catalog.buildTable(identifier, definition.schema).withPartitionSpec(definition.spec)
+    identifier = table.iceberg.catalog.TableIdentifier.of(table.java_namespace, table.name.table)
+    builder = table.java_catalog.buildTable(identifier, definition.schema).withPartitionSpec(definition.spec)
     return builder.withSortOrder(definition.sort_order).withProperties(properties)
 
 
@@ -112,7 +104,7 @@ def _create_namespace(table: IcebergTable) -> None:
     namespace = ".".join(map(quoted_name, (table.catalog, *table.name.namespace)))
     try:
         table.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-    except (Py4JJavaError, PySparkException):
+    except SPARK_ERRORS:
         # Of two jobs that create it at once, some catalogs fail one with an error of their database.
         if not table.spark.catalog.databaseExists(namespace):
             raise
@@ -122,12 +114,13 @@ def _create_namespace(table: IcebergTable) -> None:
 def _conflicts(table: IcebergTable) -> Iterator[None]:
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
-        if error_names(error) & {"AlreadyExistsException", "CommitFailedException"}:
+    except SPARK_ERRORS as error:
+        names = set(java_names(error))
+        if names & {"AlreadyExistsException", "CommitFailedException"}:
             raise CommitConflictError(
                 f"{table.name}: another job has created the table meanwhile: {root_message(error)}"
             ) from error
-        if error_names(error) & {"IllegalArgumentException", "ValidationException"} and not is_unreachable(error):
+        if names & {"IllegalArgumentException", "ValidationException"} and not is_unreachable(error):
             raise InvalidSpecError(f"{table.name}: the table cannot be created: {root_message(error)}") from error
         raise
 

@@ -16,7 +16,8 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import wrapped_columns
-from airflow_lake_provider.spark_jobs.jvm.java_methods import guava
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows
+from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import column_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery
 
@@ -78,7 +79,7 @@ def _behind_barrier(rows: DataFrame, predicate: Column) -> DataFrame:
 
 def _conjuncts(filtered: DataFrame) -> Iterator[Any]:
     """Yield the parts of the predicate that AND joins; none where Spark has planned more than a filter."""
-    plan = filtered._jdf.queryExecution().analyzed()
+    plan = java_rows(filtered).queryExecution().analyzed()
     waiting = [plan.condition()] if plan.nodeName() == "Filter" else []
     while waiting:
         part = waiting.pop()

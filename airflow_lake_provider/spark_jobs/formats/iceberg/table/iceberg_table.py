@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -30,6 +29,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import
     refuse_code_properties,
     refuse_foreign_file_io,
 )
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
@@ -96,13 +97,31 @@ class IcebergTable:
             self._take(self._load())
         return self._java
 
+    @property
+    def iceberg(self) -> Any:
+        """Iceberg's package, ``org.apache.iceberg``."""
+        return jvm_of(self.spark).org.apache.iceberg
+
+    @property
+    def java_catalog(self) -> Any:
+        """``org.apache.iceberg.catalog.Catalog``."""
+        return self.iceberg.spark.Spark3Util.loadIcebergCatalog(java_session(self.spark), self.catalog)
+
+    @property
+    def java_namespace(self) -> Any:
+        """``org.apache.iceberg.catalog.Namespace``."""
+        return self.iceberg.catalog.Namespace.of(java_array(self.spark, "java.lang.String", self.name.namespace))
+
+    @property
+    def java_actions(self) -> Any:
+        """``org.apache.iceberg.spark.actions.SparkActions``."""
+        return self.iceberg.spark.actions.SparkActions.get(java_session(self.spark))
+
     def _load(self) -> Any:
-        spark3_util = self.spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]  # JVM attribute
         try:
-            return spark3_util.loadIcebergTable(self.spark._jsparkSession, self.sql_name)
-        except Py4JJavaError as error:
-            missing = ("NoSuchTableException", "NoSuchNamespaceException")
-            if error.java_exception.getClass().getSimpleName() in missing:
+            return self.iceberg.spark.Spark3Util.loadIcebergTable(java_session(self.spark), self.sql_name)
+        except JavaError as error:
+            if java_names(error)[0] in ("NoSuchTableException", "NoSuchNamespaceException"):
                 raise MissingTableError(f"{self.name}: no such table in catalog {self.catalog}") from error
             raise
 
@@ -173,9 +192,8 @@ class IcebergTable:
         """
         location = self._metadata_location()
         if location is None or location != self._parsed[0]:
-            jvm: Any = self.spark._jvm
             current = self.java.operations().current()
-            parsed = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(current))
+            parsed = json.loads(self.iceberg.TableMetadataParser.toJson(current))
             location = current.metadataFileLocation()
             _refuse_broken_metadata(str(self.name), parsed)
             self._refuse_untrusted(parsed, location or "")

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.table_locations import normalised
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 _METADATA_FILE = re.compile(r"[^/]*\.metadata\.json(\.gz)?")
@@ -46,10 +47,10 @@ def uuid_in_file(spark: SparkSession, io: Any, location: str) -> str:
 
     :param io: ``org.apache.iceberg.io.FileIO`` of the table.
     """
-    iceberg: Any = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # JVM attribute
+    iceberg = jvm_of(spark).org.apache.iceberg
     try:
         return str(iceberg.TableMetadataParser.read(io, location).uuid())
-    except Py4JError:
+    except GatewayError:
         return ""
 
 

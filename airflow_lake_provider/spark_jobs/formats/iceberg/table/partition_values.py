@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 
@@ -74,8 +75,7 @@ def _result(table: IcebergTable, field: Any) -> str:
 
 def _partitions(table: IcebergTable, labelled: DataFrame) -> dict[str, Any]:
     """Return the partitions by label; their values never leave the JVM, where Python would lose their Java types."""
-    jvm: Any = table.spark._jvm
-    types = jvm.org.apache.iceberg.types.Types
+    types = table.iceberg.types.Types
     fields = [
         types.NestedField.optional(field.fieldId(), field.name(), types.IntegerType.get())
         if str(field.type()) == "date"
@@ -83,6 +83,6 @@ def _partitions(table: IcebergTable, labelled: DataFrame) -> dict[str, Any]:
         for field in table.java.spec().partitionType().fields()
     ]
     kind = types.StructType.of(fields)
-    rows = labelled.dropDuplicates([_LABEL]).select(_LABEL, _VALUES)._jdf.collectAsList()
+    rows = java_rows(labelled.dropDuplicates([_LABEL]).select(_LABEL, _VALUES)).collectAsList()
     convert = internal(table.spark, Internal.VALUE_CONVERTER).convert
     return {str(row.getString(0)): convert(kind, row.getStruct(1)) for row in rows}

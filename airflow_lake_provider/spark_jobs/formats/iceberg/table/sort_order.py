@@ -7,7 +7,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.jvm.java_methods import load_class
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
+
+_SESSION = "org.apache.spark.sql.SparkSession"
 
 
 def build_sort_order(spark: SparkSession, schema: Any, terms: Iterable[str]) -> Any:
@@ -15,8 +18,7 @@ def build_sort_order(spark: SparkSession, schema: Any, terms: Iterable[str]) -> 
 
     :param schema: ``org.apache.iceberg.Schema``.
     """
-    jvm: Any = spark._jvm
-    builder = jvm.org.apache.iceberg.SortOrder.builderFor(schema).caseSensitive(False)
+    builder = jvm_of(spark).org.apache.iceberg.SortOrder.builderFor(schema).caseSensitive(False)
     text = ", ".join(terms)
     for term in _parsed_sort_order(spark, text) if text else ():
         builder.sortBy(term.term(), term.direction(), term.nullOrder())
@@ -25,11 +27,9 @@ def build_sort_order(spark: SparkSession, schema: Any, terms: Iterable[str]) -> 
 
 def _parsed_sort_order(spark: SparkSession, text: str) -> Any:
     # The interface has a static method of two parameters and an instance method of one under this name; py4j finds
-    # neither, so the static one is called by reflection.
-    jvm: Any = spark._jvm
-    gateway: Any = spark.sparkContext._gateway
-    parser = load_class(spark, "org.apache.iceberg.spark.ExtendedParser")
-    method = next(m for m in parser.getMethods() if m.getName() == "parseSortOrder" and m.getParameterCount() == 2)
-    arguments = gateway.new_array(jvm.java.lang.Object, 2)
-    arguments[0], arguments[1] = spark._jsparkSession, text
-    return method.invoke(None, arguments)
+    # neither.
+    handles = method_handles(spark)
+    parse = handles.static(
+        "org.apache.iceberg.spark.ExtendedParser", "parseSortOrder", "java.util.List", _SESSION, "java.lang.String"
+    )
+    return handles.call(parse, java_session(spark), text)

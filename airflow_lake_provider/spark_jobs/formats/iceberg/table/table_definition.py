@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
@@ -17,6 +15,8 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import build_sort_order
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 
 # Names of Spark SQL for methods of Iceberg's builder; the others have one name.
@@ -72,21 +72,17 @@ def define_table(
 
 
 def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> Any:
-    jvm: Any = table.spark._jvm
     named = {key.lower() for key in keys}
     # Nested fields differ in nullability by reader; the next batch may leave out what this one has.
     fields = [StructField(f.name, nullable(f.dataType), f.name.lower() not in named) for f in columns]
     try:
-        described = jvm.org.apache.spark.sql.types.DataType.fromJson(StructType(fields).json())
-        converted = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(described)
+        described = jvm_of(table.spark).org.apache.spark.sql.types.DataType.fromJson(StructType(fields).json())
+        converted = table.iceberg.spark.SparkSchemaUtil.convert(described)
         # Ids from 1 on, as the catalog assigns them. Nessie does so without the ids of identifier fields.
-        schema = jvm.org.apache.iceberg.types.TypeUtil.assignIncreasingFreshIds(converted)
-        ids = jvm.java.util.HashSet()
-        for field in schema.columns():
-            if str(field.name()).lower() in named:
-                ids.add(field.fieldId())
-        return jvm.org.apache.iceberg.Schema(schema.columns(), ids)
-    except (Py4JJavaError, PySparkException) as error:
+        schema = table.iceberg.types.TypeUtil.assignIncreasingFreshIds(converted)
+        ids = {field.fieldId() for field in schema.columns() if str(field.name()).lower() in named}
+        return table.iceberg.Schema(schema.columns(), ids)
+    except SPARK_ERRORS as error:
         types = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in columns)
         raise BadInputError(
             f"{table.name}: the columns {types} cannot be stored, {root_message(error)}. Cast or drop them in "
@@ -96,13 +92,12 @@ def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> 
 
 def _refuse_unfit_transforms(table: IcebergTable, schema: Any, role: str, terms: Sequence[LayoutTerm]) -> None:
     """Refuse a transform of a column whose type it does not take, with what makes the column fit."""
-    jvm: Any = table.spark._jvm
     for term in terms:
         found = schema.caseInsensitiveFindField(".".join(term.column))
         name = _BUILDER_METHODS.get(term.transform, term.transform)
         if found is None or term.transform == "identity":
             continue
-        transform = jvm.org.apache.iceberg.transforms.Transforms.fromString(
+        transform = table.iceberg.transforms.Transforms.fromString(
             name if term.number is None else f"{name}[{term.number}]"
         )
         if not transform.canTransform(found.type()):
@@ -121,8 +116,7 @@ def _refuse_unknown(table: IcebergTable, schema: Any, bloom_filter_columns: Sequ
 
 
 def _partition_spec(table: IcebergTable, schema: Any, terms: Sequence[str]) -> Any:
-    jvm: Any = table.spark._jvm
-    builder = jvm.org.apache.iceberg.PartitionSpec.builderFor(schema)
+    builder = table.iceberg.PartitionSpec.builderFor(schema)
     for term in partition_terms(terms):
         column = ".".join(term.column)
         found = schema.caseInsensitiveFindField(column)
@@ -137,5 +131,5 @@ def _partition_spec(table: IcebergTable, schema: Any, terms: Sequence[str]) -> A
 def _refused(table: IcebergTable, what: str) -> Iterator[None]:
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
+    except SPARK_ERRORS as error:
         raise InvalidSpecError(f"{table.name}: {what}: {root_message(error)}") from error

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.code_properties import untrusted_code
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.foreign_properties import FILE_IOS, objections_of_spark
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, settings_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
 
 # Iceberg's SparkCatalog adds them to what the session says; no FileIO reads them.
 _OF_SPARK = ("app-id", "app-name", "user")
@@ -30,11 +31,9 @@ def catalog_settings(spark: SparkSession, catalog: str) -> dict[str, str]:
     Read once: Spark makes a catalog once, by what its settings are then.
     """
     # One by one, they would be some hundred commands. No setting has a NUL.
-    session: Any = spark._jsparkSession
-    settings = str(session.conf().getAll().mkString("\0")).split("\0")
     prefix = f"spark.sql.catalog.{catalog}."
-    pairs = (setting.partition(" -> ") for setting in settings)
-    return {name.removeprefix(prefix): value for name, _, value in pairs if name.startswith(prefix)}
+    settings = settings_of(spark).items()
+    return {name.removeprefix(prefix): value for name, value in settings if name.startswith(prefix)}
 
 
 def refuse_code_properties(table: str, properties: Mapping[str, str], own: Mapping[str, str]) -> None:
@@ -85,10 +84,9 @@ def refuse_foreign_file_io(spark: SparkSession, table: str, java: Any, own: Mapp
 
 def _described(spark: SparkSession, io: Any) -> tuple[str, dict[str, str]]:
     """Return class and properties, by one command."""
-    jvm: Any = spark._jvm
     try:
-        found = json.loads(jvm.org.apache.iceberg.io.FileIOParser.toJson(io))
-    except Py4JError:
+        found = json.loads(jvm_of(spark).org.apache.iceberg.io.FileIOParser.toJson(io))
+    except GatewayError:
         # It does not tell its properties.
         return str(io.getClass().getName()), {}
     return found["io-impl"], found["properties"]
@@ -98,10 +96,10 @@ def _vended(spark: SparkSession, io: Any, kind: str) -> Iterator[dict[str, str]]
     """Yield the properties that a server has sent for single prefixes of the storage."""
     if kind not in FILE_IOS:
         return
-    mapper = spark._jvm.org.apache.iceberg.util.JsonUtil.mapper()  # type: ignore[union-attr]  # JVM attribute
+    mapper = jvm_of(spark).org.apache.iceberg.util.JsonUtil.mapper()
     try:
         credentials = io.credentials()
-    except Py4JError:
+    except GatewayError:
         return
     for place in range(credentials.size()):
         yield json.loads(mapper.writeValueAsString(credentials.get(place).config()))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import silenced
 from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 
@@ -28,7 +27,7 @@ def to_expression(table: IcebergTable, where: str | None, *, is_secret: bool = F
     try:
         with silenced():
             return converted(table, where)
-    except (Py4JJavaError, PySparkException) as error:
+    except SPARK_ERRORS as error:
         why = f", its text is withheld ({type(error).__name__})" if is_secret else f": {str(error).splitlines()[0]}"
         shown = "" if is_secret else f"={where!r}"
         raise InvalidSpecError(
@@ -40,16 +39,14 @@ def to_expression(table: IcebergTable, where: str | None, *, is_secret: bool = F
 def converted(table: IcebergTable, predicate: str) -> Any:
     """Return the expression of a predicate that this package made, or has checked.
 
-    :raises Py4JJavaError: Iceberg has no expression for it.
+    :raises JavaError: Iceberg has no expression for it.
     :raises PySparkException: Spark cannot analyse it.
     """
-    jvm: Any = table.spark._jvm
-    converter = jvm.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
-    resolved = converter.collectResolvedSparkExpression(table.spark._jsparkSession, table.sql_name, predicate)
+    converter = jvm_of(table.spark).org.apache.spark.sql.execution.datasources.SparkExpressionConverter
+    resolved = converter.collectResolvedSparkExpression(java_session(table.spark), table.sql_name, predicate)
     return converter.convertToIcebergExpression(resolved)
 
 
 def always_true(table: IcebergTable) -> Any:
     """Return the expression that every row satisfies."""
-    jvm: Any = table.spark._jvm
-    return jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
+    return table.iceberg.expressions.Expressions.alwaysTrue()

@@ -14,7 +14,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
-from airflow_lake_provider.spark_jobs.jvm.java_methods import as_number_list
+from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 

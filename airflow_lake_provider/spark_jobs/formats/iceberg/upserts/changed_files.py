@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import SEPARATOR, guava
+from airflow_lake_provider.spark_jobs.jvm.java_collections import SEPARATOR, guava
 
 
 def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:

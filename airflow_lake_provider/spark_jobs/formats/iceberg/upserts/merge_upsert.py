@@ -22,11 +22,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import has_class
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.statement_summary import run_with_summary
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_values import refusing_nulls
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_statement import merge_into
+from airflow_lake_provider.spark_jobs.jvm.gateway import has_class
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Before Spark 4.1 a MERGE does not tell how many rows it changed.

@@ -12,7 +12,7 @@ from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpiryS
 from airflow_lake_provider.contracts.snapshot_retention_rules import request_for
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import expiry_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.jvm.java_methods import JavaItems, guava
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 
 

@@ -18,6 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.partition_values import keys_by_partition
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_scope import key_fields
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 _TYPES = {
@@ -94,13 +95,12 @@ def _contents(keys: pa.Table, settings: DeleteFileSettings) -> Iterator[bytes]:
 
 
 def _write(table: IcebergTable, commit: KeyedCommit, partition: Any, content: bytes) -> Any:
-    jvm: Any = table.spark._jvm
     spec = table.java.spec()
     location = upload_delete_file(table, spec, partition, content)
     builder = (
-        jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(spec)
+        table.iceberg.FileMetadata.deleteFileBuilder(spec)
         .ofEqualityDeletes(_field_ids(table, commit))
-        .withFormat(jvm.org.apache.iceberg.FileFormat.PARQUET)
+        .withFormat(table.iceberg.FileFormat.PARQUET)
         .withPath(location)
         .withFileSizeInBytes(len(content))
         .withMetrics(_metrics(table, location))
@@ -110,17 +110,10 @@ def _write(table: IcebergTable, commit: KeyedCommit, partition: Any, content: by
 
 def _metrics(table: IcebergTable, location: str) -> Any:
     """Return counts and bounds: by them readers leave the file alone where it cannot delete."""
-    jvm: Any = table.spark._jvm
     return internal(table.spark, Internal.PARQUET_METRICS).fileMetrics(
-        table.java.io().newInputFile(location), jvm.org.apache.iceberg.MetricsConfig.forTable(table.java)
+        table.java.io().newInputFile(location), table.iceberg.MetricsConfig.forTable(table.java)
     )
 
 
 def _field_ids(table: IcebergTable, commit: KeyedCommit) -> Any:
-    gateway: Any = table.spark.sparkContext._gateway
-    jvm: Any = table.spark._jvm
-    fields = key_fields(table, commit)
-    ids = gateway.new_array(jvm.int, len(fields))
-    for place, field in enumerate(fields):
-        ids[place] = int(field.fieldId())
-    return ids
+    return java_array(table.spark, "int", [int(field.fieldId()) for field in key_fields(table, commit)])
