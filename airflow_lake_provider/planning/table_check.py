@@ -91,7 +91,7 @@ def _automatic(table: Table, keys: Sequence[str]) -> str:
         return f"takes merge: {obstacle}"
     if (reason := refuses_delete_files(table.format_version, table.properties)) is not None:
         return f"takes copy-on-write: {reason}"
-    return "takes positions, merge where that is estimated to be quicker, and copy-on-write for a third of the rows"
+    return "takes positions, copy-on-write for a third of the rows, and merge for more than two million keys"
 
 
 def _unfit_keys(table: Table, keys: Sequence[str]) -> str | None:

@@ -1,8 +1,8 @@
-"""Choose the strategy that applies a batch, by rules and costs that metadata tells, and say why."""
+"""Choose the strategy that applies a batch, by rules over what metadata tells, and say why."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import count_of
@@ -17,8 +17,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirement
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import CandidateFiles, plan_candidates
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import is_joined_by_number
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategy_costs import COSTS, UpsertSize, described
 
 # Keys are broadcast, and 8 bytes per row found reach the driver.
 MAX_KEYS = 2_000_000
@@ -26,9 +24,6 @@ MAX_KEYS = 2_000_000
 # the batch, once; delete files would make each later read go through the replaced rows, and a compaction write it all
 # as well.
 COPIED_SHARE = 1 / 3
-# What another strategy has to spare, as a share and in seconds: one that starts over on a conflict, or writes files
-# anew, is not taken for what may be an error of the estimate.
-LEAST_SPARED_SHARE, LEAST_SPARED_SECONDS = 0.2, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +41,7 @@ class ChosenStrategy:
 
 
 def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
-    """Choose by rules and by cost, or do as asked.
+    """Choose by rules, or do as asked.
 
     :raises UnsupportedError: the strategy that was asked for is not possible.
     """
@@ -60,8 +55,9 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
     obstacle = lacking or unfit_for(TableShape.of(table), strategy, commit.keys) or _obstacle(commit)
     if obstacle is None:
         candidates = plan_candidates(table, commit)
-        chosen = ChosenStrategy(strategy=strategy, reason=reason, candidates=candidates)
-        return chosen if reason or candidates is None else _by_cost(table, commit, chosen, candidates)
+        if candidates is not None and not reason:
+            reason = _looked_at(table, commit, candidates)
+        return ChosenStrategy(strategy=strategy, reason=reason, candidates=candidates)
     if is_asked:
         raise UnsupportedError(f"{table.name}: strategy={strategy.value!r} is not possible, {obstacle}; use 'auto'")
     _refuse_new_variant(table, commit)
@@ -70,7 +66,7 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
 
 
 def _by_rule(table: IcebergTable, commit: KeyedCommit) -> tuple[UpsertStrategy, str]:
-    """Return the strategy that is wanted and why; without a reason it is what costs are compared with."""
+    """Return the strategy that is wanted and why; positions need no reason but what they look at."""
     reason = without_delete_files(TableShape.of(table))
     if reason is None:
         keys, rows = known_ranges(commit).keys, _rows_at_base(table, commit)
@@ -80,30 +76,12 @@ def _by_rule(table: IcebergTable, commit: KeyedCommit) -> tuple[UpsertStrategy, 
     return UpsertStrategy.COPY_ON_WRITE, reason
 
 
-def _by_cost(
-    table: IcebergTable, commit: KeyedCommit, wanted: ChosenStrategy, candidates: CandidateFiles
-) -> ChosenStrategy:
-    size = UpsertSize(
-        keys=known_ranges(commit).keys,
-        files=count_of(table.summary(commit.base), "total-data-files"),
-        candidate_rows=candidates.rows_by_file,
-        cores=table.spark.sparkContext.defaultParallelism,
-        is_number_key=is_joined_by_number(commit),
-        format_version=table.format_version,
-    )
-    others = [UpsertStrategy.COPY_ON_WRITE, *_merging(table, commit)]
-    best = min(others, key=lambda other: COSTS[other].seconds(size))
-    seconds = COSTS[wanted.strategy].seconds(size)
-    spared = seconds - COSTS[best].seconds(size)
-    chosen = best if spared >= max(LEAST_SPARED_SECONDS, LEAST_SPARED_SHARE * seconds) else wanted.strategy
-    rejected = [each for each in (wanted.strategy, *others) if each is not chosen]
-    return replace(wanted, strategy=chosen, reason=described(size, chosen, rejected))
-
-
-def _merging(table: IcebergTable, commit: KeyedCommit) -> list[UpsertStrategy]:
-    """Return ``merge`` where it leaves delete files, too: only of that the cost is known."""
-    asks = table.properties().get("write.merge.mode") == "merge-on-read"
-    return [UpsertStrategy.MERGE] if asks and not _new_variants(table, commit) else []
+def _looked_at(table: IcebergTable, commit: KeyedCommit, candidates: CandidateFiles) -> str:
+    """Say what of the table has to be looked at."""
+    files = count_of(table.summary(commit.base), "total-data-files")
+    rows = candidates.rows
+    counted = f"{rows / 1e6:.1f} M" if rows >= 1_000_000 else f"{rows:,}"
+    return f"{len(candidates.rows_by_file)} files of {files}, {counted} candidate rows"
 
 
 def _refuse_new_variant(table: IcebergTable, commit: KeyedCommit) -> None:

@@ -42,7 +42,7 @@ def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:
     with rows_of_files(table, candidates.tasks) as held:
         if held is None:
             held = candidates.of(_rows_now_named(table, int(candidates.snapshot)))
-        elif not is_joined_by_number(commit):
+        elif not _is_joined_by_number(commit):
             held = candidates.of(held)
         return _found(table, commit, held, candidates.pruning)
 
@@ -57,7 +57,7 @@ def _rows_now_named(table: IcebergTable, snapshot: int) -> DataFrame:
     return table.rows_by_newest_schema(snapshot)
 
 
-def is_joined_by_number(commit: KeyedCommit) -> bool:
+def _is_joined_by_number(commit: KeyedCommit) -> bool:
     """Tell whether Spark's join compares one whole number, which takes about as long as a filter by its ranges.
 
     Without the filter, whose numbers stand in the code that Spark generates, every batch runs the same code: nothing
