@@ -1,4 +1,4 @@
-"""What each of the two patches of py4j gives a small warm upsert: names looked up once, and prompt replies.
+"""Measure what each of two patches of py4j gives a small warm upsert: names looked up once, and prompt replies.
 
 One session, a table for each variant, the same batch for all of them in a drawn order.
 """
