@@ -62,23 +62,23 @@ def warm_up(args: argparse.Namespace) -> None:
 
 def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection, folder: Path) -> DriverStart:
     attempt = SparkSubmission.open(Job({"warm-up": _spec(folder)}), connection, target, run=_RUN)
-    operator = SparkSubmitOperator(task_id="warm_up", conn_id=spark_conn_id, name="lake warm-up", conf={})
-    start = attempt.driver_start(operator)
+    submit = SparkSubmitOperator(task_id="submit", conn_id=spark_conn_id, name="lake warm-up", conf={})
+    start = attempt.driver_start(submit)
     try:
         if not start.makes_archive:
             return start
         catalog = {f"spark.sql.catalog.{_CATALOG}{name}": value for name, value in _SPARK_CATALOG.items()}
         attempt.files.write_settings({"spark.log.level": "WARN", **_SPARK, **catalog})
-        for name, value in spark_submit_arguments(attempt, operator, start).items():
-            setattr(operator, name, value)
+        for name, value in spark_submit_arguments(attempt, submit, start).items():
+            setattr(submit, name, value)
         hook = LakeSparkSubmitHook.adopt(
-            operator._get_hook(),
+            submit._get_hook(),
             attempt.forget_old_report,
             lambda _: None,
             java_options=start.options,
             environment=start.environment,
         )
-        hook.submit(operator.application)
+        hook.submit(submit.application)
         start.accept(is_whole=all(isinstance(found, JobReport) for found in attempt.read_reports().values()))
         return start
     finally:

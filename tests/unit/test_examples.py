@@ -34,7 +34,7 @@ def run_blocks(text: str, path: str) -> None:
     for block in BLOCK.finditer(text):
         line = text[: block.start()].count("\n") + 1
         # Two blocks may show one task, each in its own way.
-        with DAG("page"):
+        with DAG("page", schedule=None):
             names.update(context_of_readers())
             # Lines of a traceback are those of the page.
             exec(compile("\n" * line + block[1], path, "exec"), names)

@@ -79,16 +79,16 @@ def test_methods_that_we_overwrite_or_call_take_what_they_took() -> None:
 
 
 def test_a_partial_has_the_fields_that_we_make_another_from() -> None:
-    partial = SparkSubmitOperator.partial(task_id="submit", application="job.py")
+    submit = SparkSubmitOperator.partial(task_id="submit", application="job.py")
     names = ("operator_class", "kwargs", "params", "_expand_called")
-    assert [name for name in names if not hasattr(partial, name)] == []
+    assert [name for name in names if not hasattr(submit, name)] == []
     assert {*names[:3]} <= inspect.signature(OperatorPartial).parameters.keys()
     # Airflow warns of one that was never expanded.
-    partial._expand_called = True
+    submit._expand_called = True
 
 
 def test_the_official_operator_keeps_its_arguments_where_we_change_them() -> None:
-    operator = SparkSubmitOperator(
+    submit = SparkSubmitOperator(
         task_id="submit",
         application="job.py",
         conn_id="other",
@@ -97,11 +97,11 @@ def test_the_official_operator_keeps_its_arguments_where_we_change_them() -> Non
         status_poll_interval=20,
         yarn_track_via_rm_api=True,
     )
-    kept = (operator._conn_id, operator._deploy_mode, operator._spark_binary, operator._hook)
+    kept = (submit._conn_id, submit._deploy_mode, submit._spark_binary, submit._hook)
     assert kept == ("other", "cluster", "spark3-submit", None)
-    assert (operator._status_poll_interval, operator._yarn_track_via_rm_api, operator._yarn_rm_auth) == (20, True, None)
+    assert (submit._status_poll_interval, submit._yarn_track_via_rm_api, submit._yarn_rm_auth) == (20, True, None)
     public = ("application_args", "conf", "env_vars", "files", "jars", "packages", "properties_file", "py_files")
-    assert [name for name in public if not hasattr(operator, name)] == []
+    assert [name for name in public if not hasattr(submit, name)] == []
     assert isinstance(SparkSubmitOperator.external_id_key, str)
     assert isinstance(SparkSubmitOperator._K8S_DRIVER_STATUS_KEY, str)
 

@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 def rendered(job: LakeJobOperator[Any], folder: Path, context: Context) -> Any:
     """Render as Airflow does before it runs a task."""
-    DAG("d", template_searchpath=[str(folder)]).add_task(job)
+    DAG("d", schedule=None, template_searchpath=[str(folder)]).add_task(job)
     job.render_template_fields({**context, "day": "today"})  # type: ignore[typeddict-unknown-key]  # of the test's own
     return job
 
@@ -108,7 +108,7 @@ def test_a_text_of_another_argument_and_what_a_template_makes_is_no_file(folder:
 
 
 def test_files_are_not_read_when_a_dag_is_parsed(folder: Path) -> None:
-    dag: Any = DAG("d", template_searchpath=[str(folder)])
+    dag: Any = DAG("d", schedule=None, template_searchpath=[str(folder)])
     job = incremental("deep/all.sql")
     dag.add_task(job)
     dag.resolve_template_files()
