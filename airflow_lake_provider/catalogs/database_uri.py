@@ -1,15 +1,22 @@
-"""The address of a SQL catalog, as SQLAlchemy and as JDBC write it."""
+"""The address of a SQL catalog, as SQLAlchemy and as JDBC write it.
+
+PyIceberg opens what SQLAlchemy reads in it, so SQLAlchemy's own parser says what JDBC has to be told.
+"""
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 from airflow_lake_provider.catalogs.connection_errors import nearest, refused
 
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
 # A commit waits for another writer this long before it fails.
 SQLITE_BUSY_SECONDS = 60
-_POSTGRESQL_SCHEMES = ("postgresql", "postgresql+psycopg2", "postgresql+psycopg", "postgresql+pg8000")
-SQL_SCHEMES = ("sqlite", *_POSTGRESQL_SCHEMES)
+SQL_SCHEMES = ("sqlite", "postgresql", "postgresql+psycopg2", "postgresql+psycopg", "postgresql+pg8000")
+_SQLITE, _POSTGRESQL = "sqlite:////absolute/path.db", "postgresql+psycopg2://host:5432/database"
 # libpq's name -> pgjdbc's name, where both take the same values
 _POSTGRESQL_OPTIONS = {
     "sslmode": "sslmode",
@@ -22,45 +29,43 @@ _POSTGRESQL_OPTIONS = {
 def is_sqlite(uri: str) -> bool:
     """Tell SQLite from PostgreSQL.
 
-    :param uri: a checked SQLAlchemy URI.
+    :param uri: a SQLAlchemy URI of one of :data:`SQL_SCHEMES`.
     """
-    return urlsplit(uri).scheme == "sqlite"
+    return uri.startswith("sqlite:")
 
 
 def check(conn_id: str, uri: str) -> None:
     """Refuse an address that the two sides would not read alike.
 
     :param conn_id: named in the error.
-    :param uri: SQLAlchemy URI without user and password.
-    :raises InvalidConnectionError: for another database, a SQLite file both cannot open, an option one side lacks.
+    :param uri: SQLAlchemy URI of one of :data:`SQL_SCHEMES`, without user and password.
+    :raises InvalidConnectionError: for a SQLite file both cannot open, an option one side lacks, what is no URI.
     """
-    parts = urlsplit(uri)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if parts.scheme == "sqlite":
-        if parts.netloc or not parts.path.startswith("//") or ":memory:" in parts.path:
-            raise refused(
-                conn_id,
-                f"uri {uri!r} names no file that Spark and Airflow both find; write sqlite:////absolute/path.db",
-            )
+    # Airflow and PyIceberg bring it, and a DAG file is parsed without it.
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = _parsed(uri)
+    except (ArgumentError, ValueError):
+        raise refused(conn_id, f"uri {uri!r} is none of SQLAlchemy; write {_SQLITE} or {_POSTGRESQL}") from None
+    path = url.database or ""
+    if is_sqlite(uri):
+        # JDBC's options begin at the first question mark.
+        if url.host or not path.startswith("/") or ":memory:" in path or "?" in path:
+            raise refused(conn_id, f"uri {uri!r} names no file that Spark and Airflow both find; write {_SQLITE}")
         known = {"timeout"}
-    elif parts.scheme in _POSTGRESQL_SCHEMES:
-        if not parts.hostname or not parts.path.strip("/"):
-            raise refused(
-                conn_id, f"uri {uri!r} lacks host or database; write postgresql+psycopg2://host:5432/database"
-            )
-        known = set(_POSTGRESQL_OPTIONS)
     else:
-        raise refused(
-            conn_id,
-            f"a sql catalog lives in SQLite or PostgreSQL, uri has scheme {parts.scheme!r}"
-            f"{nearest(parts.scheme, SQL_SCHEMES)}",
-        )
-    for option in sorted(options.keys() - known):
+        if not url.host or not path.strip("/"):
+            raise refused(conn_id, f"uri {uri!r} lacks host or database; write {_POSTGRESQL}")
+        known = set(_POSTGRESQL_OPTIONS)
+    for option in sorted(url.query.keys() - known):
         raise refused(
             conn_id,
             f"option {option!r} in uri cannot be translated for the other side; known: {', '.join(sorted(known))}"
             f"{nearest(option, known)}",
         )
+    if repeated := [option for option, value in url.query.items() if not isinstance(value, str)]:
+        raise refused(conn_id, f"uri {uri!r} has {', '.join(repeated)} more than once; give one value")
 
 
 def sqlalchemy_uri(uri: str, login: str | None, password: str | None) -> str:
@@ -70,13 +75,13 @@ def sqlalchemy_uri(uri: str, login: str | None, password: str | None) -> str:
     :param login: database user.
     :param password: its password.
     """
-    parts = urlsplit(uri)
     if is_sqlite(uri):
-        return uri if parts.query else f"{uri}?timeout={SQLITE_BUSY_SECONDS}"
+        waits = _parsed(uri).query.get("timeout", str(SQLITE_BUSY_SECONDS))
+        return f"{uri.partition('?')[0]}?{urlencode({'timeout': waits})}"
     if not login:
         return uri
     user = quote(login, safe="") + (f":{quote(password, safe='')}" if password else "")
-    return parts._replace(netloc=f"{user}@{parts.netloc}").geturl()
+    return uri.replace("://", f"://{user}@", 1)
 
 
 def jdbc_uri(uri: str) -> str:
@@ -84,11 +89,19 @@ def jdbc_uri(uri: str) -> str:
 
     :param uri: a checked SQLAlchemy URI without user.
     """
-    parts = urlsplit(uri)
-    options = dict(parse_qsl(parts.query))
+    url = _parsed(uri)
+    options = {name: str(value) for name, value in url.query.items()}
     if is_sqlite(uri):
         # sqlite-jdbc reads pragmas from the query; WAL lets readers go on while a writer commits.
         timeout = round(float(options.get("timeout", SQLITE_BUSY_SECONDS)) * 1000)
-        return f"jdbc:sqlite:{parts.path[1:]}?busy_timeout={timeout}&journal_mode=WAL"
+        return f"jdbc:sqlite:{url.database}?busy_timeout={timeout}&journal_mode=WAL"
+    host = f"[{url.host}]" if ":" in str(url.host) else url.host
+    port = f":{url.port}" if url.port else ""
     query = urlencode({_POSTGRESQL_OPTIONS[name]: value for name, value in options.items()})
-    return f"jdbc:postgresql://{parts.netloc}{parts.path}" + (f"?{query}" if query else "")
+    return f"jdbc:postgresql://{host}{port}/{quote(str(url.database))}" + (f"?{query}" if query else "")
+
+
+def _parsed(uri: str) -> URL:
+    from sqlalchemy import make_url
+
+    return make_url(uri)

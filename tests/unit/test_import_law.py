@@ -20,6 +20,8 @@ OURS = PACKAGE.name
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 PLAIN_SIDES = {"contracts", "catalogs", "submission"}
+# The address of a SQL catalog is what SQLAlchemy reads in it.
+CATALOG_LIBRARIES = {"sqlalchemy"}
 METADATA_SIDES = {"snapshots", "planning"}
 SPARK_SIDE = "spark_jobs"
 
@@ -62,7 +64,7 @@ def side_of_file(source: Path) -> str:
 def may_import(side: str) -> tuple[set[str], set[str] | None]:
     """Return the outside libraries and our own folders that a side may import; None: all folders but ``spark_jobs``."""
     if side in PLAIN_SIDES:
-        return set(), {"contracts", side}
+        return CATALOG_LIBRARIES if side == "catalogs" else set(), {"contracts", side}
     if side in METADATA_SIDES:
         return METADATA_LIBRARIES, {"contracts", *METADATA_SIDES}
     if side == SPARK_SIDE:
