@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from ipaddress import IPv6Address, ip_address
@@ -19,6 +20,7 @@ from playwright.sync_api import Page, expect
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table, metadata, snapshots
 
+from tests.end_to_end.airflow_command import DAGS as DAGS_OF_TESTS
 from tests.end_to_end.browser import browser_page, find_browser
 from tests.end_to_end.orders_writer import upsert_orders
 from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
@@ -36,17 +38,37 @@ DAGS = {
 }
 
 
+OF_TESTS = {"many_tables", *(f"after_{table}" for table in ("a", "b", "bad", "busy", "c", "d"))}
+
+
+@pytest.fixture(scope="module")
+def dags_folder(airflow_environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the repository's DAGs and one of the tests."""
+    folder = tmp_path_factory.mktemp("dags")
+    repository = Path(airflow_environment["AIRFLOW__CORE__DAGS_FOLDER"])
+    for file in (*repository.glob("*.py"), DAGS_OF_TESTS / "many_tables.py"):
+        (folder / file.name).symlink_to(file)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def airflow(
-    airflow_environment: Mapping[str, str], lake_home: Path, unused_tcp_port_factory: Callable[[], int]
+    airflow_environment: Mapping[str, str],
+    dags_folder: Path,
+    lake_home: Path,
+    unused_tcp_port_factory: Callable[[], int],
 ) -> Iterator[StandaloneAirflow]:
-    environment = {**airflow_environment, "AIRFLOW__LAKE__SNAPSHOT_POLL_INTERVAL": str(POLL_SECONDS)}
+    environment = {
+        **airflow_environment,
+        "AIRFLOW__LAKE__SNAPSHOT_POLL_INTERVAL": str(POLL_SECONDS),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
+    }
     # Drivers listen on loopback without being told.
     environment.pop("SPARK_LOCAL_IP")
     running = StandaloneAirflow(environment, lake_home / "standalone", unused_tcp_port_factory())
     try:
         running.wait_until_healthy()
-        wait_for("all DAGs", lambda: dag_ids(running) == DAGS or None, lambda: str(dag_ids(running)))
+        wait_for("all DAGs", lambda: dag_ids(running) == DAGS | OF_TESTS or None, lambda: str(dag_ids(running)))
         yield running
     finally:
         running.stop()
@@ -128,9 +150,64 @@ def seconds_to_the_run(airflow: StandaloneAirflow, catalog: Catalog) -> tuple[fl
     return seconds[0], seconds[1]
 
 
+@contextmanager
+def busy_writer(table: Table) -> Iterator[None]:
+    """Commit to a table all the time."""
+    stopped = threading.Event()
+
+    def write() -> None:
+        number = 100
+        while not stopped.wait(0.05):
+            number += 1
+            # Another commit was quicker, or the database is locked.
+            with suppress(Exception):
+                table.refresh().append(pa.table({"id": [number], "name": ["busy"]}))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        writer.join()
+
+
+def test_tasks_of_one_application_end_each_by_itself_and_the_run_is_red_if_one_failed(
+    airflow: StandaloneAirflow, catalog: Catalog, lake_home: Path
+) -> None:
+    inbox = lake_home / "inbox" / "many"
+    inbox.mkdir(parents=True)
+    for name in ("a", "b", "busy", "c", "d"):
+        (inbox / f"{name}.jsonl").write_text(f'{{"id": 1, "name": "{name}"}}\n')
+    (inbox / "bad.jsonl").write_text('{"id": "no number", "name": "bad"}\n')
+    catalog.create_namespace_if_not_exists("many")
+    fragile = {"format-version": "2", "commit.retry.num-retries": "0"}
+    busy = catalog.create_table(
+        "many.busy",
+        schema=pa.schema([("id", pa.int64()), ("name", pa.string())]),
+        location=f"file://{lake_home}/warehouse/busy",
+        properties=fragile,
+    )
+    airflow.unpause("many_tables")
+    with busy_writer(busy):
+        run = airflow.trigger("many_tables", {}).json()["dag_run_id"]
+        assert airflow.wait_for_end("many_tables", run) == "failed"
+    found = {report["table"].partition(".")[2]: report for report in airflow.returned("many_tables", run, "load.run")}
+    ended = {name: report.get("error") or report["outcome"] for name, report in found.items()}
+    applied = dict.fromkeys(("a", "b", "c", "d"), "applied")
+    assert ended == {**applied, "bad": "BadInputError", "busy": "CommitConflictError"}, found
+    assert {name: rows_of(catalog.load_table(f"many.{name}"), "id", "name") for name in applied} == {
+        name: [(1, name)] for name in applied
+    }
+    for name in applied:
+        wait_for(f"the run after {name}", lambda name=name: airflow.runs(f"after_{name}") or None, airflow.output)  # type: ignore[misc]
+    started = {name: len(airflow.runs(f"after_{name}")) for name in ended}
+    assert started == {**dict.fromkeys(applied, 1), "bad": 0, "busy": 0}
+
+
 def test_airflow_imports_every_dag_of_the_repository(airflow: StandaloneAirflow) -> None:
     assert airflow.get("/importErrors") == {"import_errors": [], "total_entries": 0}
-    assert dag_ids(airflow) == DAGS
+    assert dag_ids(airflow) == DAGS | OF_TESTS
 
 
 def test_a_commit_from_outside_starts_the_downstream_run_which_leaves_the_right_rows(

@@ -25,7 +25,7 @@ from tests.spark.upsert_flow import SCHEMA, Flow, NewFlow, row
 # The whole number of LAKE_ROUNDS=200 takes minutes.
 ROUNDS = int(os.environ.get("LAKE_ROUNDS", "4"))
 # A view that only one of two tasks makes; the other goes on without it.
-PATIENCE = 2.0
+LONGEST_WAIT = 2.0
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def barriers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         with lock:
             barrier = barriers.setdefault(name, threading.Barrier(2))
         try:
-            barrier.wait(PATIENCE)
+            barrier.wait(LONGEST_WAIT)
             met.append(name)
         except threading.BrokenBarrierError:
             with lock:
