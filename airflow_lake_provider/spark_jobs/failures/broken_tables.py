@@ -33,6 +33,14 @@ _READERS = (
 # Classes whose errors are none of what they read: of a catalog that takes no commit, of a store that takes no file.
 _WRITERS = ("Operations", "Catalog", "Writer", "Producer", "Manager", "Update", "Appender", "ClientPoolImpl")
 _ICEBERG = "org.apache.iceberg."
+# Libraries that throw for what is in a file. Of any other it is a store that has not answered, as far as we know.
+_PARSERS = (
+    *(_ICEBERG, "org.apache.avro.", "org.apache.parquet.", "org.apache.orc.", "com.fasterxml.jackson."),
+    *("org.apache.spark.", "scala."),
+)
+_JDK = ("java.", "javax.", "jdk.", "sun.", "com.sun.")
+# Half a file ends in the first, whoever reads it.
+_OF_HALF_A_FILE = ("EOFException", "ChecksumException")
 # What Parquet, Avro and Iceberg say of a file of another format, or of half a file.
 _OF_CONTENT = ("is not a parquet file", "expected magic number", "not an avro data file", "invalid avro magic")
 # What parsing of a setting ends in.
@@ -142,12 +150,19 @@ def unreadable_file(error: BaseException) -> str | None:
         if _GONE_IN_TEXT in message:
             return message[message.index(_GONE_IN_TEXT) :]
     name, message = list(java_causes(error))[-1]
-    return f"{name}: {message}" if _is_of_metadata(error) else None
+    return f"{name}: {message}" if _is_of_metadata(error, name) else None
 
 
-def _is_of_metadata(error: BaseException) -> bool:
-    """Tell whether the innermost exception came out of a class that reads metadata, not through one that writes."""
-    for name, _ in islice(_innermost_frames(error), _FRAMES):
+def _is_of_metadata(error: BaseException, exception: str) -> bool:
+    """Tell whether the innermost exception came out of a class that reads metadata, not through one that writes.
+
+    :param exception: its simple class name.
+    """
+    names = [name for name, _ in islice(_innermost_frames(error), _FRAMES)]
+    thrown_by = next((name for name in names if not name.startswith(_JDK)), "")
+    if not thrown_by.startswith(_PARSERS) and exception not in _OF_HALF_A_FILE:
+        return False
+    for name in names:
         simple = name.rpartition(".")[2].partition("$")[0]
         if name.startswith(_ICEBERG) and simple.endswith(_WRITERS):
             return False
