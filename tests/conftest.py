@@ -24,6 +24,7 @@ LONGEST = [
     "test_change_events.py",
     "test_deleted_keys_table.py",
     "test_events_by_key.py",
+    "test_faults.py",
     "test_killed_driver.py",
     "test_late_snapshots.py",
     "test_races.py",

@@ -32,6 +32,7 @@ import org.apache.iceberg.exceptions.CommitStateUnknownException;
  */
 public final class Faults {
   private static String home = null;
+  private static FileSystem before = null;
   private static String kind = "";
   private static int first = 0;
   private static int last = 0;
@@ -91,27 +92,31 @@ public final class Faults {
     return new IOException(what + " of " + path + " failed: Input/output error");
   }
 
-  /** Put the file system and the driver of databases in place, once for each JVM; only the folder is counted. */
+  /** Put the file system and the driver of databases in place; only the folder is counted. */
   public static void install(Configuration configuration, String folder) throws Exception {
-    home = folder;
-    FileSystem now = FileSystem.get(URI.create("file:///"), configuration);
-    if (now instanceof FaultyFiles) {
-      return;
+    if (before == null) {
+      DriverManager.registerDriver(new FaultyDriver());
     }
-    FaultyFiles files = new FaultyFiles(((LocalFileSystem) now).getRaw());
+    before = FileSystem.get(URI.create("file:///"), configuration);
+    FaultyFiles files = new FaultyFiles(((LocalFileSystem) before).getRaw());
     files.setConf(configuration);
     files.setWriteChecksum(false);
+    put(files, configuration);
+    home = folder;
+  }
+
+  /** Put the file system back that was there before. */
+  public static void leave(Configuration configuration) throws Exception {
+    home = null;
+    disarm();
+    put(before, configuration);
+  }
+
+  private static void put(FileSystem files, Configuration configuration) throws Exception {
     Class[] types = new Class[] {URI.class, Configuration.class, FileSystem.class};
     Method put = FileSystem.class.getDeclaredMethod("addFileSystemForTesting", types);
     put.setAccessible(true);
     put.invoke(null, new Object[] {URI.create("file:///"), configuration, files});
-    DriverManager.registerDriver(new FaultyDriver());
-  }
-
-  /** Let the rest of the JVM's life be as it was: the file system stays, and counts nothing. */
-  public static void leave() {
-    home = null;
-    disarm();
   }
 }
 

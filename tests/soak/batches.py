@@ -20,13 +20,13 @@ class Change:
     """One line of an input file.
 
     :param name: of the batch that it came with.
-    :param n: a number that no other change has.
+    :param n: a number that no other change has; None where a partial update leaves it as it is.
     :param gone: the key is deleted.
     """
 
     key: int
     name: str
-    n: int
+    n: int | None
     gone: bool
 
 

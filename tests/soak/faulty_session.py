@@ -6,6 +6,9 @@ only ``Progress.phase`` is known of the package. Files and the catalog's databas
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,14 +22,17 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.soak.hostile_actions import bounded
+from airflow_lake_provider.spark_jobs.run_tasks import failure
+from tests.soak.bounded import bounded
 from tests.soak.lake import CATALOG, Lake
+from tests.soak.served_specs import serve
 
 _SOURCE = Path(__file__).with_name("Faults.java")
 _LONGEST_JOB = 240.0
+# Path of "event seconds", see DoomedProgress.
+KILL_FILE = "LAKE_FAULTS_KILL_FILE"
 # Every later call, too.
 FOREVER = 2**31 - 1
 PHASES = ("phase begins", "phase ends")
@@ -71,25 +77,33 @@ class Ran:
     seconds: float
 
 
+class CountedProgress(Progress):
+    """Tells of each phase that begins or ends."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[dict[str, object]]:
+        self.call("phase begins", name)
+        with super().phase(name) as facts:
+            yield facts
+        self.call("phase ends", name)
+
+    def call(self, kind: str, name: str) -> None:
+        """Do something there."""
+
+
 @dataclass
-class FaultyProgress(Progress):
+class FaultyProgress(CountedProgress):
     """Counts the phases, and fails in one."""
 
     fault: Fault | None = None
     calls: Counter[str] = field(default_factory=Counter)
     raised: list[str] = field(default_factory=list)
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[dict[str, object]]:
-        self._call("phase begins", name)
-        with super().phase(name) as facts:
-            yield facts
-        self._call("phase ends", name)
-
     def say(self, text: str) -> None:
         """Say nothing: two thousand logs are read by nobody."""
 
-    def _call(self, kind: str, name: str) -> None:
+    def call(self, kind: str, name: str) -> None:
+        """Fail where the fault says so."""
         self.calls[kind] += 1
         fault = self.fault
         if fault is None or fault.kind != kind or not fault.first <= self.calls[kind] <= fault.last:
@@ -98,6 +112,44 @@ class FaultyProgress(Progress):
         if fault.way == "death":
             raise Died
         raise OSError(f"a fault where {name} begins")
+
+
+class DoomedProgress(CountedProgress):
+    """Kills the process some time after a phase has begun or ended.
+
+    :param event: which one, counted from 1.
+    """
+
+    def __init__(self, event: int, seconds: float) -> None:
+        super().__init__()
+        self._left, self._after = event, seconds
+
+    def call(self, kind: str, name: str) -> None:
+        """Kill, or let it be done."""
+        self._left -= 1
+        if self._left == 0:
+            if not self._after:
+                _kill()
+            threading.Timer(self._after, _kill).start()
+
+
+def _kill() -> None:
+    # The JVM is in the same process group.
+    os.killpg(0, signal.SIGKILL)
+
+
+def serve_until_killed() -> None:
+    """Serve specs as a driver; the file that an environment variable names dooms the next job."""
+    file = Path(os.environ[KILL_FILE])
+
+    def progress() -> Progress:
+        if not file.exists():
+            return Progress()
+        event, seconds = file.read_text().split()
+        file.unlink()
+        return DoomedProgress(int(event), float(seconds))
+
+    serve(progress)
 
 
 @dataclass(frozen=True)
@@ -133,7 +185,7 @@ class FaultySession:
         finally:
             for name, value in before.items():
                 application.remove(name) if value is None else application.set(name, value)
-            faults.leave()
+            faults.leave(java.hadoopConfiguration())
 
     def run(self, spec: JobSpec, fault: Fault | None = None) -> Ran:
         """Carry out a spec as a driver does.
@@ -152,7 +204,7 @@ class FaultySession:
             pass
         # As the application does: every failure becomes an answer.
         except Exception as error:  # noqa: BLE001
-            answer = run_job._failure("the Spark job", error)
+            answer = failure("the Spark job", error)
         finally:
             counted = self.faults.disarm().splitlines()
         raised = [line.removeprefix("raised ") for line in counted if line.startswith("raised ")]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from types import FrameType
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException
@@ -38,6 +36,7 @@ from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger, LakeSnapshotTrigger
+from tests.soak.bounded import Hang, bounded
 from tests.soak.hostile_lake import CATALOG, NAMESPACE, HostileLake, Row
 
 WORKER_SECONDS = 20.0
@@ -53,31 +52,8 @@ HANG, RAW, WRONG, DAMAGE = "HANG", "RAW ERROR", "WRONG ROWS", "DAMAGE"
 FAULTS = (HANG, RAW, WRONG, DAMAGE)
 
 
-class Hang(BaseException):
-    """The bound is over; no handler of an action takes it for an error."""
-
-
 class _LoopStoodStillError(Exception):
     """A watcher kept the loop from everybody else."""
-
-
-@contextmanager
-def bounded(seconds: float) -> Iterator[None]:
-    """End a block that takes longer, also one that waits for an answer.
-
-    :raises Hang: it took longer.
-    """
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise Hang(f"no end after {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass(frozen=True)

@@ -132,5 +132,5 @@ class Flow:
         return sum(1 for s in history if s.summary and s.summary["lake.run-key"] == run_key)
 
 
-def row(number: int, name: str, n: int = 0, op: str = "u") -> dict[str, Any]:
+def row(number: int, name: str, n: int | None = 0, op: str = "u") -> dict[str, Any]:
     return {"id": number, "name": name, "n": n, "op": op}

@@ -1,0 +1,291 @@
+"""Tables that ``scripts/soak faults`` works on, and the plain-Python rows that each step has to leave."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from random import Random
+from typing import Any
+
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, FirstRow, MergeEngine, PartialUpdate
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from tests.soak.batches import Change, Inbox, Model, random_changes
+from tests.soak.lake import CATALOG, NAMESPACE, Lake
+
+RunSql = Callable[[str], None]
+MODES = ", ".join(f"'write.{action}.mode'='merge-on-read'" for action in ("delete", "update", "merge"))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A job that is due.
+
+    :param after: rows once it is applied.
+    """
+
+    spec: JobSpec
+    after: Model
+
+    def tried(self, number: int) -> JobSpec:
+        """Return the spec of a try."""
+        return replace(self.spec, run=replace(self.spec.run, try_number=number))
+
+
+@dataclass
+class FaultTable(ABC):
+    """A table with steps of one action.
+
+    :param sql: runs a statement where nothing fails.
+    :param model: its rows: id to (name, n).
+    """
+
+    lake: Lake
+    table: str
+    sql: RunSql
+    random: Random
+    model: Model = field(default_factory=dict)
+    steps: int = 0
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Tables that the action may change, the target first."""
+        return (self.table,)
+
+    @property
+    def begins_empty(self) -> bool:
+        """True where the first step creates the table."""
+        return False
+
+    @abstractmethod
+    def _next(self, frame: Mapping[str, Any]) -> Step: ...
+
+    def step(self) -> Step:
+        """Make the next job due."""
+        self.steps += 1
+        run = RunIdentity.of("faults", f"{self.table} {self.steps}", "task", "-1")
+        return self._next({"catalog": CATALOG, "table": self.table, "run": run})
+
+    def _create(self, version: int, partition: str = "", table: str = "") -> None:
+        self.sql(
+            f"CREATE TABLE {table or self.table} (id BIGINT NOT NULL, name STRING, n INT) USING iceberg {partition} "
+            f"TBLPROPERTIES ('format-version'='{version}', {MODES})"
+        )
+
+    def _insert(self, ids: Iterable[int], table: str = "", files: int = 1) -> None:
+        """Insert rows that no other step has had."""
+        rows = {id_: (f"s{self.steps}", self.steps * 1000 + id_) for id_ in ids}
+        values = ", ".join(f"({id_}L, '{name}', {n})" for id_, (name, n) in rows.items())
+        self.sql(f"INSERT INTO {table or self.table} SELECT /*+ REPARTITION({files}) */ * FROM VALUES {values}")
+        self.model |= rows
+
+    def _free_ids(self, count: int) -> list[int]:
+        return self.random.sample([id_ for id_ in range(200) if id_ not in self.model], count)
+
+    def _delete(self, ids: Iterable[int], table: str = "") -> None:
+        listed = sorted(ids)
+        self.sql(f"DELETE FROM {table or self.table} WHERE id IN ({', '.join(map(str, listed))})")
+        for id_ in listed:
+            del self.model[id_]
+
+
+@dataclass
+class Upserts(FaultTable):
+    """Batches of changes, one a step."""
+
+    version: int = 3
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def begins_empty(self) -> bool:
+        """True: the first upsert creates it."""
+        return True
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        inbox = Inbox(self.lake.home / "inbox" / self.table)
+        engine = self.arguments.get("merge_engine", Deduplicate())
+        changes = random_changes(self.random, f"s{self.steps}", self.steps)
+        if isinstance(engine, PartialUpdate):
+            changes = [replace(c, n=None) if self.random.random() < 0.4 else c for c in changes]
+        inbox.arrive(f"{self.steps:03}", changes)
+        after = dict(self.model)
+        for change in changes:
+            _apply(engine, change, after)
+        spec = UpsertSpec(
+            **frame,
+            source=inbox.source(),
+            keys=("id",),
+            delete_when="op = 'd'",
+            schema_contract=SchemaContract(exclude_columns=("op",)),
+            create=TableLayout(partition_by=self.partition_by, properties={"format-version": str(self.version)}),
+            **self.arguments,
+        )
+        return Step(spec, after)
+
+
+def _apply(engine: MergeEngine, change: Change, rows: Model) -> None:
+    """Do to a dict what a merge engine does with one change."""
+    _, n = rows.get(change.key, (None, None))
+    if change.gone:
+        rows.pop(change.key, None)
+    elif isinstance(engine, FirstRow):
+        rows.setdefault(change.key, (change.name, change.n))
+    elif isinstance(engine, PartialUpdate):
+        rows[change.key] = (change.name, n if change.n is None else change.n)
+    elif isinstance(engine, Aggregation):
+        rows[change.key] = (change.name, (n or 0) + (change.n or 0))
+    else:
+        rows[change.key] = (change.name, change.n)
+
+
+@dataclass
+class RowChanges(FaultTable):
+    """Deletions, or updates that would show if one was applied twice."""
+
+    version: int = 3
+    deletes: bool = True
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self._create(self.version)
+        if len(self.model) < 12:
+            self._insert(self._free_ids(12), files=2)
+        picked = sorted(self.random.sample(sorted(self.model), 3))
+        where = f"id IN ({', '.join(map(str, picked))})"
+        if self.deletes:
+            proof = self.random.random() < 0.3
+            after = {id_: row for id_, row in self.model.items() if id_ not in picked}
+            return Step(DeleteRowsSpec(**frame, where=where, proof=proof), after)
+        changed = {id_: (self.model[id_][0], (self.model[id_][1] or 0) + 1) for id_ in picked}
+        return Step(UpdateRowsSpec(**frame, assignments={"n": "n + 1"}, where=where), {**self.model, **changed})
+
+
+@dataclass
+class IncrementalRuns(FaultTable):
+    """A source that Spark changes between the runs; the target has its rows, with ten times their number."""
+
+    @property
+    def source(self) -> str:
+        """Table that is read."""
+        return f"{self.table}_source"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The target, and the source, which gets a tag."""
+        return (self.table, self.source)
+
+    @property
+    def begins_empty(self) -> bool:
+        """True: the first run creates it."""
+        return True
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self.held: Model = {}
+            self._create(3, table=self.source)
+        target, self.model = self.model, self.held
+        if len(self.model) > 10:
+            self._delete(self.random.sample(sorted(self.model), 4), self.source)
+        self._insert(self._free_ids(6), self.source)
+        self.held, self.model = self.model, target
+        head = self.lake.catalog().load_table(f"{self.source}").metadata.current_snapshot_id
+        spec = IncrementalSpec(
+            **frame,
+            source=self.source,
+            consumer="faults",
+            keys=("id",),
+            source_keys=("id",),
+            to_snapshot=str(head),
+            query="SELECT id, name, n * 10 AS n, _change_type FROM changes",
+            create=TableLayout(properties={"format-version": "3"}),
+        )
+        return Step(spec, {id_: (name, n * 10) for id_, (name, n) in self.held.items() if n is not None})
+
+
+@dataclass
+class Compactions(FaultTable):
+    """Small files and deletes, which a compaction rewrites."""
+
+    version: int = 3
+    level: CompactionLevel = CompactionLevel.MAJOR
+    partition: str = ""
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self._create(self.version, self.partition)
+        if len(self.model) > 60:
+            self._delete(self.random.sample(sorted(self.model), 40))
+        self._insert(self._free_ids(15), files=5)
+        self._delete(self.random.sample(sorted(self.model), 4))
+        spec = CompactionSpec(**frame, level=self.level, min_input_files=2)
+        return Step(spec, dict(self.model))
+
+
+@dataclass
+class Expiries(FaultTable):
+    """Rows that are overwritten, so that an expiry has files to delete."""
+
+    def _next(self, frame: Mapping[str, Any]) -> Step:
+        if self.steps == 1:
+            self._create(self.random.choice((2, 3)))
+        # The first expiry, too, has something to delete.
+        for _ in range(2 if self.steps == 1 else 1):
+            if self.model:
+                self.sql(f"DELETE FROM {self.table} WHERE true")
+                self.model.clear()
+            self._insert(self._free_ids(6), files=2)
+            self._delete(self.random.sample(sorted(self.model), 2))
+        soon = datetime.now(UTC) + timedelta(minutes=1)
+        spec = SnapshotExpirySpec(
+            **frame,
+            expire_before=soon,
+            expire_stage_branches_before=soon,
+            retain_last=self.random.choice((1, 2)),
+        )
+        return Step(spec, dict(self.model))
+
+
+def _upserts(strategy: UpsertStrategy = UpsertStrategy.AUTO, version: int = 3, *terms: str, **arguments: Any) -> Any:
+    return partial(Upserts, version=version, partition_by=terms, arguments={"strategy": strategy, **arguments})
+
+
+_POSITIVE = Audits(queries={"no negative id": "SELECT * FROM audited WHERE id < 0"})
+_BUCKETS = "PARTITIONED BY (bucket(2, id))"
+# Makes the table of (lake, name, sql, random).
+KINDS: dict[str, Callable[[Lake, str, RunSql, Random], FaultTable]] = {
+    "upsert by position": _upserts(UpsertStrategy.POSITIONS),
+    "upsert by copy": _upserts(UpsertStrategy.COPY_ON_WRITE, 2, "bucket(2, id)"),
+    "upsert by merge": _upserts(UpsertStrategy.MERGE),
+    "upsert by equality": _upserts(UpsertStrategy.EQUALITY, 2),
+    "delete rows": RowChanges,
+    "incremental": IncrementalRuns,
+    "compaction": partial(Compactions, partition=_BUCKETS),
+    "expiry": Expiries,
+    "audited upsert": _upserts(UpsertStrategy.POSITIONS, audits=_POSITIVE),
+    "audited upsert by copy": _upserts(UpsertStrategy.COPY_ON_WRITE, audits=_POSITIVE),
+    "upsert of format version 2": _upserts(UpsertStrategy.POSITIONS, 2, "bucket(2, id)"),
+    "aggregation": _upserts(merge_engine=Aggregation({"n": "sum"})),
+    "first row": _upserts(merge_engine=FirstRow()),
+    "partial update": _upserts(merge_engine=PartialUpdate()),
+    "update rows": partial(RowChanges, deletes=False),
+    "update rows of format version 2": partial(RowChanges, version=2, deletes=False),
+    "full compaction of format version 2": partial(Compactions, version=2, level=CompactionLevel.FULL),
+}
+
+
+def made(kind: str, lake: Lake, name: str, sql: RunSql, random: Random) -> FaultTable:
+    """Return a table of a kind; nothing is made in the catalog before its first step."""
+    return KINDS[kind](lake, f"{NAMESPACE}.{name}", sql, random)
