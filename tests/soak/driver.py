@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, report_from_plain
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
 from tests.soak.lake import Lake
@@ -57,13 +57,13 @@ class Driver:
                 start_new_session=True,
             )
 
-    def start(self, request: JobSpec | str) -> None:
-        """Send a spec, or a SQL text, without waiting for the answer."""
+    def start(self, request: JobSpec | Job | str) -> None:
+        """Send a spec, a job of several, or a SQL text, without waiting for the answer."""
         if isinstance(request, str):
             line = {"sql": request}
         else:
             file = self._specs / f"{uuid.uuid4().hex}.json"
-            file.write_text(job_to_json(Job({"task": request})))
+            file.write_text(job_to_json(request if isinstance(request, Job) else Job({"task": request})))
             line = {"spec": str(file)}
         assert self.process.stdin
         self.process.stdin.write(json.dumps(line) + "\n")
@@ -73,7 +73,15 @@ class Driver:
 
         :raises DriverDiedError: there will be none.
         """
-        return report_from_plain(self._line())
+        (report,) = self.answers().values()
+        return report
+
+    def answers(self) -> dict[str, JobReport | JobFailure]:
+        """Wait for the answer to a job, and return its reports by task.
+
+        :raises DriverDiedError: there will be none.
+        """
+        return reports_from_plain(self._line())
 
     def run(self, spec: JobSpec) -> JobReport | JobFailure:
         """Send a spec and wait for its answer."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_report import report_to_json
+from airflow_lake_provider.contracts.job_report import reports_to_json
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_job import read_job
 from airflow_lake_provider.spark_jobs.run_tasks import run_tasks
@@ -37,8 +37,7 @@ def serve(progress: Callable[[], Progress] = Progress, before_report: Callable[[
 
 
 def _report(spark: SparkSession, path: str, progress: Progress) -> str:
-    (report,) = run_tasks(spark, read_job(path), progress, lambda _: None).values()
-    return report_to_json(report)
+    return reports_to_json(run_tasks(spark, read_job(path), progress, lambda _: None))
 
 
 def _run_sql(spark: SparkSession, statement: str) -> str:
