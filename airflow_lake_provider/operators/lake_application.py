@@ -129,20 +129,19 @@ class LakeApplicationOperator(SparkApplicationOperator):
         """
         if not isinstance(self.tasks, list) or not self.tasks:
             raise InvalidSpecError(f"tasks must be a list with at least one task, got {self.tasks!r}")
-        _refuse_shared_sources(self.tasks)
+        written = [_written_or_refused(given, number) for number, given in enumerate(self.tasks)]
+        _refuse_shared_sources(written)
         names = Counter[str]()
-        return [self._task(number, given, names, context) for number, given in enumerate(self.tasks)]
+        return [self._task(given, spec, names, context) for given, spec in zip(self.tasks, written, strict=True)]
 
-    def _task(self, number: int, given: Any, names: Counter[str], context: Context) -> JobTask:
+    def _task(self, given: Any, spec: JobSpec | InvalidSpecError, names: Counter[str], context: Context) -> JobTask:
         table = _table(given)
         what = f"{_action(given)} {table}"
         names[what] += 1
         part = (what,) if names[what] == 1 else (what, f"#{names[what]}")
-        try:
-            spec = written_task(given, f"tasks[{number}]")
-        except InvalidSpecError as error:
+        if isinstance(spec, InvalidSpecError):
             task = JobTask(WorkerAction(self.tables), self.task_run(context, part), table)
-            task.take(error)
+            task.take(spec)
             return task
         task = JobTask(_ACTIONS[type(spec)](self.tables), self.task_run(context, part), table)
         task.make_spec(lambda: spec, self.allowed_tables)
@@ -237,6 +236,13 @@ def _written(tasks: Any) -> Any:
     if not isinstance(tasks, (list, tuple)):
         return tasks
     return [task if _is_open(task) else written_task(task, f"tasks[{number}]") for number, task in enumerate(tasks)]
+
+
+def _written_or_refused(given: object, number: int) -> JobSpec | InvalidSpecError:
+    try:
+        return written_task(given, f"tasks[{number}]")
+    except InvalidSpecError as error:
+        return error
 
 
 def _is_open(task: object) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, AssetAlias
+from airflow.sdk import task as task_of_airflow
 from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.table import Table
 
@@ -139,8 +140,34 @@ def test_each_task_has_a_name_and_a_run_of_its_own_whatever_their_order(context:
 
 
 def test_two_sources_of_a_table_need_names(context: Context) -> None:
-    with pytest.raises(InvalidSpecError, match=r"shop\.orders: 2 upserts have a source without a name"):
-        application(UPSERT, {**UPSERT, "source": "in/b.csv"}).job_tasks(context)
+    job = application(UPSERT, {**UPSERT, "source": "in/b.csv"})
+    from_xcom = application(UPSERT)
+    from_xcom.tasks = [UPSERT, {**UPSERT, "source": "in/b.csv"}]
+    for each in (job, from_xcom):
+        with pytest.raises(InvalidSpecError, match=r"shop\.orders: 2 upserts have a source without a name"):
+            each.job_tasks(context)
+
+
+def test_tasks_come_from_xcom_and_by_mapping(context: Context) -> None:
+    with DAG("d", schedule=None) as dag:
+
+        @task_of_airflow
+        def due() -> list[dict[str, Any]]:
+            return [COMPACT]
+
+        LakeApplicationOperator(task_id="from_xcom", tasks=due())
+        LakeApplicationOperator.partial(task_id="mapped").expand(tasks=[[COMPACT], [NOWHERE]])
+    assert dag.get_task("from_xcom").upstream_task_ids == {"due"}
+    mapped: Any = dag.get_task("mapped")
+    (task,) = mapped.unmap({"tasks": [NOWHERE]}).job_tasks(context)
+    assert task.key == "compaction shop.nowhere"
+    job = application(UPSERT)
+    job.tasks = [{**UPSERT, "source": "in/{{ x }}.csv"}, {**UPSERT, "table": "{{ x }}"}, {"action": "fly"}]
+    literal, table, unknown = job.job_tasks(context)
+    # What comes from XCom is no template.
+    assert literal.known_spec.source.path == "in/{{ x }}.csv"  # type: ignore[attr-defined]  # of an upsert
+    assert "{{ x }}" in str(table.error)
+    assert "needs an action" in str(unknown.error)
 
 
 def test_a_bad_task_stops_no_other(orders: Table, context: Context, driver: Callable[..., list[Job]]) -> None:
