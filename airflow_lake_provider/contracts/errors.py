@@ -20,16 +20,20 @@ LakeProviderError
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 
 class LakeProviderError(Exception):
     """Root of all errors of this package.
 
     ``retry_is_safe``: repeating the task cannot apply anything twice.
     ``retry_may_help``: repeating it unchanged can succeed. Where it cannot, the task fails without a retry.
+    ``retry_after``: how long an operator waits for its retry where the author says nothing; None for Airflow's delay.
     """
 
     retry_is_safe: bool = True
     retry_may_help: bool = False
+    retry_after: timedelta | None = None
 
 
 class InvalidSpecError(LakeProviderError, ValueError):
@@ -82,18 +86,21 @@ class CommitConflictError(LakeProviderError):
     """Other writers committed first, each time; this commit was refused and nothing changed."""
 
     retry_may_help = True
+    retry_after = timedelta(minutes=1)
 
 
 class UnknownOutcomeError(LakeProviderError):
     """It is not known whether a commit was made. A retry is safe: it looks for the run key first."""
 
     retry_may_help = True
+    retry_after = timedelta(minutes=2)
 
 
 class CatalogUnavailableError(LakeProviderError):
     """The catalog could not be reached or did not answer in time."""
 
     retry_may_help = True
+    retry_after = timedelta(minutes=10)
 
 
 class JobFailedError(LakeProviderError):

@@ -26,7 +26,7 @@ from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
 from airflow_lake_provider.operators.driver_end import DriverEnd
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.operators.failures import as_task_failure
+from airflow_lake_provider.operators.failures import RetryDelays, as_task_failure
 from airflow_lake_provider.operators.job_task import JobTask, open_tasks
 from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
@@ -53,7 +53,9 @@ _OURS = ("application", "application_args", "conn_id")
 Found = JobReport | JobFailure | JobFailedError
 
 
-class SparkApplicationOperator(RenderedArguments, LinkedApplication, DeferrableApplication, SparkSubmitOperator):
+class SparkApplicationOperator(
+    RenderedArguments, LinkedApplication, DeferrableApplication, RetryDelays, SparkSubmitOperator
+):
     """Carry out a job's tasks, in one Spark application where metadata is not enough.
 
     Subclasses say which tasks there are and what becomes of their reports; everything else is here.
@@ -80,8 +82,7 @@ class SparkApplicationOperator(RenderedArguments, LinkedApplication, DeferrableA
         allowed_tables: Sequence[str] | None = None,
         **spark_arguments: Any,
     ) -> None:
-        refused = [name for name in _OURS if name in spark_arguments]
-        if refused:
+        if refused := [name for name in _OURS if name in spark_arguments]:
             raise InvalidSpecError(
                 f"{type(self).__name__} sets {', '.join(refused)} itself; the Spark connection is spark_conn_id, and "
                 "an application of your own belongs to SparkSubmitOperator"

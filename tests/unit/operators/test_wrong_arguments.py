@@ -66,11 +66,15 @@ WRONG: list[Any] = [
 ]
 
 
+# Where the report goes is refused before a submission; Airflow itself reads what it says of retries.
+READ_ELSEWHERE = {"job", "spark_arguments", "report_location", "retry_policy", "retry_delay"}
+
+
 def arguments_of(operator: type[LakeJobOperator[Any]]) -> Iterator[str]:
-    """Names of the operator's own arguments; where the report goes is refused before a submission."""
+    """Names of the operator's own arguments."""
     own = [*inspect.signature(operator).parameters, *inspect.signature(LakeJobOperator).parameters]
     for name in dict.fromkeys(own):
-        if name not in ("job", "spark_arguments", "report_location", "table" if "target" in own else ""):
+        if name not in READ_ELSEWHERE | ({"table"} if "target" in own else set()):
             yield name
 
 
