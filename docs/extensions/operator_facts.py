@@ -36,7 +36,7 @@ def report_of(cls: type) -> type[JobReport] | None:
     :param cls: any class.
     """
     action = vars(cls).get("action")
-    if action is None:
+    if action is None or isinstance(action, str):
         return None
     return REPORTS.get(action.spec_type.action, MetadataChangeReport)
 
