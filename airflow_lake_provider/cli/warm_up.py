@@ -19,8 +19,7 @@ from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.operators.spark_submission import SparkSubmission
-from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
+from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
 
 _CATALOG = "lake_warm_up"
 _RUN = RunIdentity.of("lake", "warm-up")

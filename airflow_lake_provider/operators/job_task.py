@@ -49,6 +49,11 @@ class JobTask:
         return found is not None and found.outcome is Outcome.ALREADY_APPLIED and not self.run.is_retry
 
     @property
+    def new_report(self) -> JobReport | None:
+        """The report, without commits that an earlier run has told of."""
+        return replace(self.report, committed=()) if self.report is not None and self.is_repeated else self.report
+
+    @property
     def sent(self) -> JobSpec:
         """Spec that a driver is sent."""
         return self.action.sent(self.known_spec)

@@ -36,8 +36,7 @@ from airflow_lake_provider.operators.outcome import in_short, place_of, show_out
 from airflow_lake_provider.operators.rendered_arguments import RenderedArguments
 from airflow_lake_provider.operators.report_file import read_reports
 from airflow_lake_provider.operators.spark_log import open_spark_log, pointed_to, pointer
-from airflow_lake_provider.operators.spark_submission import SparkSubmission
-from airflow_lake_provider.operators.spark_submit_arguments import spark_submit_arguments
+from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
 from airflow_lake_provider.operators.task_run import TaskRun, clearing
 from airflow_lake_provider.operators.unknown_conf import unknown_conf
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
@@ -195,10 +194,7 @@ class SparkApplicationOperator(
         show_outcome(context, place_of(self.place(), self.branch), type(error).__name__)
 
     def tell(self, tasks: Sequence[JobTask], context: Context) -> None:
-        """Tell of the reports: log, asset events, metrics.
-
-        :param tasks: of the job, some of which may have failed.
-        """
+        """Tell of the reports that tasks have: log, asset events, metrics."""
         reports: dict[str, list[JobReport]] = {task.table: [] for task in tasks}
         for task in tasks:
             if task.report is not None:
@@ -236,7 +232,7 @@ class SparkApplicationOperator(
         known = [task for task in self._tasks if task.spec is not None]
         if not known:
             return None
-        return lineage(self.lake, [(task.known_spec, _new(task)) for task in known])
+        return lineage(self.lake, [(task.known_spec, task.new_report) for task in known])
 
     def on_kill(self) -> None:
         """End the application and remove its secrets, which the hook does."""
@@ -402,8 +398,3 @@ class SparkApplicationOperator(
         if self._attempt is not None:
             self._attempt.close()
             self._driver.release()
-
-
-def _new(task: JobTask) -> JobReport | None:
-    """Return the report of a task, without commits that an earlier run has told of."""
-    return replace(task.report, committed=()) if task.report is not None and task.is_repeated else task.report

@@ -1,4 +1,7 @@
-"""One submission: what is laid out for the driver, and the report it leaves."""
+"""One submission: what is laid out for the driver, the arguments of ``spark-submit``, and the report it leaves.
+
+The command line itself is put together by the official hook.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
-from airflow_lake_provider.operators.driver_start import DriverStart
+from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection
 from airflow_lake_provider.operators.report_file import forget_report, read_reports
 from airflow_lake_provider.operators.report_location import shared_report
-from airflow_lake_provider.submission.job_archive import job_archive
+from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
 from airflow_lake_provider.submission.job_files import JobFiles
+from airflow_lake_provider.submission.spark_installation import spark_submit_binary
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -89,6 +93,30 @@ class SparkSubmission:
         self.files.close()
 
 
+def spark_submit_arguments(
+    submission: SparkSubmission, operator: SparkSubmitOperator, start: DriverStart
+) -> dict[str, Any]:
+    """Return the attributes of SparkSubmitOperator for this submission, the author's merged with ours.
+
+    :param start: of :meth:`SparkSubmission.driver_start`.
+    """
+    spec = str(submission.files.spec)
+    shipped = [spec] if submission.target.cluster_mode else []
+    read_from = submission.files.spec.name if shipped else spec
+    return {
+        "application": str(APPLICATION),
+        "application_args": ["--spec", read_from, "--report", submission.report_path],
+        "conf": operator.conf or {},
+        "files": _joined(shipped, operator.files),
+        "py_files": _joined([str(submission.archive)], operator.py_files),
+        "jars": _joined(list(start.jars), operator.jars),
+        "packages": _joined(list(start.packages), operator.packages),
+        "driver_class_path": operator.driver_class_path or start.class_path,
+        "properties_file": str(submission.files.settings),
+        "_spark_binary": operator._spark_binary or _bundled_binary(str(operator._conn_id)),
+    }
+
+
 def _scheduler(job: Job) -> dict[str, str]:
     # Stages of one task would wait for all of another's; the scheduler takes turns between their pools.
     return {"spark.scheduler.mode": "FAIR"} if job.parallelism > 1 else {}
@@ -98,3 +126,11 @@ def job_directory() -> Path:
     """Return ``[lake] job_directory``, or a folder of this user under the temporary directory."""
     configured = conf.get("lake", "job_directory", fallback="")
     return Path(configured) if configured else Path(tempfile.gettempdir()) / f"airflow-lake-{os.getuid()}"
+
+
+def _bundled_binary(spark_conn_id: str) -> str | None:
+    return None if binary_of_connection(spark_conn_id) else spark_submit_binary()
+
+
+def _joined(ours: list[str], theirs: str | None) -> str | None:
+    return ",".join([*ours, *([theirs] if theirs else [])]) or None
