@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from airflow_lake_provider.contracts.position_column import epoch_of, next_epoch
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
+from airflow_lake_provider.contracts.source_position import SourcePosition, newest_generation
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 
 _KINDS = ("records", "data-files", "delete-files")
@@ -86,22 +86,22 @@ class MainHistory:
         """The first snapshot of main's history; None where that is not known any more."""
         return self.line[-1] if self.line and self.line[-1].is_first else None
 
-    def newest_position(self, source_name: str) -> str | None:
-        """Return ``lake.source-position`` of main's newest snapshot that names a source.
+    def newest_generation(self, source_name: str) -> int | None:
+        """Return the generation that main's newest snapshot says which names a source.
 
-        :return: generation 0 where main surely has no commit of the source; None where nothing is known.
+        :return: 0 where main surely has no commit of the source; None where nothing is known.
         """
-        said = newest_position((commit.summary for commit in self.line), source_name)
+        said = newest_generation((commit.summary for commit in self.line), source_name)
         if said is not None or not self.line:
             return said
         newer = any(commit.order > self.line[-1].order for commit in self._commits_of(source_name))
-        return f"{source_name}=0" if self.first is not None or newer else None
+        return 0 if self.first is not None or newer else None
 
     def is_replaced_since(self, source_name: str) -> bool:
         """Tell whether the table was surely replaced after the last commit of a source that has a position."""
         if not self.line:
             return True
-        if newest_position((commit.summary for commit in self.line), source_name) is not None or self.first is None:
+        if newest_generation((commit.summary for commit in self.line), source_name) is not None or self.first is None:
             return False
         known = [commit.order for commit in self._commits_of(source_name)]
         return bool(known) and max(known) < self.first.order
@@ -119,20 +119,20 @@ class MainHistory:
         return RecentRunKeys(entries, recent.dropped_before)
 
     def _commits_of(self, source_name: str) -> list[CommitFact]:
-        return [commit for commit in self.others if newest_position([commit.summary], source_name) is not None]
+        return [commit for commit in self.others if newest_generation([commit.summary], source_name) is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedOfSource:
     """State that a table says it has applied of one source.
 
-    :param newest_summary: see :meth:`MainHistory.newest_position`.
+    :param newest: see :meth:`MainHistory.newest_generation`.
     :param epoch: see ``contracts.position_column``.
     :param is_replaced: the table was replaced after the source's last commit; its position begins anew.
     """
 
     position: SourcePosition
-    newest_summary: str | None
+    newest: int | None
     epoch: int
     is_replaced: bool = False
 
@@ -152,8 +152,8 @@ class AppliedOfSource:
         :raises BrokenMetadataError: the property of an epoch is broken.
         """
         if position.generation == 0 or not history.is_replaced_since(source_name):
-            said = history.newest_position(source_name)
-            return cls(position=position, newest_summary=said, epoch=epoch_of(properties, source_name, table))
+            newest = history.newest_generation(source_name)
+            return cls(position=position, newest=newest, epoch=epoch_of(properties, source_name, table))
         # Keys that were deleted before are of an older epoch.
         anew = replace(position.restarted(), events=None)
-        return cls(position=anew, newest_summary=None, epoch=next_epoch(properties, table), is_replaced=True)
+        return cls(position=anew, newest=None, epoch=next_epoch(properties, table), is_replaced=True)

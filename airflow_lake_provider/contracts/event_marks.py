@@ -1,8 +1,8 @@
 """Progress of a table in a change stream, for each part of the stream that is in order.
 
-A mark is a position of the source, not of Kafka: a connector that starts again sends old events at new offsets. The
-position is ``source.sequence`` as two integers, the end of the last commit before and the place of the row in the log;
-it never goes back in what is in order, unless something is delivered again. Offsets tell a late file from a repeated
+A mark is a position in the source's log, not in Kafka: a connector that starts again sends old events at new offsets.
+The position (``positions.LogPosition``) never goes back in what is in order, unless something is delivered again.
+Offsets tell a late file from a repeated
 one: below its mark, an event at an offset that was consumed comes again, and one at an offset that was not is late.
 """
 

@@ -1,22 +1,26 @@
-"""Marks of a change stream as bytes in base64: numbers of seven bits a byte, partitions by a digest."""
+"""Marks of a change stream as bytes in base64: numbers of seven bits a byte, partitions by a digest.
+
+The first byte is the ``code`` of the log whose positions the marks have.
+"""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
 from airflow_lake_provider.contracts.offset_ranges import Ranges, union
+from airflow_lake_provider.contracts.positions import LOG_POSITIONS, LogPosition, PostgresLogPosition
 
 DIGEST_BYTES = 6
-_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
     """Position up to which events that are in order were applied.
 
-    :param position: ``source.sequence`` of the greatest.
+    :param position: place in the log up to which they were.
     :param ts_ms: greatest ``source.ts_ms``; None where events have none.
     :param moved: whether a create with unavailable values was applied at ``position``, which only a change of the key
         makes; ``deleted``: whether a delete was. One record of the log makes no two of either, so that such an event is
@@ -26,7 +30,7 @@ class Mark:
         source; None where that is not known, as in marks of earlier versions.
     """
 
-    position: tuple[int, int]
+    position: LogPosition
     ts_ms: int | None = None
     moved: bool = False
     deleted: bool = False
@@ -35,7 +39,7 @@ class Mark:
 
     def merged(self, other: Mark) -> Mark:
         """Return the mark after both."""
-        position = max(self.position, other.position)
+        position = self.position.joined(other.position)
         at_mark = [mark for mark in (self, other) if mark.position == position]
         return Mark(
             position=position,
@@ -60,7 +64,9 @@ def pack(
     ordering: int, table: Mark | None, partitions: Mapping[str, Mark], unkeyed: tuple[Mark, bool] | None = None
 ) -> str:
     """Return text of the letters of base64."""
-    packed = bytearray([_VERSION, ordering, table is not None])
+    marks = [mark for mark in (table, *partitions.values()) if mark is not None]
+    log = marks[0].position if marks else PostgresLogPosition
+    packed = bytearray([log.code, ordering, table is not None])
     for mark in () if table is None else (table,):
         packed += _numbers(_of_mark(mark))
     packed += _numbers([len(partitions)])
@@ -74,24 +80,23 @@ def pack(
 def unpack(text: str) -> tuple[int, Mark | None, dict[str, Mark], tuple[Mark, bool] | None]:
     """Return what :func:`pack` was given.
 
-    :raises ValueError: another version wrote it.
+    :raises ValueError: the positions are of a log that this version does not know.
     """
     packed = iter(base64.b64decode(text))
-    if (version := next(packed)) != _VERSION:
-        raise ValueError(f"marks of change events in version {version} are not known; a newer version wrote the table")
+    if (log := LOG_POSITIONS.get(code := next(packed))) is None:
+        raise ValueError(f"marks of change events in version {code} are not known; a newer version wrote the table")
     ordering, has_table = next(packed), next(packed)
-    table = _mark(packed) if has_table else None
+    table = _mark(packed, log) if has_table else None
     partitions = {}
     for _ in range(_number(packed)):
         digest = bytes(next(packed) for _ in range(DIGEST_BYTES)).hex()
-        partitions[digest] = _mark(packed)
+        partitions[digest] = _mark(packed, log)
     by_stream = next(packed, None)
-    return ordering, table, partitions, None if by_stream is None else (_mark(packed), bool(by_stream))
+    return ordering, table, partitions, None if by_stream is None else (_mark(packed, log), bool(by_stream))
 
 
 def _of_mark(mark: Mark) -> list[int]:
-    commit, row = mark.position
-    numbers = [_zigzag(commit), _zigzag(row - commit), 0 if mark.ts_ms is None else _zigzag(mark.ts_ms) + 1]
+    numbers = [*map(_zigzag, mark.position.numbers()), 0 if mark.ts_ms is None else _zigzag(mark.ts_ms) + 1]
     numbers += [mark.moved + 2 * mark.deleted + 4 * (mark.since_ms is not None)]
     numbers += [] if mark.since_ms is None else [_zigzag(mark.since_ms)]
     numbers += [len(mark.consumed)]
@@ -102,9 +107,8 @@ def _of_mark(mark: Mark) -> list[int]:
     return numbers
 
 
-def _mark(packed: Iterator[int]) -> Mark:
-    commit = _signed(_number(packed))
-    row = commit + _signed(_number(packed))
+def _mark(packed: Iterator[int], log: type[LogPosition]) -> Mark:
+    position = log.of_numbers(_signed(_number(packed)) for _ in repeat(None))
     ts_ms = _number(packed)
     flags = _number(packed)
     since_ms = _signed(_number(packed)) if flags & 4 else None
@@ -114,7 +118,7 @@ def _mark(packed: Iterator[int]) -> Mark:
         last = low + _number(packed)
         consumed.append((low, last))
     return Mark(
-        position=(commit, row),
+        position=position,
         ts_ms=_signed(ts_ms - 1) if ts_ms else None,
         moved=bool(flags & 1),
         deleted=bool(flags & 2),

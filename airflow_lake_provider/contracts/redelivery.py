@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import BY_KEY, EventMarks, EventOrdering, partition_digest
 from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.offset_ranges import Ranges, missing, up_to
+from airflow_lake_provider.contracts.positions import Comparison, LogPosition, PostgresLogPosition
 
 # Servers note the time of a commit shortly before its place in the log. Events that come late were never applied, so
 # no greatest time covers theirs.
@@ -18,7 +19,7 @@ LATE_TOLERANCE_MS = 10_000
 CLOCKS_DIFFER_MS = 300_000
 
 # Of a partition that has tombstones only: below every event.
-NO_POSITION = (-1, -1)
+NO_POSITION = PostgresLogPosition(-1, -1)
 
 _NEW_LIFE = (
     "Take a new snapshot with the connector, and give the source a new name and the new files only, "
@@ -28,11 +29,6 @@ _NEW_LIFE = (
 
 def _greatest(*times: int | None) -> int | None:
     return max((ts for ts in times if ts is not None), default=None)
-
-
-def _is_of_snapshot(position: tuple[int, int] | None) -> bool:
-    """Tell whether a position may be a snapshot's: there, a transaction that was open has lower ones and is newer."""
-    return position is not None and position[0] == position[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +63,13 @@ class SeenTimes:
         are read after later changes were made.
     """
 
-    top: tuple[int, int] | None = None
+    top: LogPosition | None = None
     top_ts_ms: int | None = None
     newest_ts_ms: int | None = None
     led_ts_ms: int | None = None
 
     def __add__(self, other: SeenTimes) -> SeenTimes:
-        tops = [part for part in (self, other) if part.top is not None]
-        found = max(tops, key=lambda part: (part.top or NO_POSITION, part.top_ts_ms or 0), default=self)
+        found = other if other._is_above(self) else self
         return SeenTimes(
             top=found.top,
             top_ts_ms=found.top_ts_ms,
@@ -82,9 +77,16 @@ class SeenTimes:
             led_ts_ms=_greatest(self.led_ts_ms, other.led_ts_ms),
         )
 
+    def _is_above(self, other: SeenTimes) -> bool:
+        if self.top is None or other.top is None:
+            return self.top is not None
+        found = self.top.compare(other.top)
+        is_later = found is Comparison.EQUAL and (self.top_ts_ms or 0) > (other.top_ts_ms or 0)
+        return found is Comparison.AFTER or is_later
+
     def newest(self, ordering: EventOrdering) -> int | None:
         """Return the greatest time that proves something."""
-        may_be_open = ordering is EventOrdering.KEY and _is_of_snapshot(self.top)
+        may_be_open = ordering is EventOrdering.KEY and self.top is not None and self.top.may_be_of_snapshot
         return self.led_ts_ms if may_be_open else self.newest_ts_ms
 
 
@@ -156,7 +158,7 @@ def refuse_two_lives(ordering: EventOrdering, seen: SeenEvents, table: str) -> N
         if newest > times.top_ts_ms + LATE_TOLERANCE_MS:
             raise BadInputError(
                 f"events of {table} were committed until source.ts_ms {newest}, and the one of the "
-                f"greatest position, {list(times.top or ())}, before that, at {times.top_ts_ms}. So the files are of "
+                f"greatest position, {times.top}, before that, at {times.top_ts_ms}. So the files are of "
                 f"two lives of the source: a restored database, or another server. {_NEW_LIFE}. Nothing was applied"
             )
 
@@ -191,7 +193,7 @@ def _refuse_earlier_life(ordering: EventOrdering, marks: EventMarks, seen: SeenE
         if mark is None or mark.since_ms is None or oldest is None or oldest >= mark.since_ms - LATE_TOLERANCE_MS:
             continue
         raise BadInputError(
-            f"events of {table} have positions above {list(mark.position)}, up to which events were applied, and were "
+            f"events of {table} have positions above {mark.position}, up to which events were applied, and were "
             f"committed earlier (source.ts_ms {oldest}, applied up to {mark.since_ms}). So they are of another log: of "
             "the source before its positions started again, or of another server. Take their files out of the "
             "source's path: they would take rows back. Where they are of the source that is to be followed: "
@@ -260,7 +262,7 @@ def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
     if not count or floor is None or by_stream:
         return count
     raise BadInputError(
-        f"{count} events of {table} are at positions below {list(floor.position)}, up to which events were applied "
+        f"{count} events of {table} are at positions below {floor.position}, up to which events were applied "
         "before the table went over to ordering='key'. Rows and deletes of then have no position, so these events "
         f"cannot be compared with them. Either {BY_KEY}; or take a new snapshot with the connector and give the source "
         "a new name and its files only. Nothing was applied"
@@ -270,7 +272,7 @@ def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
 def _telling(ordering: EventOrdering, old: OldEvents, mark: Mark) -> OldEvents:
     """Return old events with the time that proves something."""
     # Of events by key the row tells whether they are older.
-    may_be_open = ordering is EventOrdering.KEY and _is_of_snapshot(mark.position)
+    may_be_open = ordering is EventOrdering.KEY and mark.position.may_be_of_snapshot
     return replace(old, ts_ms=old.led_ts_ms) if may_be_open else old
 
 
@@ -282,7 +284,7 @@ def _refuse_restarted(old: OldEvents, mark: Mark, table: str, tolerance: int) ->
     if not _has_restarted(old, mark, tolerance):
         return
     raise BadInputError(
-        f"{old.count} events of {table} have positions below {list(mark.position)}, up to which events were applied, "
+        f"{old.count} events of {table} have positions below {mark.position}, up to which events were applied, "
         f"and were committed later (source.ts_ms {old.ts_ms}, applied up to {mark.ts_ms}). So the positions of the "
         f"source have started again: a restored database, or another server. {_NEW_LIFE}; or apply the new files only "
         "with on_repeat='apply'. Nothing was applied"

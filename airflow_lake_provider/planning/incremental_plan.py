@@ -80,7 +80,7 @@ def nothing_new(source_table: Table, target_table: Table | None, consumer: str) 
         )
     decision = decide(head, Since(snapshot_id=snapshot))
     to_snapshot = None if head.head is None else str(head.head)
-    if applied.position.is_rolled_back(applied.newest_summary, source_name):
+    if applied.position.is_rolled_back(applied.newest):
         reason, nothing_new = "the target was rolled back behind its position", False
     elif head.head is None and start is not None:
         reason, nothing_new = "the source was replaced, and has no snapshot since", False

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import newest_position
+from airflow_lake_provider.contracts.source_position import newest_generation
 from airflow_lake_provider.contracts.table_properties import (
     EPOCH_PREFIX,
     EVENTS_PREFIX,
@@ -42,7 +41,7 @@ def properties_before(table: Table, target: Snapshot, lost: Sequence[int]) -> di
     kept = list(summaries(table.metadata, target))
     for name in [name for name in properties if name.startswith(POSITION_PREFIX)]:
         source = name.removeprefix(POSITION_PREFIX)
-        if newest_position(kept, source) is None and _is_moved_by(table, source, lost):
+        if newest_generation(kept, source) is None and _is_moved_by(table, source, lost):
             for prefix in (POSITION_PREFIX, EVENTS_PREFIX, KEY_CHANGES_PREFIX, EPOCH_PREFIX):
                 properties.pop(prefix + source, None)
     if RECENT_RUN_KEYS in properties:
@@ -56,9 +55,8 @@ def _is_moved_by(table: Table, source: str, lost: Sequence[int]) -> bool:
     :raises UnsupportedError: they have a later one only.
     """
     found = [snapshot for snapshot in map(table.snapshot_by_id, lost) if snapshot is not None and snapshot.summary]
-    said = [newest_position([s.summary.additional_properties], source) for s in found if s.summary is not None]
-    # One that is no number counts as a later commit: nothing is left out then.
-    generations = [whole_number(text.rpartition("=")[2]) or 2 for text in said if text is not None]
+    said = [newest_generation([s.summary.additional_properties], source) for s in found if s.summary is not None]
+    generations = [generation for generation in said if generation is not None]
     if generations and min(generations) > 1:
         raise UnsupportedError(
             f"{'.'.join(table.name())}: what source {source} had applied at that snapshot is not known any more, so a "

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefM
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN, PublishBranchSpec
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.planning.planned_change import PlannedChange, refs_of
 from airflow_lake_provider.planning.retention_facts import snapshot_facts
@@ -121,16 +121,16 @@ def _positions(properties: Mapping[str, str], said: Iterable[Mapping[str, str]])
     """
     found: dict[str, SourcePosition] = {}
     for summary in said:
-        name, _, text = summary.get(SOURCE_POSITION, "").rpartition("=")
-        generation = whole_number(text)
-        position = found.get(name) or SourcePosition.read(properties, name)
-        if name and generation is None:
-            raise BrokenMetadataError(
-                f"a snapshot of the branch has {SOURCE_POSITION!r} {shown(text)} in its summary, expected a "
-                "whole number after the '='; it cannot be told what the branch has applied. Write the branch anew"
-            )
-        if name and generation is not None and generation > position.generation:
-            found[name] = replace(position, generation=generation)
+        for name, text in moved_sources(summary).items():
+            generation = whole_number(text)
+            position = found.get(name) or SourcePosition.read(properties, name)
+            if generation is None:
+                raise BrokenMetadataError(
+                    f"a snapshot of the branch has {SOURCE_POSITION!r} {shown(text)} in its summary, expected a "
+                    "whole number after the '='; it cannot be told what the branch has applied. Write the branch anew"
+                )
+            if generation > position.generation:
+                found[name] = replace(position, generation=generation)
     return found
 
 

@@ -155,8 +155,8 @@ def _moved_positions(now: Mapping[str, str], wanted: Mapping[str, str]) -> dict[
 def _warnings(table: Table, spec: RollbackSpec, wanted: Mapping[str, str]) -> list[str]:
     found = []
     for name in sorted(name.removeprefix(POSITION_PREFIX) for name in wanted if name.startswith(POSITION_PREFIX)):
-        position = SourcePosition.read(wanted, name)
-        if position.side_file is not None and not table.io.new_input(position.side_file.path).exists():
+        side_file = SourcePosition.read(wanted, name).files.side_file
+        if side_file is not None and not table.io.new_input(side_file.path).exists():
             found.append(
                 f"the list of files that source {name} had consumed is gone, so its next upsert is refused until it "
                 "runs with on_repeat='apply'"

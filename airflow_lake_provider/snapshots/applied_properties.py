@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition, newest_position
+from airflow_lake_provider.contracts.source_position import SourcePosition, newest_generation
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY, applied_properties
 from airflow_lake_provider.snapshots.ancestors import ancestors
 
@@ -44,9 +44,7 @@ def is_of_main(metadata: TableMetadata, properties: Mapping[str, str]) -> bool:
     """Tell whether properties say nothing of a snapshot that main has not got: nobody else rolled it back."""
     lineage = list(summaries(metadata, metadata.current_snapshot()))
     sources = [name.removeprefix(POSITION_PREFIX) for name in properties if name.startswith(POSITION_PREFIX)]
-    if any(
-        SourcePosition.read(properties, name).is_rolled_back(newest_position(lineage, name), name) for name in sources
-    ):
+    if any(SourcePosition.read(properties, name).is_rolled_back(newest_generation(lineage, name)) for name in sources):
         return False
     every = (snapshot.summary.additional_properties for snapshot in metadata.snapshots if snapshot.summary)
     foreign = {summary.get(RUN_KEY) for summary in every} - {summary.get(RUN_KEY) for summary in lineage}

@@ -40,7 +40,7 @@ def applied_of_source(table: Table | None, source_name: str) -> AppliedOfSource:
     :raises BrokenMetadataError: a property is not what this package writes.
     """
     if table is None:
-        return AppliedOfSource(position=SourcePosition(), newest_summary=None, epoch=1)
+        return AppliedOfSource(position=SourcePosition(), newest=None, epoch=1)
     name = ".".join(table.name())
     position = SourcePosition.read(table.properties, source_name, name)
     return AppliedOfSource.of(position, table.properties, main_history(table), source_name, name)

@@ -93,10 +93,10 @@ class DailyRuns:
         table = IcebergTable(spark, "lake_default", TableName.parse(self.flow.table)).refresh()
         files = list_input_files(spark, f"{self.flow.inbox}/{day}/*.jsonl")
         before = read_position(table, _NAME)
-        position = before.next_files(files, at, None, before.shape)
+        position = before.moved(before.files.next(files, at, None), before.shape)
         key = RunIdentity.of("soak", str(number)).run_key("", ())
         base = table.base_of(None)
-        commit = DataCommit(action="upsert", run_key=key, base=base, source_name=_NAME, position=position)
+        commit = DataCommit(action="upsert", run_key=key, base=base, positions={_NAME: position})
         with position_properties(table, commit) as properties:
             commit_snapshot(table, commit, properties, lambda transaction: transaction.newRowDelta())
 

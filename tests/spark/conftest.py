@@ -18,6 +18,7 @@ from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.upsert_flow import Flow, NewFlow
 
 REPOSITORY = Path(__file__).parents[2]
+EARLIER_MOUNT = "spark.hadoop.fs.viewfs.mounttable.earlier.link"
 
 
 def lake_jars() -> str:
@@ -55,6 +56,8 @@ def start_session(home: Path) -> SparkSession:
         f"{catalog}.uri": f"jdbc:sqlite:{home / 'catalog.db'}",
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.warehouse": f"file://{home / 'warehouse'}",
+        # A catalog keeps the mounts that it finds when it is loaded; see test_earlier_lake.py.
+        **{f"{EARLIER_MOUNT}./{name}": f"file://{home / 'earlier' / name}" for name in ("inbox", "warehouse")},
     }
     builder = SparkSession.builder.master("local[2]").appName("lake tests")
     for name, value in settings.items():

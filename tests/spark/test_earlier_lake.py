@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.earlier_lake import REVENUE, Rows, deliveries, revenue, write
+from tests.spark.conftest import EARLIER_MOUNT
 from tests.spark.upsert_flow import Flow
 
 LAKE = Path(__file__).parents[1] / "data" / "lake_of_9bcfaf4" / "lake.tar.xz"
@@ -24,18 +25,15 @@ DELIVERIES = deliveries()
 
 
 class EarlierLake:
-    """The lake, unpacked below a mount that all its locations name."""
+    """The lake, unpacked where a mount leads that all its locations name."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
+    def __init__(self, spark: SparkSession) -> None:
+        mounted = spark.sparkContext.getConf().get(f"{EARLIER_MOUNT}./inbox") or ""
+        self.spark, self.folder = spark, Path(mounted.removeprefix("file://")).parent
         with tarfile.open(LAKE) as packed:
-            packed.extractall(folder, filter="data")
-        context: Any = spark.sparkContext._jsc
-        for name in ("inbox", "warehouse"):
-            link = f"fs.viewfs.mounttable.earlier.link./{name}"
-            context.hadoopConfiguration().set(link, f"file://{folder}/{name}")
+            packed.extractall(self.folder, filter="data")
         spark.sql("CREATE NAMESPACE IF NOT EXISTS lake")
-        for table, metadata in json.loads((folder / "tables.json").read_text()).items():
+        for table, metadata in json.loads((self.folder / "tables.json").read_text()).items():
             spark.sql(f"CALL lake_default.system.register_table('lake.{table}', '{metadata}')")
 
     def apply(self, name: str, run: str) -> UpsertReport:
@@ -60,6 +58,9 @@ class EarlierLake:
         )
         return run_incremental(self.spark, spec, Progress())
 
+    def properties(self, name: str) -> dict[str, str]:
+        return {row.key: row.value for row in self.spark.sql(f"SHOW TBLPROPERTIES lake.{name}").collect()}
+
     def rows(self, name: str) -> Rows:
         found = self.spark.sql(f"SELECT id, n, note FROM lake.{name}").collect()
         assert len({row.id for row in found}) == len(found)
@@ -67,8 +68,8 @@ class EarlierLake:
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EarlierLake]:
-    yield EarlierLake(spark, tmp_path_factory.mktemp("earlier"))
+def lake(spark: SparkSession) -> Iterator[EarlierLake]:
+    yield EarlierLake(spark)
     for row in spark.sql("SHOW TABLES IN lake").collect():
         spark.sql(f"DROP TABLE lake.{row.tableName}")
 
@@ -87,6 +88,8 @@ def test_a_source_goes_on_where_the_earlier_commit_left_it_and_then_knows_it_all
     write(lake.folder / "inbox" / name, DELIVERIES[name].after)
     assert lake.apply(name, "later").outcome is Outcome.APPLIED
     assert lake.rows(name) == DELIVERIES[name].rows
+    position = json.loads(lake.properties(name)["lake.position.inbox"])
+    assert position.keys() - {"shape"} == {"generation", "positions"}, "written in the form of before"
     # What it persists now is read as well.
     assert lake.apply(name, "later").outcome is Outcome.ALREADY_APPLIED
     assert lake.apply(name, "later still").outcome is Outcome.NOTHING_NEW

@@ -25,7 +25,7 @@ def recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> U
     """
     if spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
-        applied_state.position.refuse_rolled_back(applied_state.newest_summary, spec.source_name, spec.table)
+        applied_state.position.refuse_rolled_back(applied_state.newest, spec.source_name, spec.table)
     done = recognised_run(
         spec,
         applied_state,
@@ -63,7 +63,7 @@ def without_new_events(spec: UpsertSpec, dropped: int) -> Unchanged:
 
 def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
     """Tell whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
-    return spec.branch is None and spec.source.files is not None and not applied_state.position.has_lost_files
+    return spec.branch is None and spec.source.files is not None and not applied_state.position.files.is_lost
 
 
 def _repeat(spec: UpsertSpec, why: Unchanged) -> Unchanged:

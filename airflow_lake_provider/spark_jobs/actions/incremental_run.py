@@ -11,6 +11,7 @@ from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.positions import SnapshotPosition
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.table_name import TableName
@@ -88,7 +89,7 @@ def _attempt(
     run_key = spec.run.run_key(spec.digest_text(), ())
     if not spec.full_refresh:
         # Before the run key: that is a property, which a roll-back leaves behind.
-        applied_state.position.refuse_rolled_back(applied_state.newest_summary, source_name, spec.table)
+        applied_state.position.refuse_rolled_back(applied_state.newest, source_name, spec.table)
     done = _recognised(spec, target, applied_state, source, run_key)
     if done is not None:
         return _unchanged(spec, target, run_key, applied_state, done)
@@ -144,8 +145,7 @@ def _commit(
         keys=spec.keys,
         run_key=run_key,
         base=applied_state.base,
-        source_name=source_name,
-        position=applied_state.position.next_snapshot(spec.to_snapshot),
+        positions={source_name: applied_state.position.moved(SnapshotPosition(spec.to_snapshot))},
         properties={TRANSFORM_PREFIX + spec.consumer: spec.transform_digest},
         missing_columns=MissingColumns.NULL,
         # A transform may read the target, too.

@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.position_column import POSITION_COLUMN, epoch_property
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.source_position import summary_of
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -120,7 +121,7 @@ def _attempt(spark: SparkSession, spec: UpsertSpec, target: KeyedTable, progress
         batch_rows=batch.rows,
         batch_keys=batch.keys,
         schema_changes=changes,
-        source_position=decision.position.to_summary(listed.source_name),
+        source_position=summary_of(commit.positions),
         ordering=batch.ordering.value if batch.ordering else None,
         events_dropped=batch.dropped,
         **_counts(applied),
@@ -157,7 +158,7 @@ def _without_rows(
         after=after,
         warnings=(*report.warnings, *applied.warnings, *unseen),
         committed=(applied.snapshot,),
-        source_position=commit.position.to_summary(commit.source_name or ""),
+        source_position=summary_of(commit.positions),
     )
 
 
@@ -195,7 +196,7 @@ def _target_state(
     position = applied_state.position
     earlier = None
     if decision.earlier_table is not None:
-        unread = position.unconsumed(decision.wanted.files)
+        unread = position.files.unconsumed(decision.wanted.files)
         earlier = EarlierTable(digest=decision.earlier_table, unread=unread)
     # A branch keeps no marks: there, a table with rows is the only sign.
     has_had_events = applied_state.base is not None if spec.branch else position.events is not None
@@ -252,8 +253,7 @@ def _commit(
         keys=spec.keys,
         run_key=run_key,
         base=applied_state.base,
-        source_name=spec.source_name,
-        position=replace(position, events=batch.marks) if batch.marks else position,
+        positions={spec.source_name: replace(position, events=batch.marks) if batch.marks else position},
         summary=counts_to_summary(batch_files=len(decision.wanted.files), batch_rows=batch.rows, batch_keys=batch.keys),
         key_ranges=batch.key_ranges,
         upserts=None if batch.patches else batch.upserts,
@@ -284,7 +284,7 @@ def _reason(decision: InputDecision, listed: BatchInput) -> str:
     wanted = decision.wanted
     if wanted.snapshot is not None:
         return f"applied snapshot {wanted.snapshot} of the source table"
-    corrected = len(decision.start.corrected(listed.files))
+    corrected = len(decision.start.files.corrected(listed.files))
     known = len(listed.files) - len(wanted.files)
     return (
         f"applied {len(wanted.files)} of {len(listed.files)} files: {len(wanted.files) - corrected} new, "

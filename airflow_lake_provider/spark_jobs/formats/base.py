@@ -40,7 +40,7 @@ class AppliedState:
     :param base: head of the branch, as text; None for a table without snapshots.
     :param run_keys: recent run keys of main; for another branch those in the summaries of its snapshots.
     :param position: of one source; the empty position for a branch other than main.
-    :param newest_summary: ``lake.source-position`` of the newest snapshot of main that names the source.
+    :param newest: generation that the newest snapshot of main says which names the source.
     :param epoch: of the source's positions, see ``contracts.position_column``.
     :param is_replaced: the table was replaced since the source's last commit; it counts as never applied.
     :param key_changes: of the source, of which only the delete was applied; none for a branch other than main.
@@ -50,7 +50,7 @@ class AppliedState:
     base: str | None = None
     run_keys: RecentRunKeys = field(default_factory=RecentRunKeys)
     position: SourcePosition = field(default_factory=SourcePosition)
-    newest_summary: str | None = None
+    newest: int | None = None
     key_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
     epoch: int = 1
     is_replaced: bool = False
@@ -66,8 +66,8 @@ class DataCommit:
     """Fields of every commit that changes rows, whichever rows.
 
     :param base: head that the decision was taken on; the commit is refused when the branch has moved.
-    :param source_name: whose ``position`` moves with the rows; None where no position does.
-    :param branch: None for main, which also sets position, run keys and ``properties``.
+    :param positions: that move with the rows, by the names of their sources.
+    :param branch: None for main, which also sets positions, run keys and ``properties``.
     :param properties: table properties to set in the same commit.
     :param summary: entries of the snapshot's summary beside those that identify it.
     """
@@ -75,8 +75,7 @@ class DataCommit:
     action: str
     run_key: str
     base: str | None
-    source_name: str | None = None
-    position: SourcePosition = field(default_factory=SourcePosition)
+    positions: Mapping[str, SourcePosition] = field(default_factory=dict)
     branch: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
     summary: dict[str, str] = field(default_factory=dict)

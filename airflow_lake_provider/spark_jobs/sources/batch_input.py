@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.positions import SnapshotPosition
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
@@ -49,7 +50,7 @@ class BatchInput:
         """Return what a position has not consumed."""
         if self.snapshot is not None:
             return replace(self, snapshot=None if position.snapshot == self.snapshot else self.snapshot)
-        return replace(self, files=position.unconsumed(self.files))
+        return replace(self, files=position.files.unconsumed(self.files))
 
     def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:
         """Return the position once all of this input is consumed.
@@ -57,20 +58,20 @@ class BatchInput:
         :param max_age: how long a file is remembered that no listing shows any more; None for ever.
         """
         if self.snapshot is not None:
-            return position.next_snapshot(self.snapshot, self.shape)
-        return position.next_files(self.files, self.at, max_age, self.shape)
+            return position.moved(SnapshotPosition(self.snapshot), self.shape)
+        return position.moved(position.files.next(self.files, self.at, max_age), self.shape)
 
     def known_to(self, position: SourcePosition) -> int:
         """Return how many files, or snapshots, a position has consumed, or may have."""
         if self.snapshot is not None:
             return int(position.snapshot == self.snapshot)
-        if position.has_lost_files:
+        if position.files.is_lost:
             return len(self.files)
-        return self.consumed_by(position) + len(position.uncertain(self.files))
+        return self.consumed_by(position) + len(position.files.uncertain(self.files))
 
     def consumed_by(self, position: SourcePosition) -> int:
         """Return how many files a position has surely consumed."""
-        return len(self.files) - len(position.unconsumed(self.files))
+        return len(self.files) - len(position.files.unconsumed(self.files))
 
 
 def list_input(spark: SparkSession, spec: UpsertSpec) -> BatchInput:

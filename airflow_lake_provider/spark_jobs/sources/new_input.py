@@ -105,18 +105,18 @@ def _start(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInput, ch
         )
     if changed and spec.source.on_source_change is OnSourceChange.REPLAY:
         return position.restarted()
-    if position.has_lost_files and listed.snapshot is None:
+    if position.files.is_lost and listed.snapshot is None:
         if spec.on_repeat is not OnRepeat.APPLY:
             raise _lost(spec, position)
-        return position.without_lost_files(listed.at)
-    if position.is_rolled_back(applied_state.newest_summary, spec.source_name):
+        return position.without_lost(listed.at)
+    if position.is_rolled_back(applied_state.newest):
         # Which files of other listings the roll-back took is not known.
-        return position.without_lost_files(listed.at)
+        return position.without_lost(listed.at)
     return position
 
 
 def _lost(spec: UpsertSpec, position: SourcePosition) -> BadInputError:
-    path = position.side_file.path if position.side_file else ""
+    path = position.files.side_file.path if position.files.side_file else ""
     counted = " With an Aggregation they are counted again: roll the table back, or rebuild it, before that."
     return BadInputError(
         f"{spec.table}: {path}, the list of the files consumed of source {spec.source_name}, is gone or is no "
@@ -128,10 +128,10 @@ def _lost(spec: UpsertSpec, position: SourcePosition) -> BadInputError:
 
 
 def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: BatchInput) -> None:
-    unsure = start.uncertain(listed.files)
-    if not unsure or start.forgotten_until is None:
+    unsure = start.files.uncertain(listed.files)
+    if not unsure or start.files.forgotten_until is None:
         return
-    mark = datetime.fromtimestamp(start.forgotten_until, UTC).isoformat()
+    mark = datetime.fromtimestamp(start.files.forgotten_until, UTC).isoformat()
     raise BadInputError(
         f"{spec.table}: {len(unsure)} of {len(listed.files)} files of source {spec.source_name} may have been applied "
         f"before, the first is {unsure[0].path}: files modified until {mark} were forgotten, and these are not newer. "
@@ -175,7 +175,7 @@ def _consumed_under_other_names(
 def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
     """Tell whether two names read the same files with a query each, which ``on_repeat="apply"`` has allowed once."""
     queries = [shape.get("query") for shape in (position.shape, other.shape) if shape]
-    return len(set(queries)) > 1 and position.shares_files(other)
+    return len(set(queries)) > 1 and position.files.shares_files(other.files)
 
 
 def _counts(spec: UpsertSpec) -> bool:

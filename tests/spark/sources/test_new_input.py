@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.errors import BadInputError, CommitConflict
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.merge_engines import Aggregation
+from airflow_lake_provider.contracts.positions import FilesPosition
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_position import SourcePosition
@@ -264,11 +265,14 @@ def test_a_list_of_a_refused_commit_is_removed_and_one_of_an_unknown_outcome_sta
         assert late.outcome is Outcome.ALREADY_APPLIED
         assert len(lists(flow)) == min(2, number + 1), strategy
         behind.before = behind.before or flow.loaded().properties
-    assert len(read_position(behind, "inbox").files or ()) == 3, "a list that was superseded meanwhile was not found"
+    assert len(read_position(behind, "inbox").files.files or ()) == 3, (
+        "a list that was superseded meanwhile was not found"
+    )
     table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
     files = [InputFile("s3://in/new", 1, "1")]
-    position = SourcePosition(generation=9).next_files(files * 9, datetime.now(UTC), None, {"query": "x" * 99})
-    commit = DataCommit(action="upsert", run_key="r", base=None, source_name="other", position=position)
+    known = FilesPosition().next(files * 9, datetime.now(UTC), None)
+    position = SourcePosition(generation=8).moved(known, {"query": "x" * 99})
+    commit = DataCommit(action="upsert", run_key="r", base=None, positions={"other": position})
     for error, left in ((CommitConflictError, 0), (UnknownOutcomeError, 1)):
         with pytest.raises(error), position_properties(table, commit):
             raise error

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied_history import AppliedOfSource, CommitFact, MainHistory
+from airflow_lake_provider.contracts.positions import FilesPosition, SnapshotPosition
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, SOURCE_POSITION
@@ -89,7 +90,7 @@ def test_a_position_whose_commit_main_has_counts_and_one_that_it_surely_lacks_ne
     if world.generation == 0:
         return
     told, history = world.told(), world.history()
-    goes_on = not told.is_replaced and not told.position.is_rolled_back(told.newest_summary, "src")
+    goes_on = not told.is_replaced and not told.position.is_rolled_back(told.newest)
     if told.is_replaced:
         assert not world.has_applied()
         assert world.replacements, "a table that nobody replaced was taken for a replaced one"
@@ -127,7 +128,7 @@ def test_each_way_to_lose_rows_is_told_as_far_as_the_metadata_goes(steps: list[s
     for step in steps:
         world.step(step)
     told = world.told()
-    refused = told.position.is_rolled_back(told.newest_summary, "src")
+    refused = told.position.is_rolled_back(told.newest)
     assert (told.is_replaced, refused) == (expected == "replaced", expected == "refused")
 
 
@@ -135,10 +136,11 @@ def test_what_a_replaced_table_remembered_is_given_up_and_the_count_goes_on() ->
     world = World()
     for step in ("ours", "ours", "replace with rows"):
         world.step(step)
-    position = SourcePosition(generation=2, snapshot="7", forgotten_until=9, shape={"query": "x"})
+    kinds = {"snapshot": SnapshotPosition("7"), "files": FilesPosition(forgotten_until=9)}
+    position = SourcePosition(generation=2, positions=kinds, shape={"query": "x"})
     properties = {EPOCH_PREFIX + "src": "1", EPOCH_PREFIX + "older": "4"}
     told = AppliedOfSource.of(position, properties, world.history(), "src")
-    assert told.position == SourcePosition(generation=2)
+    assert told.position == SourcePosition(generation=2, positions={"files": FilesPosition()})
     assert told.epoch == 5, "keys that were deleted before the replacement would be newer than new events"
 
 

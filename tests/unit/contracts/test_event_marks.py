@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts import offset_ranges
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, partition_digest
 from airflow_lake_provider.contracts.mark_codec import Mark
+from airflow_lake_provider.contracts.positions import PostgresLogPosition as At
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Debezium, source
 
@@ -26,7 +27,7 @@ def offsets_of(ranges: offset_ranges.Ranges) -> set[int]:
 
 marks = st.builds(
     Mark,
-    position=st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)),
+    position=st.builds(At, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)),
     ts_ms=st.none() | st.integers(-(2**40), 2**42),
     moved=st.booleans(),
     deleted=st.booleans(),
@@ -55,7 +56,7 @@ def test_a_merged_mark_is_the_greater_in_each_and_never_goes_back(one: Mark, oth
     merged = one.merged(other)
     assert merged == other.merged(one)
     assert merged.merged(one) == merged
-    assert merged.position == max(one.position, other.position)
+    assert merged.position.to_plain() == max(one.position.to_plain(), other.position.to_plain())
     assert offsets_of(merged.consumed) == offsets_of(one.consumed) | offsets_of(other.consumed)
 
 
@@ -76,8 +77,8 @@ def test_marks_are_read_from_the_property_as_they_were_written(
 
 
 def test_offsets_that_do_not_fit_are_forgotten_from_the_oldest_on() -> None:
-    scattered = Mark(position=(5, 6), consumed=tuple((3 * n, 3 * n) for n in range(5_000)))
-    few = Mark(position=(7, 8), consumed=((0, 10), (20, 30)))
+    scattered = Mark(position=At(5, 6), consumed=tuple((3 * n, 3 * n) for n in range(5_000)))
+    few = Mark(position=At(7, 8), consumed=((0, 10), (20, 30)))
     marks = {partition_digest("t-0"): scattered, partition_digest("t-1"): few}
     text = EventMarks(ordering=EventOrdering.PARTITION, partitions=marks).to_text()
     read = EventMarks.read(text)
@@ -90,7 +91,7 @@ def test_offsets_that_do_not_fit_are_forgotten_from_the_oldest_on() -> None:
 
 
 def test_more_partitions_than_fit_are_refused_with_the_way_that_needs_no_marks() -> None:
-    mark = Mark(position=(2**48, 2**48 + 500), ts_ms=1_795_221_485_534, consumed=((0, 10**9),))
+    mark = Mark(position=At(2**48, 2**48 + 500), ts_ms=1_795_221_485_534, consumed=((0, 10**9),))
     fit = EventMarks(ordering=EventOrdering.PARTITION, partitions={f"{n:012x}": mark for n in range(75)})
     assert len(fit.to_text()) <= 3_500
     with pytest.raises(UnsupportedError, match=r"200 partitions.*ordering='key'"):
@@ -98,16 +99,19 @@ def test_more_partitions_than_fit_are_refused_with_the_way_that_needs_no_marks()
 
 
 def test_a_change_of_the_ordering_keeps_the_greatest_mark() -> None:
-    low, high = Mark(position=(1, 1), ts_ms=9, consumed=((0, 3),)), Mark(position=(5, 5), ts_ms=7, consumed=((0, 9),))
+    low, high = (
+        Mark(position=At(1, 1), ts_ms=9, consumed=((0, 3),)),
+        Mark(position=At(5, 5), ts_ms=7, consumed=((0, 9),)),
+    )
     empty = EventMarks(ordering=EventOrdering.PARTITION)
     by_partition = empty.merged(EventOrdering.PARTITION, {"t-0": low, "t-1": high})
     assert by_partition.floor("t-0") == low
     assert by_partition.floor("t-2") is None
     stream = by_partition.merged(EventOrdering.STREAM, {})
-    assert (stream.table, dict(stream.partitions)) == (Mark(position=(5, 5), ts_ms=9), {})
-    again = stream.merged(EventOrdering.PARTITION, {"t-0": Mark(position=(6, 6), consumed=((4, 4),))})
-    assert again.floor("t-0") == Mark(position=(6, 6), consumed=((4, 4),))
-    assert again.floor("t-1") == Mark(position=(5, 5), ts_ms=9)
+    assert (stream.table, dict(stream.partitions)) == (Mark(position=At(5, 5), ts_ms=9), {})
+    again = stream.merged(EventOrdering.PARTITION, {"t-0": Mark(position=At(6, 6), consumed=((4, 4),))})
+    assert again.floor("t-0") == Mark(position=At(6, 6), consumed=((4, 4),))
+    assert again.floor("t-1") == Mark(position=At(5, 5), ts_ms=9)
 
 
 def test_an_ordering_is_for_change_events_and_one_of_three() -> None:

@@ -12,6 +12,7 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.offset_ranges import union
+from airflow_lake_provider.contracts.positions import PostgresLogPosition as At
 from airflow_lake_provider.contracts.redelivery import (
     OldEvents,
     SeenEvents,
@@ -42,16 +43,20 @@ def logs(draw: st.DrawFn) -> list[Record]:
     return records
 
 
+def is_below(position: int, mark: Mark) -> bool:
+    return (0, position) < tuple(mark.position.numbers())
+
+
 def seen(batch: list[Record], marks: EventMarks | None) -> SeenEvents:
     """Compute in plain Python what the pass over a batch finds."""
     partitions: dict[str | None, SeenPartition] = {}
     for label in {record[0] for record in batch}:
         of = [record for record in batch if record[0] == label]
         floor = marks.floor(label) if marks else None
-        old = [record for record in of if floor and (0, record[2]) < floor.position]
+        old = [record for record in of if floor and is_below(record[2], floor)]
         partitions[label] = SeenPartition(
             mark=Mark(
-                position=(0, max(record[2] for record in of)),
+                position=At(0, max(record[2] for record in of)),
                 ts_ms=max(record[2] for record in of),
                 consumed=union((record[1], record[1]) for record in of),
             ),
@@ -78,7 +83,7 @@ def test_no_event_is_lost_nor_applied_over_a_newer_one(log: list[Record], data: 
                 raise
             continue
         floors = {label: marks.floor(label) if marks else None for label in ("t-0", "t-1")}
-        kept = [(p, o, at) for p, o, at in batch if not ((mark := floors[p]) and (0, at) < mark.position)]
+        kept = [(p, o, at) for p, o, at in batch if not ((mark := floors[p]) and is_below(at, mark))]
         assert dropped == len(batch) - len(kept)
         for partition, offset, position in set(batch) - set(kept):
             # It was applied, or the connector had sent it before: at an offset that is refused when it comes late.
@@ -107,10 +112,10 @@ def test_the_ordering_is_taken_from_the_input_unless_the_table_says_otherwise() 
 
 
 def test_a_source_that_started_again_is_refused_by_every_ordering() -> None:
-    mark = Mark(position=(9, 9), ts_ms=1_000_000, consumed=((0, 5),))
+    mark = Mark(position=At(9, 9), ts_ms=1_000_000, consumed=((0, 5),))
     marks = EventMarks(ordering=EventOrdering.PARTITION).merged(EventOrdering.PARTITION, {"t-0": mark})
     old = OldEvents(count=1, ts_ms=1_020_000, led_ts_ms=1_020_000, offsets=((6, 6),))
-    found = SeenEvents(partitions={"t-0": SeenPartition(mark=replace(mark, position=(1, 1)), old=old)}, old=old)
+    found = SeenEvents(partitions={"t-0": SeenPartition(mark=replace(mark, position=At(1, 1)), old=old)}, old=old)
     for ordering in EventOrdering:
         with pytest.raises(BadInputError, match="started again"):
             count_repeated(ordering, marks, found, "t")
@@ -121,11 +126,11 @@ def test_a_source_that_started_again_is_refused_by_every_ordering() -> None:
 
 
 def test_the_first_transaction_after_a_snapshot_may_have_lower_positions_than_its_rows() -> None:
-    mark = Mark(position=(100, 100), ts_ms=1_000_000)
+    mark = Mark(position=At(100, 100), ts_ms=1_000_000)
     marks = EventMarks(ordering=EventOrdering.KEY).merged(EventOrdering.KEY, {None: mark})
     was_open = SeenEvents(old=OldEvents(count=1, ts_ms=1_030_000))
     assert count_repeated(EventOrdering.KEY, marks, was_open, "t") == 0
-    beside = SeenTimes(top=(100, 100), top_ts_ms=1_000_000, newest_ts_ms=1_030_000)
+    beside = SeenTimes(top=At(100, 100), top_ts_ms=1_000_000, newest_ts_ms=1_030_000)
     refuse_two_lives(EventOrdering.KEY, SeenEvents(partitions={None: SeenPartition(times=beside)}), "t")
     # Another snapshot, or what has a commit before it, was not open then.
     with pytest.raises(BadInputError, match="started again"):
@@ -136,7 +141,7 @@ def test_the_first_transaction_after_a_snapshot_may_have_lower_positions_than_it
 
 
 def test_marks_of_another_ordering_tell_nothing_of_older_events() -> None:
-    mark = Mark(position=(9, 9), ts_ms=5, consumed=((0, 5),))
+    mark = Mark(position=At(9, 9), ts_ms=5, consumed=((0, 5),))
     old = OldEvents(count=3, ts_ms=4, offsets=((6, 8),))
     found = SeenEvents(partitions={"t-0": SeenPartition(mark=mark, old=old)}, old=old)
     by_partition = EventMarks(ordering=EventOrdering.PARTITION).merged(EventOrdering.PARTITION, {"t-0": mark})
@@ -152,12 +157,12 @@ def test_marks_of_another_ordering_tell_nothing_of_older_events() -> None:
 
 @pytest.mark.parametrize("ordering", EventOrdering)
 def test_a_file_of_an_earlier_log_is_refused_though_its_positions_are_higher(ordering: EventOrdering) -> None:
-    restarted = Mark(position=(400, 500), ts_ms=90_000_000, since_ms=86_400_000)
+    restarted = Mark(position=At(400, 500), ts_ms=90_000_000, since_ms=86_400_000)
     marks = EventMarks.read(EventMarks(ordering=ordering).merged(ordering, {"t-0": restarted}).to_text())
     assert marks is not None
 
     def above(ts_ms: int | None) -> SeenEvents:
-        part = SeenPartition(mark=Mark(position=(9_000, 9_001), ts_ms=ts_ms), newer_ts_ms=ts_ms)
+        part = SeenPartition(mark=Mark(position=At(9_000, 9_001), ts_ms=ts_ms), newer_ts_ms=ts_ms)
         return SeenEvents(partitions={"t-0": part}, newer_ts_ms=ts_ms)
 
     with pytest.raises(BadInputError, match=r"above \[400, 500\].*committed earlier.*another log"):
@@ -170,18 +175,18 @@ def test_a_file_of_an_earlier_log_is_refused_though_its_positions_are_higher(ord
 
 
 def test_a_mark_that_an_earlier_version_wrote_is_read_and_goes_on() -> None:
-    # EventMarks(ordering=STREAM, table=Mark(position=(7, 9), ts_ms=5, moved=True)) of version 1 without since_ms.
+    # EventMarks(ordering=STREAM, table=Mark(position=At(7, 9), ts_ms=5, moved=True)) of version 1 without since_ms.
     found = EventMarks.read("AQEBDgQLAQAA")
     assert found is not None
-    assert found.table == Mark(position=(7, 9), ts_ms=5, moved=True)
-    later = found.merged(EventOrdering.STREAM, {None: Mark(position=(8, 9), ts_ms=6, since_ms=-3)})
+    assert found.table == Mark(position=At(7, 9), ts_ms=5, moved=True)
+    later = found.merged(EventOrdering.STREAM, {None: Mark(position=At(8, 9), ts_ms=6, since_ms=-3)})
     assert EventMarks.read(later.to_text()) == later
-    assert later.table == Mark(position=(8, 9), ts_ms=6, since_ms=-3)
+    assert later.table == Mark(position=At(8, 9), ts_ms=6, since_ms=-3)
 
 
 def test_files_of_two_lives_of_a_source_are_no_batch() -> None:
-    old_life = SeenTimes(top=(5_000, 5_001), top_ts_ms=1_000_000, newest_ts_ms=1_000_040)
-    new_life = SeenTimes(top=(1_000, 1_001), top_ts_ms=1_060_000, newest_ts_ms=1_060_000)
+    old_life = SeenTimes(top=At(5_000, 5_001), top_ts_ms=1_000_000, newest_ts_ms=1_000_040)
+    new_life = SeenTimes(top=At(1_000, 1_001), top_ts_ms=1_060_000, newest_ts_ms=1_060_000)
     assert old_life + new_life == new_life + old_life
     mixed = SeenEvents(partitions={None: SeenPartition(times=old_life + new_life)})
     for ordering in EventOrdering:
@@ -200,7 +205,7 @@ def test_files_of_two_lives_of_a_source_are_no_batch() -> None:
 
 
 def test_an_applied_restart_begins_the_marks_anew() -> None:
-    before, after = Mark(position=(5_000, 5_001), ts_ms=1_000), Mark(position=(1_000, 1_001), ts_ms=90_000)
+    before, after = Mark(position=At(5_000, 5_001), ts_ms=1_000), Mark(position=At(1_000, 1_001), ts_ms=90_000)
     restarted = OldEvents(count=1, ts_ms=90_000)
     for ordering in EventOrdering:
         marks = EventMarks(ordering=ordering).merged(ordering, {"t-0": before, "t-1": before})
@@ -214,11 +219,11 @@ def test_an_applied_restart_begins_the_marks_anew() -> None:
 
 
 def test_events_from_before_the_change_to_key_are_never_applied_over_rows_without_position() -> None:
-    mark = Mark(position=(9, 9), ts_ms=5)
+    mark = Mark(position=At(9, 9), ts_ms=5)
     found = SeenEvents(old=OldEvents(count=3, ts_ms=4), unkeyed=2)
     for before in (EventOrdering.PARTITION, EventOrdering.UNKNOWN, EventOrdering.STREAM):
         marks: EventMarks | None = EventMarks(ordering=before).merged(before, {"t-0": mark})
-        for position in ((20, 20), (30, 30)):
+        for position in (At(20, 20), At(30, 30)):
             assert marks is not None
             if before is EventOrdering.STREAM:
                 assert count_repeated(EventOrdering.KEY, marks, found, "t") == 2
@@ -232,9 +237,9 @@ def test_events_from_before_the_change_to_key_are_never_applied_over_rows_withou
 
 
 def test_no_refusal_names_an_ordering_that_cannot_be_given() -> None:
-    marks = EventMarks(ordering=EventOrdering.UNKNOWN).merged(EventOrdering.UNKNOWN, {None: Mark(position=(9, 9))})
+    marks = EventMarks(ordering=EventOrdering.UNKNOWN).merged(EventOrdering.UNKNOWN, {None: Mark(position=At(9, 9))})
     old = OldEvents(count=1)
-    found = SeenEvents(partitions={"t-0": SeenPartition(mark=Mark(position=(1, 1)), old=old)}, old=old)
+    found = SeenEvents(partitions={"t-0": SeenPartition(mark=Mark(position=At(1, 1)), old=old)}, old=old)
     for ordering in (EventOrdering.PARTITION, EventOrdering.UNKNOWN):
         with pytest.raises(BadInputError, match="on_repeat='apply'") as refused:
             count_repeated(ordering, marks, found, "t")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +14,13 @@ from hypothesis import strategies as st
 from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import RolledBackError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
+from airflow_lake_provider.contracts.positions import (
+    FilesPosition,
+    SideFile,
+    SnapshotPosition,
+    UnreadPosition,
+)
+from airflow_lake_provider.contracts.source_position import SourcePosition, newest_generation, summary_of
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS, POSITION_PREFIX
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -35,7 +44,7 @@ def file(path: str, at: datetime = NOW) -> InputFile:
 def consume(
     position: SourcePosition, files: list[InputFile], at: datetime = NOW, max_age: timedelta | None = YEAR
 ) -> SourcePosition:
-    return position.next_files(files, at, max_age, {})
+    return position.moved(position.files.next(files, at, max_age))
 
 
 @settings(deadline=None)
@@ -47,7 +56,7 @@ def test_exactly_the_files_that_no_earlier_listing_had_are_unconsumed_in_their_o
     for files in listings:
         position = consume(position, files)
     known = [file for files in listings for file in files]
-    assert position.unconsumed(present) == tuple(file for file in present if file not in known)
+    assert position.files.unconsumed(present) == tuple(file for file in present if file not in known)
 
 
 @settings(deadline=None)
@@ -57,7 +66,7 @@ def test_a_new_version_under_a_known_path_is_corrected_and_any_other_is_new(
 ) -> None:
     paths = {file.path for file in consumed}
     expected = tuple(file for file in present if file not in consumed and file.path in paths)
-    assert consume(SourcePosition(), consumed).corrected(present) == expected
+    assert consume(SourcePosition(), consumed).files.corrected(present) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,22 +82,29 @@ def test_a_new_version_under_a_known_path_is_corrected_and_any_other_is_new(
 )
 def test_another_spelling_of_a_path_is_the_same_file(written: str, read: str) -> None:
     position = consume(SourcePosition(), [file(written)])
-    assert position.unconsumed([file(read)]) == ()
+    assert position.files.unconsumed([file(read)]) == ()
 
 
 def test_other_storages_and_other_folders_are_other_files() -> None:
     position = consume(SourcePosition(), [file("s3://in/a.csv")])
     others = [file(path) for path in ("gs://in/a.csv", "s3://in2/a.csv", "file:/in/a.csv", "hdfs://in/a.csv", "a.csv")]
-    assert position.unconsumed(others) == tuple(others)
+    assert position.files.unconsumed(others) == tuple(others)
 
 
+KINDS: dict[str, st.SearchStrategy[Any]] = {
+    "files": st.builds(
+        FilesPosition,
+        files=st.dictionaries(st.binary(min_size=10, max_size=10), st.integers(0, 65_535)).map(ConsumedFiles),
+        superseded=st.lists(st.text(min_size=1), max_size=3).map(tuple),
+        forgotten_until=st.none() | st.integers(0, 10**11),
+    ),
+    "snapshot": st.integers(0, 2**63 - 1).map(str).map(SnapshotPosition),
+    "of another source": st.dictionaries(st.text(), st.integers()).map(UnreadPosition),
+}
 POSITIONS = st.builds(
     SourcePosition,
     generation=st.integers(0, 10**9),
-    files=st.dictionaries(st.binary(min_size=10, max_size=10), st.integers(0, 65_535)).map(ConsumedFiles),
-    superseded=st.lists(st.text(min_size=1), max_size=3).map(tuple),
-    forgotten_until=st.none() | st.integers(0, 10**11),
-    snapshot=st.none() | st.integers(0, 2**63 - 1).map(str),
+    positions=st.fixed_dictionaries({}, optional=KINDS),
     shape=st.dictionaries(st.sampled_from(["format", "schema"]), st.text(min_size=1)),
 )
 
@@ -109,24 +125,26 @@ def test_a_list_that_is_too_long_for_a_property_goes_to_a_side_file_and_the_prop
         )
     assert position.needs_side_file
     assert not consume(SourcePosition(generation=10**9), listing(240)).needs_side_file
-    position = SourcePosition(generation=9, files=position.files, side_file=SideFile("s3://lake/1.bin", 399))
+    position = position.with_position(replace(position.files, side_file=SideFile("s3://lake/1.bin", 399)))
     assert not position.needs_side_file
     read = SourcePosition.read(position.to_properties("src"), "src")
-    assert (read.side_file, read.files, read.has_lost_files) == (position.side_file, None, True)
+    assert (read.files.side_file, read.files.files, read.files.is_lost) == (
+        SideFile("s3://lake/1.bin", 399),
+        None,
+        True,
+    )
 
 
 def test_a_side_file_is_kept_while_its_list_stays_and_the_one_before_it_is_still_readable() -> None:
     first = SideFile("1.bin", 1)
-    position = SourcePosition(files=consume(SourcePosition(), listing(1)).files, side_file=first)
-    same = consume(position, listing(1))
+    position = replace(FilesPosition().next(listing(1), NOW, YEAR), side_file=first)
+    same = position.next(listing(1), NOW, YEAR)
     assert (same.side_file, same.superseded, same.outdated) == (first, (), ())
-    second = consume(position, listing(2))
+    second = position.next(listing(2), NOW, YEAR)
     assert (second.side_file, second.superseded, second.outdated) == (None, ("1.bin",), ())
-    third = consume(SourcePosition(files=second.files, side_file=SideFile("2.bin", 2), superseded=("1.bin",)), [])
-    assert third.side_file is not None
-    third = consume(
-        SourcePosition(files=second.files, side_file=SideFile("2.bin", 2), superseded=("1.bin", "0.bin")), listing(3)
-    )
+    listed = replace(second, side_file=SideFile("2.bin", 2))
+    assert listed.next([], NOW, YEAR).side_file is not None
+    third = replace(listed, superseded=("1.bin", "0.bin")).next(listing(3), NOW, YEAR)
     assert (third.superseded, third.outdated) == (("2.bin", "1.bin", "0.bin"), ("1.bin", "0.bin"))
 
 
@@ -135,12 +153,12 @@ def test_a_file_that_left_the_source_a_year_ago_is_forgotten_and_never_taken_for
     position = consume(SourcePosition(), [*old, *left])
     later = NOW + timedelta(days=366)
     position = consume(position, [*old, *listing(1, "new", later)], later)
-    assert position.unconsumed([*old, *left]) == tuple(left)
-    assert position.uncertain([*old, *left]) == tuple(left)
+    assert position.files.unconsumed([*old, *left]) == tuple(left)
+    assert position.files.uncertain([*old, *left]) == tuple(left)
     # One that came after all that were forgotten is surely new.
-    assert position.uncertain([file("s3://left/9.parquet", NOW + timedelta(days=1))]) == ()
-    assert position.uncertain([InputFile("s3://left/9.parquet", 1, "etag")]) != ()
-    assert consume(position, [], later).forgotten_until == position.forgotten_until
+    assert position.files.uncertain([file("s3://left/9.parquet", NOW + timedelta(days=1))]) == ()
+    assert position.files.uncertain([InputFile("s3://left/9.parquet", 1, "etag")]) != ()
+    assert consume(position, [], later).files.forgotten_until == position.files.forgotten_until
 
 
 def test_a_file_is_remembered_for_as_long_as_asked_for_after_the_last_listing_that_showed_it() -> None:
@@ -148,28 +166,28 @@ def test_a_file_is_remembered_for_as_long_as_asked_for_after_the_last_listing_th
     position = consume(SourcePosition(), listing(1))
     for day in range(1, 8):
         position = consume(position, [], NOW + timedelta(days=day), week)
-    assert position.unconsumed(listing(1)) == ()
+    assert position.files.unconsumed(listing(1)) == ()
     position = consume(position, [], NOW + timedelta(days=8), week)
-    assert position.unconsumed(listing(1)) == tuple(listing(1))
+    assert position.files.unconsumed(listing(1)) == tuple(listing(1))
 
 
 def test_without_a_retention_no_file_is_ever_forgotten() -> None:
     position = consume(SourcePosition(), listing(1), max_age=None)
     position = consume(position, [], NOW + timedelta(days=20_000), None)
-    assert (position.unconsumed(listing(1)), position.forgotten_until) == ((), None)
+    assert (position.files.unconsumed(listing(1)), position.files.forgotten_until) == ((), None)
 
 
 def test_a_file_whose_clock_is_ahead_of_ours_is_below_the_mark_once_it_is_forgotten() -> None:
     ahead = [file("s3://in/a", NOW + timedelta(days=3))]
     position = consume(SourcePosition(), ahead)
     position = consume(position, [], NOW + timedelta(days=400), YEAR)
-    assert position.uncertain(ahead) == tuple(ahead)
+    assert position.files.uncertain(ahead) == tuple(ahead)
 
 
 def test_a_lost_list_makes_every_file_until_now_uncertain_and_later_ones_new() -> None:
-    lost = SourcePosition(generation=4, files=None, side_file=SideFile("4.bin", 300), superseded=("3.bin",))
-    found = consume(lost.without_lost_files(NOW), listing(2), NOW)
-    assert (found.generation, found.side_file, found.superseded) == (5, None, ("4.bin", "3.bin"))
+    lost = FilesPosition(files=None, side_file=SideFile("4.bin", 300), superseded=("3.bin",))
+    found = lost.without_lost(NOW).next(listing(2), NOW, YEAR)
+    assert (found.side_file, found.superseded) == (None, ("4.bin", "3.bin"))
     assert found.unconsumed(listing(2)) == ()
     assert found.uncertain(listing(1, "elsewhere")) == tuple(listing(1, "elsewhere"))
     later = listing(1, "elsewhere", NOW + timedelta(seconds=1))
@@ -177,25 +195,65 @@ def test_a_lost_list_makes_every_file_until_now_uncertain_and_later_ones_new() -
 
 
 def test_a_restarted_position_knows_no_file_and_goes_on_counting() -> None:
-    position = consume(SourcePosition(generation=4, snapshot="7", forgotten_until=9, shape={"query": "x"}), listing(1))
-    again = position.restarted()
-    assert (again.generation, again.snapshot, again.forgotten_until) == (5, None, None)
-    assert again.unconsumed(listing(1)) == tuple(listing(1))
+    kinds = {"snapshot": SnapshotPosition("7"), "files": FilesPosition(forgotten_until=9)}
+    again = consume(SourcePosition(generation=4, positions=kinds, shape={"query": "x"}), listing(1)).restarted()
+    assert (again.generation, again.snapshot, again.files.forgotten_until) == (5, None, None)
+    assert again.files.unconsumed(listing(1)) == tuple(listing(1))
 
 
 def test_a_source_never_consumed_is_generation_0_and_each_commit_counts_one() -> None:
     position = SourcePosition.read({}, "src")
-    assert (position.generation, position.files, position.snapshot) == (0, ConsumedFiles(), None)
-    moved = consume(consume(position, listing(1)), listing(2)).next_snapshot("8245678901234567890")
+    assert (position.generation, position.files, position.snapshot) == (0, FilesPosition(), None)
+    moved = consume(consume(position, listing(1)), listing(2)).moved(SnapshotPosition("8245678901234567890"))
     assert (moved.generation, moved.snapshot) == (3, "8245678901234567890")
     assert moved.to_properties("src").keys() == {POSITION_PREFIX + "src"}
 
 
 def test_a_summary_older_than_the_property_means_the_table_was_rolled_back() -> None:
     position = SourcePosition(generation=3)
-    for harmless in (None, "src=3", "src=4", position.to_summary("src")):
+    for harmless in (None, 3, 4):
         position.refuse_rolled_back(harmless, "src", "shop.orders")
     with pytest.raises(RolledBackError) as refused:
-        position.refuse_rolled_back("src=2", "src", "shop.orders")
+        position.refuse_rolled_back(2, "src", "shop.orders")
     for said in ("shop.orders", "commit 3", "says src=2", "on_repeat='apply'", "full_refresh"):
         assert said in str(refused.value)
+
+
+def test_a_summary_names_each_source_that_a_commit_moved_and_those_of_earlier_commits_name_one() -> None:
+    text = summary_of({"inbox": SourcePosition(generation=3), "dag.task": SourcePosition(generation=12)})
+    assert text == "inbox=3,dag.task=12"
+    summaries = [{}, {"lake.source-position": text}, {"lake.source-position": "inbox=2"}]
+    assert newest_generation(summaries, "inbox") == 3
+    assert newest_generation(summaries[2:], "inbox") == 2
+    assert [newest_generation(summaries, name) for name in ("dag.task", "task", "inbox=3", "")] == [
+        12,
+        None,
+        None,
+        None,
+    ]
+    assert newest_generation([{"lake.source-position": "inbox=\u00b2,inbox=x"}], "inbox") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "positions"),
+    [
+        ('{"generation":1}', {}),
+        ('{"generation":1,"snapshot":"7"}', {"snapshot": SnapshotPosition("7")}),
+        ('{"files":"","generation":1,"shape":{"format":"x"}}', {"files": FilesPosition()}),
+        (
+            '{"forgotten_until":9,"generation":1,"side_file":["1.bin",300],"snapshot":"7","superseded":["0.bin"]}',
+            {
+                "snapshot": SnapshotPosition("7"),
+                "files": FilesPosition(
+                    files=None, side_file=SideFile("1.bin", 300), superseded=("0.bin",), forgotten_until=9
+                ),
+            },
+        ),
+    ],
+)
+def test_a_position_without_tags_is_read_and_written_again_with_them(written: str, positions: Any) -> None:
+    position = SourcePosition.read({POSITION_PREFIX + "src": written}, "src")
+    assert position.positions == positions
+    again = json.loads(position.to_properties("src")[POSITION_PREFIX + "src"])
+    assert again.get("positions", {}).keys() == positions.keys()
+    assert again.keys() <= {"generation", "positions", "shape"}

@@ -13,7 +13,8 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.positions import SnapshotPosition
+from airflow_lake_provider.contracts.source_position import SourcePosition, summary_of
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.planning.incremental_plan import position_id
@@ -30,10 +31,10 @@ def incremental(**arguments: Any) -> LakeIncrementalOperator:
 
 def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> Table:
     """Make the target with the position that a run leaves."""
-    name, position = position_id(source, "revenue"), SourcePosition().next_snapshot(str(snapshot))
+    name, position = position_id(source, "revenue"), SourcePosition().moved(SnapshotPosition(str(snapshot)))
     target = catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]))
     with target.transaction() as run:
-        run.append(pa.table({"id": [1]}), snapshot_properties={SOURCE_POSITION: position.to_summary(name)})
+        run.append(pa.table({"id": [1]}), snapshot_properties={SOURCE_POSITION: summary_of({name: position})})
         run.set_properties(position.to_properties(name))
     return target
 

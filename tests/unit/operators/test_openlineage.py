@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.job_report import (
     TableState,
     UpsertReport,
 )
+from airflow_lake_provider.contracts.positions import SnapshotPosition
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Files, LakeTable
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
@@ -98,7 +99,7 @@ def test_an_upsert_of_a_table_names_the_snapshot_it_consumed(
     consumed = str(append(lake_catalog.create_table("shop.lines", orders.schema()), 1))
     job = upsert(source=LakeTable("shop.lines", name="s"))
     with orders.transaction() as changed:
-        changed.set_properties(SourcePosition().next_snapshot(consumed).to_properties("s"))
+        changed.set_properties(SourcePosition().moved(SnapshotPosition(consumed)).to_properties("s"))
     done = report(UpsertReport, committed=(str(append(orders, 1)),), batch_rows=1)
     (read,), _ = extracted(ended(job, context, done))
     assert read.name.endswith("/shop/lines")

@@ -26,6 +26,7 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.positions import SnapshotPosition
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Files, LakeTable, Query
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
@@ -238,7 +239,7 @@ def test_a_position_whose_snapshot_was_expired_is_refused_unless_everything_is_r
 ) -> None:
     source, target = make("shop.source", 3), make("shop.target")
     with target.transaction() as changed:
-        changed.set_properties(SourcePosition().next_snapshot("17").to_properties(position_id(source, "c")))
+        changed.set_properties(SourcePosition().moved(SnapshotPosition("17")).to_properties(position_id(source, "c")))
     job = incremental(**arguments)
     assert starts_spark(job, context) if expected is None else isinstance(refusal(job, context), expected)
 
@@ -248,7 +249,7 @@ def test_a_target_that_another_transform_filled_is_refused_without_spark(
     make: Make, context: Context, on_change: str, refused: bool
 ) -> None:
     source, target = make("shop.source", 3), make("shop.target")
-    position = SourcePosition().next_snapshot("17").to_properties(position_id(source, "c"))
+    position = SourcePosition().moved(SnapshotPosition("17")).to_properties(position_id(source, "c"))
     with target.transaction() as changed:
         changed.set_properties({**position, "lake.transform.c": "0" * 32})
     job = incremental(on_transform_change=on_change, on_gap="full")

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.positions import SnapshotPosition
+from airflow_lake_provider.contracts.source_position import SourcePosition, summary_of
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.planning.incremental_plan import IncrementalRange, nothing_new, position_id
 
@@ -24,9 +25,9 @@ def target(lake_catalog: SqlCatalog) -> Table:
 def consume(source: Table, target: Table, snapshot: int, consumer: str = "mart") -> None:
     """Set the position as a commit to the target does."""
     name = position_id(source, consumer)
-    position = SourcePosition.read(target.properties, name).next_snapshot(str(snapshot))
+    position = SourcePosition.read(target.properties, name).moved(SnapshotPosition(str(snapshot)))
     with target.transaction() as transaction:
-        summary = {SOURCE_POSITION: position.to_summary(name)}
+        summary = {SOURCE_POSITION: summary_of({name: position})}
         transaction.append(pa.table({"id": [1]}), snapshot_properties=summary)
         transaction.set_properties(position.to_properties(name))
 

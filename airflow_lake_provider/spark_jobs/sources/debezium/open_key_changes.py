@@ -28,7 +28,8 @@ def remember_cut_deletes(
     entries = tuple(_entries(target, commit, batch, progress))
     if not entries:
         return commit
-    remembered = applied_state.key_changes.add(entries).to_property(commit.source_name or "")
+    (source_name,) = commit.positions
+    remembered = applied_state.key_changes.add(entries).to_property(source_name)
     # A commit in between may change the row that the base is to show as it was last.
     return replace(commit, properties={**commit.properties, **remembered}, reads_table=True)
 
@@ -47,7 +48,7 @@ def _beside(commit: KeyedCommit, batch: ChangeBatch, number: int) -> KeyedCommit
     return replace(
         commit,
         rows=batch.last_rows[number],
-        source_name=None,
+        positions={},
         key_ranges=None,
         merge_engine=Deduplicate(),
         order_by=(),

@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
 from airflow_lake_provider.contracts.mark_codec import DIGEST_BYTES, Mark
 from airflow_lake_provider.contracts.offset_ranges import BUCKET, Ranges, of_bitmap, union
+from airflow_lake_provider.contracts.positions import PostgresLogPosition
 from airflow_lake_provider.contracts.redelivery import (
     CLOCKS_DIFFER_MS,
     NO_POSITION,
@@ -150,7 +151,7 @@ def _mark(group: Mapping[str, Any], name: SinkFile | None) -> Mark:
     if moved is None or moved["first"] is None or moved["second"] is None:
         return Mark(position=NO_POSITION, consumed=consumed)
     return Mark(
-        position=(moved["first"], moved["second"]),
+        position=PostgresLogPosition(moved["first"], moved["second"]),
         ts_ms=group["ts_ms"],
         moved=bool(moved["flag"]),
         deleted=bool(deleted["flag"]),
@@ -174,7 +175,7 @@ def _times(group: Mapping[str, Any]) -> SeenTimes:
     if top is None or top["first"] is None or top["second"] is None:
         return SeenTimes()
     return SeenTimes(
-        top=(top["first"], top["second"]),
+        top=PostgresLogPosition(top["first"], top["second"]),
         top_ts_ms=top["ts_ms"],
         newest_ts_ms=group["change_ts_ms"],
         led_ts_ms=group["led_ts_ms"],
@@ -209,7 +210,7 @@ def _bitmap(wanted: Column) -> Column:
 def _plain(mark: Mark | None) -> dict[str, Any] | None:
     if mark is None:
         return None
-    first, second = mark.position
+    first, second = mark.position.to_plain()
     return {"first": first, "second": second, "moved": mark.moved, "deleted": mark.deleted}
 
 

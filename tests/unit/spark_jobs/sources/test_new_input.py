@@ -11,8 +11,9 @@ import pytest
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, MergeEngine
+from airflow_lake_provider.contracts.positions import FilesPosition, SideFile
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
+from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Files, OnSourceChange
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
@@ -22,7 +23,11 @@ from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, de
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 SUMS = Aggregation(aggregates={"n": "sum"})
 SHAPE = {"format": "csv", "schema": "a"}
-LOST = SourcePosition(generation=3, files=None, side_file=SideFile("_lake-position-s-3.bin", 300), shape=SHAPE)
+LOST = SourcePosition(
+    generation=3,
+    positions={"files": FilesPosition(files=None, side_file=SideFile("_lake-position-s-3.bin", 300))},
+    shape=SHAPE,
+)
 
 
 def file(name: str, at: datetime = NOW) -> InputFile:
@@ -96,7 +101,7 @@ def test_a_lost_list_is_refused_and_its_advice_works(merge_engine: MergeEngine) 
 
 def test_files_of_other_listings_that_a_roll_back_may_have_taken_are_not_skipped() -> None:
     position = after(listed("1/a"), listed("2/a"))
-    applied_state = AppliedState(position=position, newest_summary="s=1")
+    applied_state = AppliedState(position=position, newest=1)
     source = Files(path="s3://in/*", format="csv", name="s")
     spec = UpsertSpec(
         catalog="c", table="t.t", run=RunIdentity.of("r"), source=source, keys=("id",), on_repeat=OnRepeat.APPLY

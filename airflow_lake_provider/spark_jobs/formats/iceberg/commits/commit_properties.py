@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import summary_of as positions_in_summary
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -13,8 +14,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 def summary_of(commit: DataCommit) -> dict[str, str]:
     """Return what goes into the snapshot's summary."""
     identity = {ACTION: commit.action, RUN_KEY: commit.run_key}
-    if commit.source_name is not None:
-        identity[SOURCE_POSITION] = commit.position.to_summary(commit.source_name)
+    if commit.positions:
+        identity[SOURCE_POSITION] = positions_in_summary(commit.positions)
     return {**commit.summary, **identity}
 
 

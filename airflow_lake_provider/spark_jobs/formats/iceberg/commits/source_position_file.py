@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
-from airflow_lake_provider.contracts.source_position import SideFile, SourcePosition
+from airflow_lake_provider.contracts.positions import SideFile
+from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -25,64 +26,68 @@ _MOST_BYTES_OF_A_FILE = 14
 
 
 def read_position(table: IcebergTable, source_name: str) -> SourcePosition:
-    """Return the position with its files in memory; where their list is gone, ``has_lost_files`` says so.
+    """Return the position with its files in memory; where their list is gone, ``files.is_lost`` says so.
 
     The table is read once more when a list is gone: there may have been two commits meanwhile, the second of which
     removes what the first has superseded.
     """
     position = _with_files(table, SourcePosition.read(table.properties(), source_name, str(table.name)))
-    if not position.has_lost_files:
+    if not position.files.is_lost:
         return position
     return _with_files(table, SourcePosition.read(table.refresh().properties(), source_name, str(table.name)))
 
 
 @contextmanager
 def position_properties(table: IcebergTable, commit: DataCommit) -> Iterator[dict[str, str]]:
-    """Yield the properties of the position that a commit sets, its list of files written before where it is long.
+    """Yield the properties of the positions that a commit sets; long lists of files are written before.
 
     A list whose commit is surely refused is removed. So are, after the commit, lists that nobody reads any more; the
     one before stays, for drivers that have read the metadata before. Where the outcome of the
     commit is not known, all of them stay.
     """
-    if commit.source_name is None or commit.branch is not None:
+    if commit.branch is not None:
         yield {}
         return
-    position = _stored(table, commit.position, commit.source_name)
+    stored = {name: _stored(table, position, name) for name, position in commit.positions.items()}
+    lists = {name: position.files.side_file for name, position in stored.items() if position != commit.positions[name]}
     try:
-        yield position.to_properties(commit.source_name)
+        yield {key: text for name, position in stored.items() for key, text in position.to_properties(name).items()}
     except UnknownOutcomeError:
         raise
     except Exception:
-        if position.side_file is not None and position != commit.position:
-            with suppress(Exception):
-                _remove(table, [position.side_file.path])
+        with suppress(Exception):
+            _remove(table, [side_file.path for side_file in lists.values() if side_file is not None])
         raise
     # The commit was made: a failure here would be taken for one of its own.
     with suppress(Exception):
-        _remove(table, position.outdated)
+        _remove(table, [path for position in stored.values() for path in position.files.outdated])
 
 
 def _stored(table: IcebergTable, position: SourcePosition, source_name: str) -> SourcePosition:
-    if position.files is None or not position.needs_side_file:
+    files = position.files
+    if files.files is None or not position.needs_side_file:
         return position
     name = f"{_PREFIX}{source_name}-{position.generation}-{secrets.token_hex(4)}.bin"
     path = _location(table, name)
     stream = table.java.io().newOutputFile(path).create()
     try:
-        stream.write(bytearray(position.files.pack()))
+        stream.write(bytearray(files.files.pack()))
     finally:
         stream.close()
-    return replace(position, side_file=SideFile(path, len(position.files)))
+    return position.with_position(replace(files, side_file=SideFile(path, len(files.files))))
 
 
 def _with_files(table: IcebergTable, position: SourcePosition) -> SourcePosition:
-    if position.side_file is None or not _is_list(table, position.side_file.path):
+    side_file = position.files.side_file
+    if side_file is None or not _is_list(table, side_file.path):
         return position
     try:
-        files = ConsumedFiles.unpack(_read(table, position.side_file))
+        files = ConsumedFiles.unpack(_read(table, side_file))
     except (FileNotFoundError, ValueError):
         return position
-    return replace(position, files=files) if len(files) == position.side_file.entries else position
+    if len(files) != side_file.entries:
+        return position
+    return position.with_position(replace(position.files, files=files))
 
 
 def _is_list(table: IcebergTable, path: str) -> bool:

@@ -82,7 +82,7 @@ class IcebergKeyedTable:
             base=table.base_of(None),
             run_keys=history.run_keys(RecentRunKeys.read(table.properties())),
             position=applied.position,
-            newest_summary=applied.newest_summary,
+            newest=applied.newest,
             key_changes=OpenKeyChanges() if applied.is_replaced else open_changes,
             epoch=applied.epoch,
             is_replaced=applied.is_replaced,

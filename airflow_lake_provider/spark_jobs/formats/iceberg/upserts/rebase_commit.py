@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
 from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
+from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
@@ -152,28 +152,28 @@ def _refuse_decided_anew(
     known = commit.run_key in RecentRunKeys.read(properties)
     if branch != MAIN:
         known = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
-    elif commit.source_name is not None:
-        consumed = SourcePosition.read(properties, commit.source_name)
-        if not known and consumed.generation >= commit.position.generation:
+    for name, position in commit.positions.items() if branch == MAIN else ():
+        if not known and SourcePosition.read(properties, name).generation >= position.generation:
             raise CommitConflictError(
-                f"{table.name}: another batch of source {commit.source_name} was applied meanwhile; what is left of "
-                "this one is decided on again"
+                f"{table.name}: another batch of source {name} was applied meanwhile; what is left of this one is "
+                "decided on again"
             )
-        if isinstance(commit.merge_engine, Aggregation) and _is_counted_elsewhere(table, commit, committed):
+        if isinstance(commit.merge_engine, Aggregation) and _is_counted_elsewhere(table, commit, position, committed):
             raise CommitConflictError(
-                f"{table.name}: another source got in between, and may have consumed files of {commit.source_name}"
+                f"{table.name}: another source got in between, and may have consumed files of {name}"
             )
     if known:
         raise CommitConflictError(f"{table.name}: another driver of this run has applied this batch")
 
 
-def _is_counted_elsewhere(table: IcebergTable, commit: KeyedCommit, committed: list[Mapping[str, str]]) -> bool:
+def _is_counted_elsewhere(
+    table: IcebergTable, commit: KeyedCommit, position: SourcePosition, committed: list[Mapping[str, str]]
+) -> bool:
     """Tell whether another name may have consumed, in what was committed, what this commit would count once more."""
-    said = [summary[SOURCE_POSITION] for summary in committed if SOURCE_POSITION in summary]
-    names = {text.rpartition("=")[0] for text in said} - {commit.source_name}
-    if commit.position.generation == 1:
+    names = {name for summary in committed for name in moved_sources(summary)} - commit.positions.keys()
+    if position.generation == 1:
         return bool(names)
-    return any(commit.position.shares_files(read_position(table, name)) for name in names)
+    return any(position.files.shares_files(read_position(table, name).files) for name in names)
 
 
 def _summaries_since(table: IcebergTable, commit: KeyedCommit, branch: str) -> list[Mapping[str, str]]:

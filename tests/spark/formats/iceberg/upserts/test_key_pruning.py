@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
@@ -27,9 +26,7 @@ def pruning(rows: DataFrame, *keys: str, table: str = "other_columns") -> tuple[
     spark.sql("CREATE NAMESPACE IF NOT EXISTS pruning")
     spark.sql("CREATE TABLE IF NOT EXISTS pruning.other_columns (x INT) USING iceberg")
     iceberg = IcebergTable(spark, "lake_default", TableName.parse(f"pruning.{table}"))
-    commit = KeyedCommit(
-        action="upsert", rows=rows, keys=keys, run_key="r", base=None, source_name="s", position=SourcePosition()
-    )
+    commit = KeyedCommit(action="upsert", rows=rows, keys=keys, run_key="r", base=None)
     return key_pruning(iceberg, commit, "t")
 
 

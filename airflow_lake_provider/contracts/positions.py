@@ -1,0 +1,398 @@
+"""Positions: what of a source is consumed. Each kind is tagged, and compares by its own rule.
+
+``files`` and ``snapshot`` are known to worker and driver. A source may bring a kind of its own: a table keeps it under
+its tag, and only that source reads it (:class:`UnreadPosition`).
+"""
+
+from __future__ import annotations
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, ClassVar, Self
+
+from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
+from airflow_lake_provider.contracts.input_file import PATH_BYTES, InputFile
+from airflow_lake_provider.contracts.property_values import LAST_SECOND, checked_number, is_whole_number
+
+_DAY = 24 * 60 * 60
+
+
+class Comparison(str, Enum):
+    """Where a position is beside another one of its kind."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    EQUAL = "equal"
+    INCOMPARABLE = "incomparable"
+
+    @classmethod
+    def of(cls, *, below: bool, above: bool) -> Comparison:
+        """Return what two tests say: whether one is at most the other, and at least the other."""
+        if below and above:
+            return cls.EQUAL
+        return cls.BEFORE if below else cls.AFTER if above else cls.INCOMPARABLE
+
+
+@dataclass(frozen=True)
+class Position(ABC):
+    """Base of all positions.
+
+    ``kind`` is the tag under which a table keeps one.
+    """
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def compare(self, other: Self) -> Comparison:
+        """Return where this position is beside another one of its kind."""
+
+    @abstractmethod
+    def to_plain(self) -> Any:
+        """Return the position as JSON has it."""
+
+    @classmethod
+    @abstractmethod
+    def from_plain(cls, plain: Any) -> Self:
+        """Read what :meth:`to_plain` returned.
+
+        :raises ValueError: it is nothing of this kind.
+        """
+
+    def restarted(self) -> Self | None:
+        """Return what is kept of this position when all of the source is read again; None for nothing."""
+        return None
+
+    def without_lost(self, at: datetime) -> Self:  # noqa: ARG002  # positions that can lose something ask
+        """Return this position with what it cannot tell any more given up.
+
+        :param at: of the listing that is consumed next.
+        """
+        return self
+
+
+@dataclass(frozen=True)
+class UnreadPosition(Position):
+    """A position as a table keeps it, for who does not know its kind: it is carried on as it is."""
+
+    plain: Any
+
+    def compare(self, other: Self) -> Comparison:
+        """Return whether both are the same; more is not known."""
+        return Comparison.of(below=self == other, above=self == other)
+
+    def to_plain(self) -> Any:
+        """Return the JSON."""
+        return self.plain
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Self:
+        """Take JSON as it is."""
+        return cls(plain)
+
+
+@dataclass(frozen=True)
+class SideFile:
+    """Address of a list of files that does not fit into a property.
+
+    :param entries: how many files it lists; another number means another file, or a part of it.
+    """
+
+    path: str
+    entries: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesPosition(Position):
+    """Files that were consumed, in whichever listing they were.
+
+    :param files: the consumed files; None while they are in ``side_file`` only.
+    :param side_file: the file that holds exactly these files; None where a property does, or nothing yet.
+    :param superseded: paths of side files before this one, newest first; one of them may still be read.
+    :param forgotten_until: epoch seconds; a file modified after it was never forgotten. None where none was.
+    """
+
+    kind: ClassVar[str] = "files"
+    files: ConsumedFiles | None = field(default_factory=ConsumedFiles)
+    side_file: SideFile | None = None
+    superseded: tuple[str, ...] = ()
+    forgotten_until: int | None = None
+
+    def compare(self, other: FilesPosition) -> Comparison:
+        """Compare as sets of files; a list that is lost compares with none."""
+        if self.files is None or other.files is None:
+            return Comparison.INCOMPARABLE
+        mine, others = self.files.days.keys(), other.files.days.keys()
+        return Comparison.of(below=mine <= others, above=mine >= others)
+
+    @property
+    def is_lost(self) -> bool:
+        """True where the consumed files are not known, which is so until their side file is read."""
+        return self.files is None
+
+    def unconsumed(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
+        """Return the files that this position does not know, in their order."""
+        known = self.files or ConsumedFiles()
+        return tuple(file for file in files if file.digest not in known)
+
+    def corrected(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
+        """Return the unconsumed files of which an earlier version was consumed under the same path."""
+        paths = {digest[:PATH_BYTES] for digest in (self.files or ConsumedFiles()).days}
+        return tuple(file for file in self.unconsumed(files) if file.path_digest in paths)
+
+    def shares_files(self, other: FilesPosition) -> bool:
+        """Tell whether both positions know a file; False where a list is lost."""
+        if self.files is None or other.files is None:
+            return False
+        return not self.files.days.keys().isdisjoint(other.files.days.keys())
+
+    def uncertain(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
+        """Return the files that this position does not know, and may have known once."""
+        until = self.forgotten_until
+        if until is None:
+            return ()
+        return tuple(file for file in self.unconsumed(files) if file.modified is None or file.modified <= until)
+
+    def next(self, files: Iterable[InputFile], at: datetime, max_age: timedelta | None) -> FilesPosition:
+        """Return the position after consuming ``files``, the whole present listing of the source.
+
+        :param at: when they were listed.
+        :param max_age: how long a file is remembered that no listing shows any more; None for ever.
+        """
+        today = _day(at)
+        # Not before it was modified, by a clock that may be ahead of ours: the mark has to cover that time.
+        listed = ((file.digest, max(today, (file.modified or 0) // _DAY)) for file in files)
+        consumed, newest = (self.files or ConsumedFiles()).seen(listed), None
+        if max_age is not None:
+            consumed, newest = consumed.forget(_day(at - max_age))
+        marks = [self.forgotten_until, None if newest is None else (newest + 1) * _DAY - 1]
+        return replace(
+            self,
+            files=consumed,
+            side_file=self.side_file if consumed == self.files else None,
+            forgotten_until=max((mark for mark in marks if mark is not None), default=None),
+            superseded=self._superseded_by(consumed),
+        )
+
+    def restarted(self) -> FilesPosition:
+        """Return a position that has consumed no file; side files of before are still to be removed."""
+        return FilesPosition(superseded=self._superseded_by(ConsumedFiles()))
+
+    def without_lost(self, at: datetime) -> FilesPosition:
+        """Return this position with its list given up: what it held may be any file modified until now."""
+        until = max(self.forgotten_until or 0, int(at.timestamp()))
+        superseded = self._superseded_by(ConsumedFiles())
+        return FilesPosition(superseded=superseded, forgotten_until=until)
+
+    def _superseded_by(self, files: ConsumedFiles) -> tuple[str, ...]:
+        # The one before the last was to be removed by the commit before, which may have been cut off.
+        if self.side_file is None or files == self.files:
+            return self.superseded
+        return (self.side_file.path, *self.superseded)[:3]
+
+    @property
+    def outdated(self) -> tuple[str, ...]:
+        """Paths of side files that nobody reads any more, once this position is the table's."""
+        return self.superseded[1:]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what there is of list, side file, superseded ones and mark."""
+        listed = base64.b64encode(self.files.pack()).decode() if self.files and self.side_file is None else None
+        plain = {
+            "files": listed,
+            "side_file": [self.side_file.path, self.side_file.entries] if self.side_file else None,
+            "superseded": list(self.superseded) or None,
+            "forgotten_until": self.forgotten_until,
+        }
+        return {name: value for name, value in plain.items() if value is not None}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Read what there is."""
+        path, entries = plain.get("side_file", ("", 0))
+        superseded, until = plain.get("superseded", []), plain.get("forgotten_until")
+        sound = {
+            "side_file": isinstance(path, str) and is_whole_number(entries),
+            "superseded": isinstance(superseded, list) and all(isinstance(text, str) for text in superseded),
+            "forgotten_until": until is None or is_whole_number(until, LAST_SECOND),
+        }
+        if wrong := [name for name, is_sound in sound.items() if not is_sound]:
+            raise ValueError(f"no position has such a {' and '.join(wrong)}")
+        packed = base64.b64decode(plain.get("files", ""), validate=True)
+        has_side_file = "side_file" in plain
+        return cls(
+            files=None if has_side_file else ConsumedFiles.unpack(packed),
+            side_file=SideFile(path, entries) if has_side_file else None,
+            superseded=tuple(superseded),
+            forgotten_until=until,
+        )
+
+
+@dataclass(frozen=True)
+class SnapshotPosition(Position):
+    """A snapshot of a source table. Which of two is older, only that table can tell.
+
+    :param id: as text.
+    """
+
+    kind: ClassVar[str] = "snapshot"
+    id: str
+
+    def compare(self, other: SnapshotPosition) -> Comparison:
+        """Return whether it is the same snapshot."""
+        return Comparison.of(below=self.id == other.id, above=self.id == other.id)
+
+    def to_plain(self) -> str:
+        """Return the id."""
+        return self.id
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Self:
+        """Read the id."""
+        checked_number(plain)
+        return cls(plain)
+
+
+@dataclass(frozen=True)
+class OffsetsPosition(Position):
+    """The next offset of each partition. A partition that is not named was not read at all."""
+
+    kind: ClassVar[str] = "offsets"
+    next: Mapping[str, int]
+
+    def compare(self, other: OffsetsPosition) -> Comparison:
+        """Compare partition by partition."""
+        both = [(self.next.get(name, 0), other.next.get(name, 0)) for name in self.next.keys() | other.next.keys()]
+        return Comparison.of(below=all(a <= b for a, b in both), above=all(a >= b for a, b in both))
+
+    def to_plain(self) -> dict[str, int]:
+        """Return the offsets by partition."""
+        return dict(self.next)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Read the offsets."""
+        if not all(is_whole_number(offset) for offset in plain.values()):
+            raise ValueError("an offset is a whole number from 0 on")
+        return cls(dict(plain))
+
+
+@dataclass(frozen=True)
+class WatermarkPosition(Position):
+    """The greatest value of a column that was read.
+
+    :param value: a whole number, or text that sorts as the values do, such as an ISO-8601 time in UTC.
+    """
+
+    kind: ClassVar[str] = "watermark"
+    column: str
+    value: int | str
+
+    def compare(self, other: WatermarkPosition) -> Comparison:
+        """Compare values of one column; those of two columns, or types, have no order."""
+        if self.column != other.column or type(self.value) is not type(other.value):
+            return Comparison.INCOMPARABLE
+        mine, others = (self.value,), (other.value,)
+        return Comparison.of(below=mine <= others, above=mine >= others)
+
+    def to_plain(self) -> list[Any]:
+        """Return column and value."""
+        return [self.column, self.value]
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Self:
+        """Read column and value."""
+        column, value = plain
+        if not isinstance(column, str) or not isinstance(value, (int, str)):
+            raise ValueError("a watermark is a column's name, and a number or a text")
+        return cls(column, value)
+
+
+class LogPosition(Position):
+    """A place in a database's log; each kind of log compares its own way, and packs itself as numbers.
+
+    ``code`` is the first byte of packed marks, see ``mark_codec``.
+    """
+
+    code: ClassVar[int]
+
+    @abstractmethod
+    def joined(self, other: Self) -> Self:
+        """Return the least place that is before neither of two: where marks have come to after both."""
+
+    @abstractmethod
+    def numbers(self) -> list[int]:
+        """Return the place as whole numbers; a small one takes fewer bytes."""
+
+    @classmethod
+    @abstractmethod
+    def of_numbers(cls, numbers: Iterator[int]) -> Self:
+        """Take what :meth:`numbers` returned from the front."""
+
+    @property
+    def may_be_of_snapshot(self) -> bool:
+        """Whether a row that a snapshot read may stand here: below it may be transactions that were open then."""
+        return False
+
+
+@dataclass(frozen=True)
+class PostgresLogPosition(LogPosition):
+    """``source.sequence`` of PostgreSQL's connector, which is ordered throughout.
+
+    :param last_commit: LSN of the end of the last commit before the event; ``event``: LSN of the event.
+    """
+
+    kind: ClassVar[str] = "postgresql-lsn"
+    code: ClassVar[int] = 1
+    last_commit: int
+    event: int
+
+    def compare(self, other: PostgresLogPosition) -> Comparison:
+        """Compare the last commits, then the events."""
+        mine, others = (self.last_commit, self.event), (other.last_commit, other.event)
+        return Comparison.of(below=mine <= others, above=mine >= others)
+
+    def joined(self, other: PostgresLogPosition) -> PostgresLogPosition:
+        """Return the later one."""
+        return other if self.compare(other) is Comparison.BEFORE else self
+
+    def numbers(self) -> list[int]:
+        """Return the last commit, and how far behind it the event is."""
+        return [self.last_commit, self.event - self.last_commit]
+
+    @classmethod
+    def of_numbers(cls, numbers: Iterator[int]) -> Self:
+        """Take two numbers."""
+        last_commit = next(numbers)
+        return cls(last_commit, last_commit + next(numbers))
+
+    @property
+    def may_be_of_snapshot(self) -> bool:
+        """Whether the event is at the end of the last commit, where a snapshot's rows are."""
+        return self.last_commit == self.event
+
+    def to_plain(self) -> list[int]:
+        """Return both LSNs."""
+        return [self.last_commit, self.event]
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Self:
+        """Read both LSNs."""
+        last_commit, event = plain
+        return cls(last_commit, event)
+
+    def __str__(self) -> str:
+        return str(self.to_plain())
+
+
+POSITIONS: dict[str, type[Position]] = {
+    found.kind: found for found in (FilesPosition, SnapshotPosition, OffsetsPosition, WatermarkPosition)
+}
+LOG_POSITIONS: dict[int, type[LogPosition]] = {found.code: found for found in (PostgresLogPosition,)}
+
+
+def _day(at: datetime) -> int:
+    return int(at.astimezone(UTC).timestamp()) // _DAY

@@ -1,0 +1,120 @@
+"""Positions compare by the rule of their kind, and marks of change events need no more of a log than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
+from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
+from airflow_lake_provider.contracts.mark_codec import Mark
+from airflow_lake_provider.contracts.positions import (
+    LOG_POSITIONS,
+    POSITIONS,
+    Comparison,
+    FilesPosition,
+    LogPosition,
+    OffsetsPosition,
+    Position,
+    PostgresLogPosition,
+    SnapshotPosition,
+    WatermarkPosition,
+)
+from airflow_lake_provider.contracts.redelivery import SeenTimes
+
+
+@dataclass(frozen=True)
+class GtidSet(LogPosition):
+    """Transactions of several servers, as MySQL counts them: by server, how many were applied."""
+
+    kind: ClassVar[str] = "gtid-set"
+    code: ClassVar[int] = 200
+    applied: tuple[tuple[int, int], ...]
+
+    def compare(self, other: Self) -> Comparison:
+        mine, others = dict(self.applied), dict(other.applied)
+        both = [(mine.get(server, 0), others.get(server, 0)) for server in mine.keys() | others.keys()]
+        return Comparison.of(below=all(a <= b for a, b in both), above=all(a >= b for a, b in both))
+
+    def joined(self, other: Self) -> Self:
+        mine, others = dict(self.applied), dict(other.applied)
+        servers = sorted(mine.keys() | others.keys())
+        return type(self)(tuple((server, max(mine.get(server, 0), others.get(server, 0))) for server in servers))
+
+    def numbers(self) -> list[int]:
+        return [len(self.applied), *(number for pair in self.applied for number in pair)]
+
+    @classmethod
+    def of_numbers(cls, numbers: Iterator[int]) -> Self:
+        return cls(tuple((next(numbers), next(numbers)) for _ in range(next(numbers))))
+
+    def to_plain(self) -> Any:
+        return self.applied
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Self:
+        return cls(tuple(map(tuple, plain)))
+
+
+def files(*names: str) -> FilesPosition:
+    return FilesPosition(files=ConsumedFiles({name.encode().ljust(10): 1 for name in names}))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (files("a"), files("a", "b"), Comparison.BEFORE),
+        (files("a", "b"), files("b"), Comparison.AFTER),
+        (files("a"), files("b"), Comparison.INCOMPARABLE),
+        (files("a"), FilesPosition(files=None), Comparison.INCOMPARABLE),
+        (SnapshotPosition("7"), SnapshotPosition("7"), Comparison.EQUAL),
+        (SnapshotPosition("7"), SnapshotPosition("8"), Comparison.INCOMPARABLE),
+        (OffsetsPosition({"t-0": 5}), OffsetsPosition({"t-0": 5, "t-1": 1}), Comparison.BEFORE),
+        (OffsetsPosition({"t-0": 5}), OffsetsPosition({"t-1": 1}), Comparison.INCOMPARABLE),
+        (OffsetsPosition({"t-0": 5}), OffsetsPosition({"t-0": 5, "t-1": 0}), Comparison.EQUAL),
+        (WatermarkPosition("id", 9), WatermarkPosition("id", 10), Comparison.BEFORE),
+        (WatermarkPosition("at", "2026-10"), WatermarkPosition("at", "2026-09"), Comparison.AFTER),
+        (WatermarkPosition("id", 9), WatermarkPosition("at", 9), Comparison.INCOMPARABLE),
+        (WatermarkPosition("id", 9), WatermarkPosition("id", "9"), Comparison.INCOMPARABLE),
+        (PostgresLogPosition(9, 12), PostgresLogPosition(10, 11), Comparison.BEFORE),
+        (PostgresLogPosition(10, 11), PostgresLogPosition(10, 11), Comparison.EQUAL),
+        (GtidSet(((1, 5),)), GtidSet(((1, 5), (2, 1))), Comparison.BEFORE),
+        (GtidSet(((1, 5),)), GtidSet(((2, 1),)), Comparison.INCOMPARABLE),
+    ],
+)
+def test_two_positions_of_a_kind_compare_by_its_own_rule(first: Any, second: Any, expected: Comparison) -> None:
+    turned = {Comparison.BEFORE: Comparison.AFTER, Comparison.AFTER: Comparison.BEFORE}
+    assert first.compare(second) is expected
+    assert second.compare(first) is turned.get(expected, expected)
+
+
+@pytest.mark.parametrize(
+    "position",
+    [OffsetsPosition({"t-0": 5}), WatermarkPosition("id", 9), SnapshotPosition("7"), files("a", "b")],
+)
+def test_a_position_is_read_as_it_was_written(position: Position) -> None:
+    assert POSITIONS[position.kind].from_plain(position.to_plain()) == position
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain"),
+    [("offsets", {"t-0": -1}), ("offsets", {"t-0": "1"}), ("watermark", [1, 2]), ("watermark", ["id", None])],
+)
+def test_a_position_that_nobody_writes_so_is_refused(kind: str, plain: Any) -> None:
+    with pytest.raises(ValueError, match="a"):
+        POSITIONS[kind].from_plain(plain)
+
+
+def test_marks_of_a_log_that_is_only_partly_ordered_are_merged_kept_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOG_POSITIONS, GtidSet.code, GtidSet)
+    here, there = Mark(position=GtidSet(((1, 5),)), ts_ms=7, moved=True), Mark(position=GtidSet(((2, 3),)), ts_ms=9)
+    marks = EventMarks(ordering=EventOrdering.STREAM)
+    for mark in (here, there):
+        marks = marks.merged(EventOrdering.STREAM, {None: mark})
+    assert marks.table == Mark(position=GtidSet(((1, 5), (2, 3))), ts_ms=9)
+    assert EventMarks.read(marks.to_text()) == marks
+    times: Mapping[str, SeenTimes] = {"here": SeenTimes(top=here.position), "there": SeenTimes(top=there.position)}
+    assert (times["here"] + times["there"]).top == here.position
