@@ -8,6 +8,7 @@ from __future__ import annotations
 # Both sides of the process border import this file, so it imports nothing that one of them has not got.
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.position_source import PositionSource
 from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.sources import Debezium, Files, LakeTable, Query
 from airflow_lake_provider.contracts.table_layout import TableLayout
@@ -22,6 +23,7 @@ __all__ = [
     "FirstRow",
     "LakeTable",
     "PartialUpdate",
+    "PositionSource",
     "Query",
     "SchemaContract",
     "TableLayout",

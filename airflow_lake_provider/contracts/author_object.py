@@ -185,7 +185,8 @@ class AuthorObject:
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
         """Return the classes that this one stands for, by ``type``; none where it stands for itself."""
-        return {found.kind: found for found in (cls, *cls.__subclasses__()) if found.kind}
+        below = {kind: found for sub in cls.__subclasses__() for kind, found in sub.kinds().items()}
+        return {cls.kind: cls, **below} if cls.kind else below
 
     def _label(self, field: Field[Any]) -> str:
         """Return how messages name a field."""

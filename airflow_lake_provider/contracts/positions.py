@@ -22,7 +22,7 @@ _DAY = 24 * 60 * 60
 
 
 class Comparison(str, Enum):
-    """Where a position is beside another one of its kind."""
+    """Order of a position and another one of its kind."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -39,10 +39,7 @@ class Comparison(str, Enum):
 
 @dataclass(frozen=True)
 class Position(ABC):
-    """Base of all positions.
-
-    ``kind`` is the tag under which a table keeps one.
-    """
+    """Base of all positions; ``kind`` is the tag under which a table keeps one."""
 
     kind: ClassVar[str]
 
@@ -61,6 +58,16 @@ class Position(ABC):
 
         :raises ValueError: it is nothing of this kind.
         """
+
+    def joined(self, other: Self) -> Self:
+        """Return the least position that is before neither of two: where one stands after both.
+
+        :raises ValueError: the two are incomparable, and the kind does not say what is after both.
+        """
+        found = self.compare(other)
+        if found is Comparison.INCOMPARABLE:
+            raise ValueError(f"{self} and {other} have no order")
+        return other if found is Comparison.BEFORE else self
 
     def restarted(self) -> Self | None:
         """Return what is kept of this position when all of the source is read again; None for nothing."""
@@ -145,9 +152,8 @@ class FilesPosition(Position):
 
     def shares_files(self, other: FilesPosition) -> bool:
         """Tell whether both positions know a file; False where a list is lost."""
-        if self.files is None or other.files is None:
-            return False
-        return not self.files.days.keys().isdisjoint(other.files.days.keys())
+        mine, others = self.files or ConsumedFiles(), other.files or ConsumedFiles()
+        return not mine.days.keys().isdisjoint(others.days.keys())
 
     def uncertain(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
         """Return the files that this position does not know, and may have known once."""
@@ -165,9 +171,8 @@ class FilesPosition(Position):
         today = _day(at)
         # Not before it was modified, by a clock that may be ahead of ours: the mark has to cover that time.
         listed = ((file.digest, max(today, (file.modified or 0) // _DAY)) for file in files)
-        consumed, newest = (self.files or ConsumedFiles()).seen(listed), None
-        if max_age is not None:
-            consumed, newest = consumed.forget(_day(at - max_age))
+        seen = (self.files or ConsumedFiles()).seen(listed)
+        consumed, newest = (seen, None) if max_age is None else seen.forget(_day(at - max_age))
         marks = [self.forgotten_until, None if newest is None else (newest + 1) * _DAY - 1]
         return replace(
             self,
@@ -184,8 +189,7 @@ class FilesPosition(Position):
     def without_lost(self, at: datetime) -> FilesPosition:
         """Return this position with its list given up: what it held may be any file modified until now."""
         until = max(self.forgotten_until or 0, int(at.timestamp()))
-        superseded = self._superseded_by(ConsumedFiles())
-        return FilesPosition(superseded=superseded, forgotten_until=until)
+        return FilesPosition(superseded=self._superseded_by(ConsumedFiles()), forgotten_until=until)
 
     def _superseded_by(self, files: ConsumedFiles) -> tuple[str, ...]:
         # The one before the last was to be removed by the commit before, which may have been cut off.
@@ -268,6 +272,11 @@ class OffsetsPosition(Position):
         both = [(self.next.get(name, 0), other.next.get(name, 0)) for name in self.next.keys() | other.next.keys()]
         return Comparison.of(below=all(a <= b for a, b in both), above=all(a >= b for a, b in both))
 
+    def joined(self, other: OffsetsPosition) -> OffsetsPosition:
+        """Return the later offset of each partition."""
+        names = self.next.keys() | other.next.keys()
+        return OffsetsPosition({name: max(self.next.get(name, 0), other.next.get(name, 0)) for name in sorted(names)})
+
     def to_plain(self) -> dict[str, int]:
         """Return the offsets by partition."""
         return dict(self.next)
@@ -320,10 +329,6 @@ class LogPosition(Position):
     code: ClassVar[int]
 
     @abstractmethod
-    def joined(self, other: Self) -> Self:
-        """Return the least place that is before neither of two: where marks have come to after both."""
-
-    @abstractmethod
     def numbers(self) -> list[int]:
         """Return the place as whole numbers; a small one takes fewer bytes."""
 
@@ -334,7 +339,7 @@ class LogPosition(Position):
 
     @property
     def may_be_of_snapshot(self) -> bool:
-        """Whether a row that a snapshot read may stand here: below it may be transactions that were open then."""
+        """True where a row that a snapshot read may stand: below it may be transactions that were open then."""
         return False
 
 
@@ -355,10 +360,6 @@ class PostgresLogPosition(LogPosition):
         mine, others = (self.last_commit, self.event), (other.last_commit, other.event)
         return Comparison.of(below=mine <= others, above=mine >= others)
 
-    def joined(self, other: PostgresLogPosition) -> PostgresLogPosition:
-        """Return the later one."""
-        return other if self.compare(other) is Comparison.BEFORE else self
-
     def numbers(self) -> list[int]:
         """Return the last commit, and how far behind it the event is."""
         return [self.last_commit, self.event - self.last_commit]
@@ -371,7 +372,7 @@ class PostgresLogPosition(LogPosition):
 
     @property
     def may_be_of_snapshot(self) -> bool:
-        """Whether the event is at the end of the last commit, where a snapshot's rows are."""
+        """True at the end of the last commit, where a snapshot's rows are."""
         return self.last_commit == self.event
 
     def to_plain(self) -> list[int]:
@@ -381,8 +382,7 @@ class PostgresLogPosition(LogPosition):
     @classmethod
     def from_plain(cls, plain: Any) -> Self:
         """Read both LSNs."""
-        last_commit, event = plain
-        return cls(last_commit, event)
+        return cls(*plain)
 
     def __str__(self) -> str:
         return str(self.to_plain())

@@ -10,7 +10,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import JobSpec, argument
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.sources import Files, LakeTable, Source, source
+from airflow_lake_provider.contracts.sources import Files, Source, source
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, check_code, shown, unfit_for_predicate
 
 
@@ -51,7 +51,7 @@ class DeleteRowsSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: where was refused for {unfit}; its text is withheld. {PREDICATE}")
         if (self.keys_from is None) != (not self.keys) or len({name.lower() for name in self.keys}) != len(self.keys):
             raise InvalidSpecError(f"{self.table}: keys_from needs one or more different key columns, and where none")
-        if self.keys_from is not None and not isinstance(self.keys_from, (Files, LakeTable)):
+        if self.keys_from is not None and not self.keys_from.has_plain_rows:
             raise InvalidSpecError(
                 f"{self.table}: keys are plain rows of Files or a LakeTable, not of a {type(self.keys_from).__name__}"
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, optional, options, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
@@ -17,11 +17,17 @@ from airflow_lake_provider.contracts.column_list import check_column_list
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
+from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.position_column import THIRTY_DAYS
 from airflow_lake_provider.contracts.reader_options import check_reader_options
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_name import source_name
 from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
 FORMATS = ("parquet", "orc", "json", "csv", "avro")
 _FORMAT_OF_SUFFIX = {
@@ -37,6 +43,7 @@ _LONGEST_MEMORY_DAYS = 36_500
 ONE_YEAR = timedelta(days=365)
 UNAVAILABLE_VALUE = "__debezium_unavailable_value"
 _HEX = "hex:"
+_DRIVERS_SIDE = "airflow_lake_provider.spark_jobs.sources"
 
 
 class OnSourceChange(str, Enum):
@@ -112,14 +119,14 @@ def _placeholder(value: object, name: str) -> str:
 
 def _below(value: object, name: str) -> Source:
     found = source(value, name)
-    if not isinstance(found, (Files, LakeTable)):
+    if not found.has_plain_rows:
         raise InvalidSpecError(f"{name} must be Files or a LakeTable, got {found!r}")
     return found
 
 
 @dataclass(frozen=True)
 class Source(AuthorObject):
-    """Base of all sources.
+    """Base of all sources. A new one is a subclass with its ``reader``, see docs/explanation/sources.md.
 
     :param name: identity of the source, at most 64 letters, digits, ``_``, ``-`` and ``.``; longer ones become a prefix
         and a digest. The table keeps under it what it has consumed, wherever the source points. Default
@@ -128,10 +135,28 @@ class Source(AuthorObject):
         those of the last commit: read new files with the change, apply all files again once, or refuse the run.
     """
 
+    # ``package.module:Class`` of the driver's side, a ``spark_jobs.sources.base.BatchSource``: the one registration.
+    reader: ClassVar[str] = ""
+    # Rows and nothing else: a query can be over them, and keys can be taken from them.
+    has_plain_rows: ClassVar[bool] = False
+    # What a column that the batch lacks becomes where nobody says.
+    missing_columns: ClassVar[MissingColumns | None] = None
     name: str | None = field(default=None, kw_only=True, metadata=reads(optional(_named)))
     on_source_change: OnSourceChange | str = field(
         default=OnSourceChange.CONTINUE, kw_only=True, metadata=reads(choice_of(OnSourceChange))
     )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "kind" not in cls.__dict__:
+            # Where the driver imports it from.
+            cls.kind = f"{cls.__module__}:{cls.__qualname__}"
+
+    def refuse_arguments(self, spec: UpsertSpec) -> None:
+        """Refuse an upsert whose other arguments do not go with this source.
+
+        :raises InvalidSpecError: naming them.
+        """
 
     @property
     def files(self) -> Files | Debezium | None:
@@ -166,6 +191,8 @@ class Files(Source):
     """
 
     kind: ClassVar[str] = "files"
+    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.files:FilesSource"
+    has_plain_rows: ClassVar[bool] = True
     path: str = field(metadata=reads(text, _RENDERED_LATER))
     format: str | None = field(default=None, metadata=reads(optional(_format)))
     schema: str | None = field(default=None, metadata=reads(optional(_columns)))
@@ -198,6 +225,8 @@ class LakeTable(Source):
     """
 
     kind: ClassVar[str] = "lake-table"
+    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.lake_table:LakeTableSource"
+    has_plain_rows: ClassVar[bool] = True
     table: str = field(metadata=reads(_table, "namespace.table"))
 
     @property
@@ -215,6 +244,7 @@ class Query(Source):
     """
 
     kind: ClassVar[str] = "query"
+    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.query:QuerySource"
     sql: str = field(metadata=reads(_query, "SELECT * FROM source", is_sql=True))
     over: Source | Mapping[str, Any] | str = field(metadata=reads(_below, "file.parquet"))
 
@@ -273,6 +303,8 @@ class Debezium(Source):
     """
 
     kind: ClassVar[str] = "debezium"
+    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.debezium.source:DebeziumSource"
+    missing_columns: ClassVar[MissingColumns] = MissingColumns.NULL
     path: str = field(metadata=reads(text, "events.json"))
     table: str = field(metadata=reads(text, "table"))
     schema: str | None = field(default=None, metadata=reads(optional(_columns)))
@@ -294,6 +326,33 @@ class Debezium(Source):
     def complete(self) -> None:
         """Refuse options that lose events or files."""
         check_reader_options(self.options, self.kind, "Debezium.options")
+
+    @property
+    def is_by_key(self) -> bool:
+        """Tell whether each row keeps the position of its newest event."""
+        return self.ordering is EventOrdering.KEY
+
+    def refuse_arguments(self, spec: UpsertSpec) -> None:
+        """Refuse what events bring themselves, or what their ordering cannot do."""
+        engine = spec.merge_engine
+        if spec.order_by or spec.delete_when:
+            raise InvalidSpecError(
+                f"{spec.table}: Debezium's events bring their own order and deletes; leave out order_by, delete_when"
+            )
+        if engine.combines_rows or engine.ignore_stale:
+            raise InvalidSpecError(
+                f"{spec.table}: Debezium's events carry whole rows and their own order; "
+                "merge_engine may only be a Deduplicate without ignore_stale"
+            )
+        keeps = spec.missing_columns is MissingColumns.KEEP
+        wrong = {
+            "strategy='equality', which looks at no row of the table": spec.strategy is UpsertStrategy.EQUALITY,
+            "branch, because deleted keys are remembered for main": spec.branch is not None,
+            "deletes='ignore', because a delete ends what a key's values are": engine.deletes is Deletes.IGNORE,
+            "missing_columns='keep', because an event writes the whole row": keeps,
+        }
+        if self.is_by_key and (named := [name for name, given in wrong.items() if given]):
+            raise InvalidSpecError(f"{spec.table}: ordering='key' does not go with {'; nor with '.join(named)}")
 
     @property
     def format(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -128,5 +129,25 @@ def spec_from_plain(plain: dict[str, object]) -> JobSpec:
     action = str(plain.get("action"))
     if action not in SPECS:
         raise InvalidSpecError(f"action {action!r} is not known; known are {', '.join(SPECS)}")
+    _import_source(plain["spec"])
     spec: JobSpec = from_plain(SPECS[action], plain["spec"])
     return spec.checked()
+
+
+def _import_source(plain: Any) -> None:
+    """Import the class of a source that is none of this package's; its type says where it is.
+
+    Only a driver does so, with what a worker has made of an object: nobody's data names a module.
+
+    :raises InvalidSpecError: it did not travel.
+    """
+    source = plain.get("source")
+    kind = source.get("type") if isinstance(source, dict) else None
+    if not isinstance(kind, str) or ":" not in kind:
+        return
+    try:
+        importlib.import_module(kind.partition(":")[0])
+    except ImportError as error:
+        raise InvalidSpecError(
+            f"the source {kind!r} cannot be imported by the driver: {error}; let its file travel by py_files"
+        ) from error

@@ -12,7 +12,6 @@ from airflow_lake_provider.contracts.argument_validation import choice_of, flag,
 from airflow_lake_provider.contracts.audits import Audits, audits
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.job_spec import JobSpec, argument
 from airflow_lake_provider.contracts.merge_engines import (
     Aggregation,
@@ -24,7 +23,7 @@ from airflow_lake_provider.contracts.merge_engines import (
 )
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract, schema_contract
-from airflow_lake_provider.contracts.sources import ONE_YEAR, Debezium, Files, OnSourceChange, Source, source
+from airflow_lake_provider.contracts.sources import ONE_YEAR, Files, OnSourceChange, Source, source
 from airflow_lake_provider.contracts.sql_limits import check_code
 from airflow_lake_provider.contracts.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, upsert_strategy
@@ -68,15 +67,11 @@ class UpsertSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")
         self._refuse_excluded("key columns", self.keys)
         refuse_reserved_names(self.table, "keys", self.keys)
-        if isinstance(self.source, Debezium) and (self.order_by or self.delete_when):
-            raise InvalidSpecError(
-                f"{self.table}: Debezium's events bring their own order and deletes; leave out order_by, delete_when"
-            )
+        self.source.refuse_arguments(self)
         if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
         self._refuse_merge_engine()
         self._refuse_equality()
-        self._refuse_order_by_key()
         self._refuse_audits()
         self._refuse_texts()
         if self.max_attempts < 1:
@@ -97,8 +92,8 @@ class UpsertSpec(JobSpec):
         """Value of a column that the batch lacks, in the rows of the batch."""
         if self.schema_contract.missing_columns is not None:
             return MissingColumns(self.schema_contract.missing_columns)
-        if isinstance(self.source, Debezium):
-            return MissingColumns.NULL
+        if self.source.missing_columns is not None:
+            return self.source.missing_columns
         # Absent and NULL columns are one to these two.
         keeps = isinstance(self.merge_engine, (PartialUpdate, Aggregation))
         return MissingColumns.KEEP if keeps else MissingColumns.FAIL
@@ -148,20 +143,6 @@ class UpsertSpec(JobSpec):
                 "without missing_columns='keep'. Leave strategy at 'auto' for these"
             )
 
-    def _refuse_order_by_key(self) -> None:
-        if not isinstance(self.source, Debezium) or self.source.ordering is not EventOrdering.KEY:
-            return
-        keeps = self.missing_columns is MissingColumns.KEEP
-        ignores = self.merge_engine.deletes is Deletes.IGNORE
-        wrong = {
-            "strategy='equality', which looks at no row of the table": self.strategy is UpsertStrategy.EQUALITY,
-            "branch, because deleted keys are remembered for main": self.branch is not None,
-            "deletes='ignore', because a delete ends what a key's values are": ignores,
-            "missing_columns='keep', because an event writes the whole row": keeps,
-        }
-        if named := [name for name, given in wrong.items() if given]:
-            raise InvalidSpecError(f"{self.table}: ordering='key' does not go with {'; nor with '.join(named)}")
-
     def _refuse_merge_engine(self) -> None:
         engine = self.merge_engine
         replays = self.source.on_source_change is OnSourceChange.REPLAY
@@ -177,11 +158,6 @@ class UpsertSpec(JobSpec):
             # Without its order a group keeps the table's values for ever.
             if not {name.lower() for name in group} <= {name.lower() for name in self.exclude_columns}:
                 self._refuse_excluded("the order of a sequence group", (order,))
-        if isinstance(self.source, Debezium) and (engine.combines_rows or engine.ignore_stale):
-            raise InvalidSpecError(
-                f"{self.table}: Debezium's events carry whole rows and their own order; "
-                "merge_engine may only be a Deduplicate without ignore_stale"
-            )
         if not engine.ignore_stale:
             return
         if not self.order_by:

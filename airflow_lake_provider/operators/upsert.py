@@ -10,13 +10,14 @@ from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.merge_engines import MergeEngine
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.sources import LakeTable, Source
+from airflow_lake_provider.contracts.sources import Source
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_upsert
+from airflow_lake_provider.submission.source_modules import refuse_left_behind
 
 if TYPE_CHECKING:
     from airflow.sdk import XComArg
@@ -28,8 +29,12 @@ class UpsertAction(WorkerAction[UpsertSpec]):
     spec_type = UpsertSpec
 
     def completed(self, spec: UpsertSpec, run: TaskRun) -> UpsertSpec:
-        """Name the source."""
+        """Name the source.
+
+        :raises InvalidSpecError: a driver would not find its code.
+        """
         source = spec.source
+        refuse_left_behind(source, getattr(run.context.get("task"), "py_files", None))
         return spec if source.name else replace(spec, source=replace(source, name=run.source_name(spec.table)))
 
     def identity(self, spec: UpsertSpec, run: TaskRun) -> RunIdentity:
@@ -42,8 +47,7 @@ class UpsertAction(WorkerAction[UpsertSpec]):
         """Refuse a source table that is missing, and a target that cannot take the batch."""
         name = spec.source.lake_table
         source = None if name is None else self.tables.load_source(name, "the source table")
-        as_it_is = isinstance(spec.source, LakeTable)
-        refuse_upsert(spec, self.tables.find_table(spec.table), source if as_it_is else None)
+        refuse_upsert(spec, self.tables.find_table(spec.table), None if spec.source.query else source)
 
 
 class LakeUpsertOperator(LakeJobOperator[UpsertSpec]):

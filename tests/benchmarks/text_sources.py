@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.sources import Debezium, Files
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_events
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from tests.benchmarks.bench_session import open_session
 from tests.benchmarks.benchmark_files import frame
 from tests.benchmarks.spark_meter import SparkMeter, Used
@@ -37,7 +37,7 @@ def our_rows(spark: SparkSession, kind: TextKind) -> DataFrame:
     files = list_input_files(spark, str(kind.source.path))
     if isinstance(kind.source, Debezium):
         return read_events(spark, kind.source, files, ["id"]).persist()
-    return read_batch(spark, kind.source, files, None).rows
+    return read_files(spark, kind.source, files, None).rows
 
 
 def measure(spark: SparkSession, rows_of: Callable[[SparkSession, TextKind], DataFrame], kind: TextKind) -> Used:

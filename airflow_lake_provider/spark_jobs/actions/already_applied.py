@@ -9,6 +9,7 @@ from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
+from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision
 
 _CHANGED_INPUT = (
@@ -17,7 +18,7 @@ _CHANGED_INPUT = (
 )
 
 
-def recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> Unchanged | None:
+def recognised(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, run_key: str) -> Unchanged | None:
     """Return how this run is known to have made its commit; None where it has not.
 
     :raises BadInputError: it is known, and ``on_repeat`` is ``fail``.
@@ -31,7 +32,8 @@ def recognised(spec: UpsertSpec, applied_state: AppliedState, run_key: str) -> U
         applied_state,
         run_key,
         "applied this input",
-        is_told_otherwise=spec.on_repeat is OnRepeat.APPLY or _is_told_by_position(spec, applied_state),
+        is_told_otherwise=spec.on_repeat is OnRepeat.APPLY
+        or (spec.branch is None and listed.is_told_by(applied_state.position)),
         way_out=f"run it again with on_repeat='apply', or {NEW_RUN}",
     )
     if done is not None:
@@ -59,11 +61,6 @@ def without_new_events(spec: UpsertSpec, dropped: int) -> Unchanged:
     """
     told = f"all {dropped} events were applied before; they were delivered again"
     return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
-
-
-def _is_told_by_position(spec: UpsertSpec, applied_state: AppliedState) -> bool:
-    """Tell whether the position knows, file by file, what was applied, also of runs whose keys are forgotten."""
-    return spec.branch is None and spec.source.files is not None and not applied_state.position.files.is_lost
 
 
 def _repeat(spec: UpsertSpec, why: Unchanged) -> Unchanged:

@@ -26,8 +26,9 @@ from airflow_lake_provider.spark_jobs.formats.base import (
 from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
+from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
 from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
-from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
+from airflow_lake_provider.spark_jobs.sources.input_files import location_of
 
 
 def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -> DeleteRowsReport:
@@ -40,7 +41,7 @@ def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -
     """
     target = matched_table(spark, spec)
     files = spec.keys_from.files if spec.keys_from is not None else None
-    located = SourceLocation.of(spark, files.path if files else None)
+    located = location_of(spark, files.path) if files else SourceLocation()
     report = retry_conflicts(
         lambda attempt: _attempt(spark, spec, target, attempt, progress), spec.max_attempts, progress
     )

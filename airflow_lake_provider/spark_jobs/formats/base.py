@@ -34,6 +34,36 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyHistory:
+    """Memory of a table about keys, for the change events to come; this one is empty, a format brings its own.
+
+    :param open_changes: key changes of which only the delete was applied; none for a branch other than main.
+    :param epoch: of the source's positions in rows, see ``contracts.position_column``.
+    """
+
+    open_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
+    epoch: int = 1
+
+    def rows_then(self, snapshot: str) -> DataFrame | None:  # noqa: ARG002
+        """Live rows at a snapshot of any age, in columns named as they are now; None where it has expired."""
+        return None
+
+    def deleted_keys(self) -> DataFrame | None:
+        """Keys that were deleted, read now; None where none was."""
+        return None
+
+    def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
+        """Add deleted keys of a table that exists, and forget those that are older.
+
+        :param rows: the key columns, ``_deleted_position``, ``_moved_to``, ``_values_position``.
+        """
+
+    def keep_rows(self, commit: KeyedCommit, progress: Progress) -> str:
+        """Apply a commit to a snapshot that no branch leads to, and return its id; an expiry removes it by its age."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
 class AppliedState:
     """State that a table says it has applied, all read from one version of its metadata.
 
@@ -41,9 +71,8 @@ class AppliedState:
     :param run_keys: recent run keys of main; for another branch those in the summaries of its snapshots.
     :param position: of one source; the empty position for a branch other than main.
     :param newest: generation that the newest snapshot of main says which names the source.
-    :param epoch: of the source's positions, see ``contracts.position_column``.
+    :param keys: of the source.
     :param is_replaced: the table was replaced since the source's last commit; it counts as never applied.
-    :param key_changes: of the source, of which only the delete was applied; none for a branch other than main.
     :param commits: snapshots of the branch, newest first, as far back as they are known.
     """
 
@@ -51,8 +80,7 @@ class AppliedState:
     run_keys: RecentRunKeys = field(default_factory=RecentRunKeys)
     position: SourcePosition = field(default_factory=SourcePosition)
     newest: int | None = None
-    key_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
-    epoch: int = 1
+    keys: KeyHistory = field(default_factory=KeyHistory)
     is_replaced: bool = False
     commits: tuple[CommitFact, ...] = ()
 
@@ -85,7 +113,7 @@ class DataCommit:
 class KeyedCommit(DataCommit):
     """One atomic commit of one change per key.
 
-    :param rows: columns of the table and the markers of :class:`ChangeBatch`; one row per key, no NULL in a key.
+    :param rows: columns of the table and the ``MARKERS`` of a batch; one row per key, no NULL in a key.
     :param order_by: columns that tell which of two rows of a key is older, for ``merge_engine`` that ask.
     :param key_ranges: of ``rows``, where they are known already.
     :param candidates: data files that may hold one of the keys, as the format has planned them; None where it has not.
@@ -243,21 +271,6 @@ class KeyedTable(Protocol):
 
     def rows(self, base: str | None) -> DataFrame | None:
         """Live rows at a snapshot; None where there are none."""
-
-    def rows_then(self, snapshot: str) -> DataFrame | None:
-        """Live rows at a snapshot of any age, in columns named as they are now; None where it has expired."""
-
-    def deleted_keys(self) -> DataFrame | None:
-        """Keys that were deleted, from the side table; None without one."""
-
-    def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
-        """Add deleted keys to the side table, which is made where it is missing, and remove those that are older.
-
-        :param rows: the key columns, ``_deleted_position``, ``_moved_to``, ``_values_position``.
-        """
-
-    def keep(self, commit: KeyedCommit, progress: Progress) -> str:
-        """Apply a commit to a snapshot that no branch leads to, and return its id; an expiry removes it by its age."""
 
     def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: UpsertStrategy) -> None:
         """Create the table unless another job has just done so.

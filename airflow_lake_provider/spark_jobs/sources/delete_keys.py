@@ -32,7 +32,8 @@ from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.read_batch import RawBatch, read_batch
+from airflow_lake_provider.spark_jobs.sources.lake_table import read_table
+from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch, read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -124,7 +125,9 @@ def _read(
     # As text where no type is declared: a guess could change a key, 007 for one.
     types = StructType([StructField(name, _read_as(kind)) for name, kind in names.items()])
     try:
-        return read_batch(spark, _with_texts(source, names), files, types, head)
+        if isinstance(source, Files):
+            return read_files(spark, _with_texts(source, names), files, types)
+        return read_table(spark, str(source.lake_table), head)
     except BadInputError as error:
         if source.files is None or source.files.format not in ("csv", "json"):
             raise
@@ -138,9 +141,9 @@ def _read_as(kind: DataType) -> DataType:
     return kind if isinstance(kind, (BinaryType, BooleanType)) else StringType()
 
 
-def _with_texts(source: Source, names: dict[str, DataType]) -> Source:
+def _with_texts(source: Files, names: dict[str, DataType]) -> Files:
     """Leave as text what the readers of CSV and JSON would change: they round decimals and cut times off dates."""
-    if not isinstance(source, Files) or source.format not in ("csv", "json"):
+    if source.format not in ("csv", "json"):
         return source
     options = {"inferSchema": "false", **source.options} if source.format == "csv" else source.options
     if not source.schema:

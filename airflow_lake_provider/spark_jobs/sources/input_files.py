@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import IllegalArgumentException
@@ -16,6 +15,7 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import list_of_array, texts_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
+from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
 
 _COLON = "has a colon in its name, which Hadoop's file systems and globs do not take; rename it, with - for each :"
 GLOB_CHARACTERS = frozenset("{}[]*?\\")
@@ -61,27 +61,13 @@ def _refusing_colons(pattern: str) -> Iterator[None]:
         raise BadInputError(f"source {pattern!r}: {name} {_COLON}. A store such as S3 may take the folder") from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceLocation:
-    """Address that a path leads to for this driver.
-
-    :param address: with scheme and authority; None for a table.
-    :param warnings: at most one.
-    """
-
-    address: str | None = None
-    warnings: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, spark: SparkSession, pattern: str | None) -> SourceLocation:
-        """Resolve a path or glob as :func:`list_input_files` does; nothing is looked for."""
-        if pattern is None:
-            return cls()
-        with _refusing_colons(pattern):
-            path = _path(spark, pattern)
-        address = str(path.getFileSystem(hadoop_settings(spark)).makeQualified(path).toString())
-        is_named = path.toUri().getScheme() is not None or str(spark.sparkContext.master).startswith("local")
-        return cls(address=address, warnings=() if is_named else (default_file_system(pattern, address),))
+def location_of(spark: SparkSession, pattern: str) -> SourceLocation:
+    """Resolve a path or glob as :func:`list_input_files` does; nothing is looked for."""
+    with _refusing_colons(pattern):
+        path = _path(spark, pattern)
+    address = str(path.getFileSystem(hadoop_settings(spark)).makeQualified(path).toString())
+    is_named = path.toUri().getScheme() is not None or str(spark.sparkContext.master).startswith("local")
+    return SourceLocation(address=address, warnings=() if is_named else (default_file_system(pattern, address),))
 
 
 def default_file_system(pattern: str, address: str) -> str:

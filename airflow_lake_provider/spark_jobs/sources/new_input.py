@@ -12,8 +12,7 @@ from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import OnSourceChange
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
-from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
-from airflow_lake_provider.spark_jobs.sources.source_digest import earlier_table
+from airflow_lake_provider.spark_jobs.sources.base import Listing
 
 Positions = Callable[[], Mapping[str, SourcePosition]]
 _REPLACED = "the table was replaced since it applied this source, so that all of the input is applied again"
@@ -27,15 +26,15 @@ class InputDecision:
     :param wanted: what of the input is applied.
     :param position: what the commit sets.
     :param repeats: whether what was applied is applied again on purpose.
-    :param earlier_table: digest of the table of the stream that was read before; None where it is the same one.
+    :param other_stream: see :meth:`Listing.other_stream`.
     :param note: what the reason of the report has to add; empty for nothing.
     """
 
     start: SourcePosition
-    wanted: BatchInput
+    wanted: Listing
     position: SourcePosition
     repeats: bool = False
-    earlier_table: str | None = None
+    other_stream: str | None = None
     note: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -44,7 +43,7 @@ class InputDecision:
         return f"{reason}; {self.note}" if self.note else reason
 
 
-def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInput, others: Positions) -> InputDecision:
+def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, others: Positions) -> InputDecision:
     """Decide.
 
     :param others: gives the positions of the table's other sources; asked for a source that is new to the table, and
@@ -54,10 +53,10 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInp
     """
     _refuse_to_count_again(spec, applied_state)
     changed = _changed_parts(applied_state.position, listed)
-    earlier = earlier_table(applied_state.position.shape, listed.shape, spec.source)
+    earlier = listed.other_stream(applied_state.position)
     start = _start(spec, applied_state, listed, changed)
     if earlier is not None:
-        # No file was read for the events of this table.
+        # Nothing was read for the events of this table.
         start = applied_state.position.restarted()
     applies_all = spec.on_repeat is OnRepeat.APPLY
     if not applies_all:
@@ -67,7 +66,7 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInp
         wanted=listed if applies_all else listed.beyond(start),
         repeats=applies_all or (bool(changed) and spec.source.on_source_change is OnSourceChange.REPLAY),
         position=listed.position_after(start, spec.keep_consumed_for),
-        earlier_table=earlier,
+        other_stream=earlier,
         note=_REPLACED if applied_state.is_replaced else _note(spec, changed, earlier),
         warnings=_consumed_under_other_names(spec, applied_state, listed.beyond(start), others),
     )
@@ -87,7 +86,7 @@ def _refuse_to_count_again(spec: UpsertSpec, applied_state: AppliedState) -> Non
         )
 
 
-def _changed_parts(position: SourcePosition, listed: BatchInput) -> list[str]:
+def _changed_parts(position: SourcePosition, listed: Listing) -> list[str]:
     """Return the parts of the source that shape its rows and have changed since the last commit that knew them."""
     if not position.shape:
         return []
@@ -95,7 +94,7 @@ def _changed_parts(position: SourcePosition, listed: BatchInput) -> list[str]:
     return sorted(name for name in names if position.shape.get(name) != listed.shape.get(name))
 
 
-def _start(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInput, changed: list[str]) -> SourcePosition:
+def _start(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, changed: list[str]) -> SourcePosition:
     position = applied_state.position
     if changed and spec.source.on_source_change is OnSourceChange.FAIL:
         raise BadInputError(
@@ -105,7 +104,7 @@ def _start(spec: UpsertSpec, applied_state: AppliedState, listed: BatchInput, ch
         )
     if changed and spec.source.on_source_change is OnSourceChange.REPLAY:
         return position.restarted()
-    if position.files.is_lost and listed.snapshot is None:
+    if listed.is_lost_in(position):
         if spec.on_repeat is not OnRepeat.APPLY:
             raise _lost(spec, position)
         return position.without_lost(listed.at)
@@ -127,8 +126,8 @@ def _lost(spec: UpsertSpec, position: SourcePosition) -> BadInputError:
     )
 
 
-def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: BatchInput) -> None:
-    unsure = start.files.uncertain(listed.files)
+def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: Listing) -> None:
+    unsure = listed.uncertain(start)
     if not unsure or start.files.forgotten_until is None:
         return
     mark = datetime.fromtimestamp(start.files.forgotten_until, UTC).isoformat()
@@ -140,7 +139,7 @@ def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: BatchInpu
 
 
 def _consumed_under_other_names(
-    spec: UpsertSpec, applied_state: AppliedState, unknown: BatchInput, others: Positions
+    spec: UpsertSpec, applied_state: AppliedState, unknown: Listing, others: Positions
 ) -> tuple[str, ...]:
     """Return a warning for what is new to this name and another has consumed.
 
@@ -149,7 +148,7 @@ def _consumed_under_other_names(
     """
     is_new = applied_state.position.generation == 0
     # A path of a day shows another day's files later; a source table shows its head at once.
-    is_asked = is_new or (_counts(spec) and unknown.snapshot is None)
+    is_asked = is_new or (_counts(spec) and unknown.may_show_earlier)
     if not is_asked or spec.branch is not None or unknown.is_empty:
         return ()
     asked = {name: other for name, other in others().items() if not _is_agreed(applied_state.position, other)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -11,7 +12,6 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
@@ -23,7 +23,6 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     RESET,
     RESET_ORDER,
     UNPARSABLE,
-    ChangeBatch,
     released_on_failure,
 )
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
@@ -38,9 +37,10 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 )
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, Wanted
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
 from airflow_lake_provider.spark_jobs.sources.csv_headers import refusing_other_headers
-from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
@@ -50,27 +50,45 @@ from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse
 _ONE_TASK = 8 * 1024 * 1024
 
 
-def read_row_changes(
-    spark: SparkSession,
-    spec: UpsertSpec,
-    files: tuple[InputFile, ...],
-    table_schema: StructType | None,
-    table_snapshot: str | None = None,
-) -> ChangeBatch:
-    """Read the batch of ``spec`` and keep the last change of each key; one job checks, counts and fills the cache.
+class PlainSource(BatchSource):
+    """A source of rows that are nothing but rows: it reads them, and here they are reduced."""
+
+    @abstractmethod
+    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
+        """Read the rows of a listing lazily.
+
+        :param types: columns whose types are known, for inputs that do not tell theirs; None without any.
+        """
+
+    @property
+    def keeps_absent(self) -> bool:
+        """True where what the batch lacks keeps its value in the table."""
+        return self.spec.missing_columns is MissingColumns.KEEP
+
+    def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Name the input in an error over one."""
+        return nullcontext()
+
+    def read(self, wanted: Wanted) -> ChangeBatch:
+        """Read the rows and keep the last change of each key."""
+        with self.refusing_unreadable(wanted.listing):
+            return read_row_changes(self, wanted.listing, wanted.target.schema())
+
+
+def read_row_changes(source: PlainSource, listing: Listing, table_schema: StructType | None) -> ChangeBatch:
+    """Read a listing and keep the last change of each key; one job checks, counts and fills the cache.
 
     Only the last row of a key decides by ``delete_when`` whether the key is deleted, unless the spec's merge engine
     combines more rows into one. ``exclude_columns`` that the batch lacks are no error: the column may be one that only
     some batches have.
 
-    :param files: the files to read, see ``list_input_files``; empty for a table.
     :param table_schema: of the target; None when it does not exist yet.
-    :param table_snapshot: of a source table, to read it as it was listed; None for its head.
     :raises BadInputError: missing columns, records that cannot be read, NULL keys, keys without a last change.
     """
-    keeps, types = spec.missing_columns is MissingColumns.KEEP, _types_of_files(spec, table_schema)
+    spark, spec, files = source.spark, source.spec, listing.files
+    types = _types_of_files(spec, table_schema)
     with released_on_failure() as cached, refusing_other_headers(spark, spec.source_name, files):
-        batch = read_batch(spark, spec.source, files, types, table_snapshot, keeps_absent=keeps)
+        batch = source.raw(listing, types)
         if batch.may_be_unparsable:
             cached.append(batch.rows)
         keys = resolve_columns(batch.rows, spec.keys, "keys")
@@ -79,7 +97,7 @@ def read_row_changes(
         is_small = 0 < sum(file.size for file in files) <= _ONE_TASK
         may_shuffle = bool(spec.source.query) or _has_subquery(spark, spec.delete_when)
         rows = batch.rows.coalesce(1) if is_small else batch.rows
-        kept = table_schema.names if table_schema and keeps else []
+        kept = table_schema.names if table_schema and source.keeps_absent else []
         # A struct is dear to cache, and has decided by then.
         reduced = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE, NUMBER)
         # One task shuffles nothing. A query may, and so may one in delete_when.

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from tests.spark.sources.test_unreadable_files import EVENTS, apply, event
 
 A, B = '{"id": 1, "v": "a"}', '{"id": 2, "v": "b"}'
@@ -63,7 +63,7 @@ SOUND_LINES = {
 
 def rows_of(spark: SparkSession, path: Path, **words: Any) -> list[tuple[Any, str | None]]:
     source = Files(str(path), **{"format": "json", "schema": "id INT, v STRING", **words})
-    rows = read_batch(spark, source, list_input_files(spark, source.path), None).rows
+    rows = read_files(spark, source, list_input_files(spark, source.path), None).rows
     found = [(row["id"], row["_lake_unparsable"]) for row in rows.collect()]
     rows.unpersist()
     return found
@@ -73,7 +73,7 @@ def test_a_line_of_json_that_would_be_read_in_part_is_refused_once(spark: SparkS
     for number, line in enumerate(WRONG_LINES.values()):
         (tmp_path / f"{number:02}.json").write_text(f"{A}\n{line}\n{B}\n")
     source = Files(str(tmp_path), "json", schema="id INT, v STRING")
-    batch = read_batch(spark, source, list_input_files(spark, source.path), None)
+    batch = read_files(spark, source, list_input_files(spark, source.path), None)
     told = batch.rows.filter("_lake_unparsable IS NOT NULL").groupBy("_lake_arrival.file").count().collect()
     found: dict[int, int] = dict(map(tuple, told))
     # A name that is no text is refused by Spark's parser too.
@@ -86,7 +86,7 @@ def test_a_sound_line_of_json_is_read_whole(spark: SparkSession, tmp_path: Path)
     for number, (text, _) in enumerate(SOUND_LINES.values()):
         (tmp_path / f"{number:02}.json").write_text(text + "\n", newline="")
     source = Files(str(tmp_path), "json", schema="id INT, v STRING")
-    batch = read_batch(spark, source, list_input_files(spark, source.path), None)
+    batch = read_files(spark, source, list_input_files(spark, source.path), None)
     found: dict[int, list[int]] = {}
     for row in batch.rows.orderBy("_lake_arrival.file", "id").collect():
         assert row["_lake_unparsable"] is None, row
@@ -204,7 +204,7 @@ def test_a_quoted_value_of_csv_is_what_rfc_4180_says_or_refused(spark: SparkSess
         path = tmp_path / f"{list(CSV_LINES).index(name)}.csv"
         path.write_text(text, newline="")
         source = Files(str(path), "csv", schema="v STRING, n STRING")
-        batch = read_batch(spark, source, list_input_files(spark, source.path), None)
+        batch = read_files(spark, source, list_input_files(spark, source.path), None)
         found = collected(batch.rows)
         batch.rows.unpersist()
         is_refused = any(fault is not None for _, fault in found)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from tests.spark.sources.test_unreadable_files import apply
 
 # Values of one column that nobody has declared, and whether each is held.
@@ -34,7 +34,7 @@ NUMBERS: dict[str, list[tuple[str, bool]]] = {
 
 def refused(spark: SparkSession, path: Path, **words: Any) -> list[bool]:
     source = Files(str(path), **words)
-    rows = read_batch(spark, source, list_input_files(spark, source.path), None).rows
+    rows = read_files(spark, source, list_input_files(spark, source.path), None).rows
     found = [row[0] is not None for row in rows.orderBy("id").select("_lake_unparsable").collect()]
     rows.unpersist()
     return found

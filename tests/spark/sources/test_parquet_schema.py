@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.parquet_schema import schema_of_footers
-from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from tests.spark.said_settings import said
 from tests.spark.sql.spark_traces import SparkTraces
 
@@ -73,7 +73,7 @@ def test_the_schema_of_a_few_files_is_found_without_a_job(spark: SparkSession, t
         pq.write_table(pa.table({"id": [number], "name": ["x"]}), tmp_path / f"{number}.parquet")
     files = list_input_files(spark, str(tmp_path))
     with SparkTraces(spark, tmp_path / "canary").none_left():
-        batch = read_batch(spark, Files(path=str(tmp_path), format="parquet", name="b"), files, None)
+        batch = read_files(spark, Files(path=str(tmp_path), format="parquet", name="b"), files, None)
     assert batch.rows.columns[:2] == ["id", "name"]
     assert batch.rows.count() == 3
 
@@ -83,7 +83,7 @@ def test_what_not_all_files_have_is_merged_by_spark(spark: SparkSession, tmp_pat
     pq.write_table(pa.table({"id": [2], "name": ["x"]}), tmp_path / "2.parquet")
     files = list_input_files(spark, str(tmp_path))
     assert schema_of_footers(spark, files) is None
-    batch = read_batch(spark, Files(path=str(tmp_path), format="parquet", name="b"), files, None)
+    batch = read_files(spark, Files(path=str(tmp_path), format="parquet", name="b"), files, None)
     assert sorted(batch.rows.columns[:2]) == ["id", "name"]
 
 
@@ -107,5 +107,5 @@ def test_padded_text_which_spark_refuses_of_a_given_schema_is_left_to_spark(
     written_by_spark = {"org.apache.spark.sql.parquet.row.metadata": json.dumps(schema)}
     pq.write_table(rows.replace_schema_metadata(written_by_spark), tmp_path / "1.parquet")
     files = list_input_files(spark, str(tmp_path))
-    batch = read_batch(spark, Files(path=str(tmp_path), format="parquet", name="b"), files, None)
+    batch = read_files(spark, Files(path=str(tmp_path), format="parquet", name="b"), files, None)
     assert [row["code"] for row in batch.rows.collect()] == ["ab   "]

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from tests.spark.sources.test_unreadable_files import EVENTS, apply
 
 SECONDS = 30
@@ -47,7 +47,7 @@ def test_deep_json_is_refused_where_nobody_says_its_columns(spark: SparkSession,
 
 def read(spark: SparkSession, path: Path, **words: Any) -> list[tuple[int | None, int | None, bool]]:
     source = Files(str(path), **{"schema": TYPES, **words})
-    rows = read_batch(spark, source, list_input_files(spark, source.path), None).rows
+    rows = read_files(spark, source, list_input_files(spark, source.path), None).rows
     found = [tuple(row) for row in rows.selectExpr("id", "length(v)", "_lake_unparsable IS NOT NULL").collect()]
     rows.unpersist()
     return found

@@ -21,10 +21,11 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.sources import Files, LakeTable, Query, Source
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, open_source
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.plain_rows import read_row_changes
-from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource, read_row_changes
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
 from tests.benchmarks.spark_meter import SparkMeter
@@ -37,8 +38,9 @@ def changes(
     named = replace(source, name="batches")
     words["schema_contract"] = SchemaContract(exclude_columns=words.pop("exclude_columns", ()))
     spec = UpsertSpec(catalog="lake_default", table="shop.target", run=run, source=named, keys=keys, **words)
-    files = list_input_files(spark, source.files.path) if source.files else ()
-    return read_row_changes(spark, spec, files, parse_ddl(table) if table else None)
+    opened = open_source(spark, spec)
+    assert isinstance(opened, PlainSource)
+    return read_row_changes(opened, opened.list(), parse_ddl(table) if table else None)
 
 
 def rows_of(batch: ChangeBatch) -> list[dict[str, Any]]:
@@ -117,7 +119,7 @@ def test_exactly_the_listed_files_are_read_each_once_and_in_path_order(
     source = Files(path=str(folder), format="json")
     files = list_input_files(spark, str(folder))
     (folder / "zzz.json").write_text('{"id": 1, "file": "came too late"}\n')
-    batch = read_batch(spark, source, files, None)
+    batch = read_files(spark, source, files, None)
     assert sorted(row["file"] for row in batch.rows.collect()) == sorted(names * 2)
     placed = batch.rows.select("file", "_lake_arrival.file").distinct().collect()
     assert sorted((index, name) for name, index in placed) == list(enumerate(sorted(names)))

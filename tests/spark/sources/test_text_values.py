@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.read_batch import read_batch
+from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 
 REFUSED = object()
 DAY, TIME = date(2024, 1, 2), datetime(2024, 1, 2, 10, 0, tzinfo=UTC)
@@ -127,7 +127,7 @@ def read(spark: SparkSession, folder: Path, kind: str, body: str, schema: str, *
     """Return by id the value, or REFUSED."""
     (folder / f"in.{kind}").write_bytes(body.encode())
     source = Files(str(folder / f"in.{kind}"), schema=f"id INT, v {schema}", options=options)
-    rows = read_batch(spark, source, list_input_files(spark, source.path), None).rows
+    rows = read_files(spark, source, list_input_files(spark, source.path), None).rows
     found = {row["id"]: plain(row["v"]) if row["_lake_unparsable"] is None else REFUSED for row in rows.collect()}
     rows.unpersist()
     return found
@@ -195,6 +195,6 @@ def test_a_number_that_is_quoted_and_empty_leaves_its_column_one_of_numbers(
 ) -> None:
     (tmp_path / "a.csv").write_text('"id","n","t"\n"1","","a"\n"2","7",""\n')
     source = Files(str(tmp_path / "a.csv"), options={"header": True})
-    rows = read_batch(spark, source, list_input_files(spark, source.path), None).rows
+    rows = read_files(spark, source, list_input_files(spark, source.path), None).rows
     assert [tuple(row) for row in rows.select("id", "n", "t").orderBy("id").collect()] == [(1, None, "a"), (2, 7, "")]
     rows.unpersist()

@@ -26,8 +26,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Query
 from airflow_lake_provider.contracts.sources import source as as_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
-from airflow_lake_provider.spark_jobs.sources.batch_input import list_input
-from airflow_lake_provider.spark_jobs.sources.input_files import SourceLocation
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import (
     first_failing,
     refuse_unfit_files,
@@ -161,12 +160,12 @@ def test_a_file_that_went_between_listing_and_reading_is_tried_again(
 ) -> None:
 
     def list_and_lose(*arguments: Any) -> Any:
-        listed = list_input(*arguments)
-        for file in listed.files:
+        listed = list_input_files(*arguments)
+        for file in listed:
             Path(file.path.removeprefix("file:")).unlink()
         return listed
 
-    monkeypatch.setattr("airflow_lake_provider.spark_jobs.actions.upsert_batch.list_input", list_and_lose)
+    monkeypatch.setattr("airflow_lake_provider.spark_jobs.sources.files.list_input_files", list_and_lose)
     pq.write_table(TABLE, tmp_path / "a.parquet")
     (tmp_path / "a.json").write_bytes(LINES[:99])
     ways = {"a.parquet": {"format": "parquet"}, "a.json": {"schema": TYPES}}
@@ -301,19 +300,18 @@ def test_the_report_says_where_a_path_without_a_scheme_led_to(spark: SparkSessio
         BadInputError, match=rf"'{tmp_path}/b\.json' does not exist, looked for at file:{tmp_path}/b\.json"
     ):
         apply(spark, tmp_path / "b.json", "located")
-    assert SourceLocation.of(spark, None) == SourceLocation()
 
 
 def test_only_on_a_cluster_a_path_without_a_scheme_is_warned_of(spark: SparkSession) -> None:
     master = spark.sparkContext.master
     try:
         spark.sparkContext.master = "yarn"
-        address, warnings = (found := SourceLocation.of(spark, "/in/*.csv")).address, found.warnings
+        address, warnings = (found := location_of(spark, "/in/*.csv")).address, found.warnings
         assert address == "file:/in/*.csv"
         assert len(warnings) == 1
         assert "'/in/*.csv' names no file system" in warnings[0]
         assert "file:/in/*.csv" in warnings[0]
-        assert SourceLocation.of(spark, "file:///in/*.csv").warnings == ()
+        assert location_of(spark, "file:///in/*.csv").warnings == ()
     finally:
         spark.sparkContext.master = master
 

@@ -23,9 +23,10 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
     DELETED,
     RESET,
-    ChangeBatch,
     released_on_failure,
 )
+from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
+from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import (
     EventColumns,
@@ -44,12 +45,12 @@ from airflow_lake_provider.spark_jobs.sources.debezium.renamed_table import Earl
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
-    KeyChangeHistory,
     OldRows,
     cut_deletes,
     last_rows,
     old_rows,
 )
+from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import with_table_values
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT, last_known_values
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
@@ -63,7 +64,8 @@ class TargetState:
 
     :param schema: its columns; None when it does not exist yet.
     :param rows: read only for keys whose values the batch does not hold.
-    :param history: what it knows of key changes that earlier batches began.
+    :param history: what it knows of keys, such as key changes that earlier batches began.
+    :param keeps_history: whether those that this batch begins will be remembered; on a branch none is.
     :param marks: what was applied of the stream; events that they show to be repeated are dropped first of all.
     :param has_had_events: whether an event of this source was ever applied; else other tables' events alone are an
         error.
@@ -73,7 +75,8 @@ class TargetState:
     schema: StructType | None = None
     rows: DataFrame | None = None
     _: KW_ONLY
-    history: KeyChangeHistory = field(default_factory=KeyChangeHistory)
+    history: KeyHistory = field(default_factory=KeyHistory)
+    keeps_history: bool = True
     marks: EventMarks | None = None
     has_had_events: bool = True
     earlier: EarlierTable | None = None
@@ -134,10 +137,10 @@ def read_debezium_changes(
         raw.unpersist()
         if order is not None:
             batch = read_by_key(events, columns, rows.keys, found, order)
-            return replace(told.on(batch), dropped=told.dropped + (batch.dropped or 0))
+            return told.on(batch)
         if "r" in found.operations:
             refuse_below_snapshots(events, source.table)
-        may_be_cut = not ignore_deletes and target.history.is_kept and found.may_be_cut(is_whole=told.dropped == 0)
+        may_be_cut = not ignore_deletes and target.keeps_history and found.may_be_cut(is_whole=told.dropped == 0)
         reduced = _Reduction(
             events=events,
             rows=rows,
@@ -175,7 +178,7 @@ class _Reduction:
             return batch
         cut = cut_deletes(events, rows.keys)
         ended = last_rows(events, cut, rows.keys, values.last_rows)
-        return replace(batch, cut_deletes=cut, last_rows=ended)
+        return replace(batch, side=StreamState(cut_deletes=cut, last_rows=ended))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +190,10 @@ class _Repeated:
     marks: EventMarks | None
 
     def on(self, batch: ChangeBatch) -> ChangeBatch:
-        return replace(batch, ordering=self.ordering, dropped=self.dropped, marks=self.marks)
+        known = StreamState.of(batch)
+        dropped = self.dropped + (known.dropped or 0)
+        side = replace(known, ordering=self.ordering.value, dropped=dropped, marks=self.marks)
+        return replace(batch, side=side)
 
 
 def _told_repeated(found: EventSurvey, source: Debezium, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:

@@ -18,7 +18,8 @@ from airflow_lake_provider.contracts.position_column import (
     POSITION_TYPE,
 )
 from airflow_lake_provider.contracts.redelivery import LATE_TOLERANCE_MS
-from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, ChangeBatch
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED
+from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
 from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOutcome
@@ -32,6 +33,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import 
     last_rows,
     old_rows,
 )
+from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.debezium.table_values import missing_values, values_at
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -84,8 +86,7 @@ def read_by_key(
     rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
     lines = _Lines(rows=rows, order=order, old=old, has_deletes=facts.deletes > 0)
     batch = rows.batch_of(lines.checked(timeline), found.events, old.hint if old.expired else _MAY_COME)
-    may_be_cut = order.history.is_kept and found.may_be_cut(is_whole=False)
-    found_cut = cut_deletes(timeline.filter("is_new"), keys) if may_be_cut else ()
+    found_cut = cut_deletes(timeline.filter("is_new"), keys) if found.may_be_cut(is_whole=False) else ()
     # Late values may have come to the row under other keys, so each is looked at.
     cut = tuple(replace(delete, changed=True) for delete in found_cut)
     return replace(
@@ -93,12 +94,14 @@ def read_by_key(
         # Each use of the patched rows would read the table.
         changes=lines.whole(batch.changes).localCheckpoint(eager=False) if batch.patches else batch.changes.drop(PATCH),
         reads_table=True,
-        cut_deletes=cut,
-        last_rows=last_rows(timeline, cut, keys, lines.last_rows),
         completed=lines.completed(),
-        deleted_keys=_deleted_keys(timeline, keys, order, holes) if facts.deletes else None,
-        epoch=order.epoch,
-        dropped=facts.dropped,
+        side=StreamState(
+            cut_deletes=cut,
+            last_rows=last_rows(timeline, cut, keys, lines.last_rows),
+            deleted_keys=_deleted_keys(timeline, keys, order, holes) if facts.deletes else None,
+            epoch=order.epoch,
+            dropped=facts.dropped,
+        ),
     )
 
 

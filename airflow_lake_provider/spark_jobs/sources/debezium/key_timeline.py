@@ -16,8 +16,9 @@ from pyspark.sql.types import DataType, StructType
 
 from airflow_lake_provider.contracts.position_column import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, LAST, in_lines, place_at, place_of
-from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import KeyChangeHistory, OldRows
+from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import OldRows
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
@@ -29,10 +30,10 @@ _HELD = f"STRUCT<known: {PLACE_TYPE}, since: {PLACE_TYPE}, older: MAP<STRING, {P
 class KeyOrder:
     """Knowledge of a table about the keys of a source with ``ordering="key"``.
 
-    :param epoch: of the source.
+    :param history: of the table; ``epoch`` as it has it, or the next.
     :param schema: of the table; None where there is none.
     :param rows: of the table; None where it has none.
-    :param deleted_keys: of ``KeyedTable.deleted_keys``.
+    :param deleted_keys: of the history, read after the table's base was: a commit adds to them before it is made.
     :param deleted_column: where deletes are soft.
     :param again: whether an event at the position of its row is applied once more.
     """
@@ -41,7 +42,7 @@ class KeyOrder:
     schema: StructType | None = None
     rows: DataFrame | None = None
     deleted_keys: DataFrame | None = None
-    history: KeyChangeHistory = field(default_factory=KeyChangeHistory)
+    history: KeyHistory = field(default_factory=KeyHistory)
     deleted_column: str | None = None
     again: bool = False
 

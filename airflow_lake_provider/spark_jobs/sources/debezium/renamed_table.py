@@ -6,6 +6,7 @@ applied hold for both, and what contradicts that is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -15,9 +16,11 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.redelivery import SeenEvents
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables
-from airflow_lake_provider.spark_jobs.sources.source_digest import is_table
+from airflow_lake_provider.spark_jobs.sources.files import digest
 
 _MOST_TABLES = 10_000
+# The part of a source's shape that names the table of a stream.
+EVENTS_OF = "envelope_table"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,22 @@ class EarlierTable:
 
     digest: str
     unread: tuple[InputFile, ...]
+
+
+def earlier_table(before: Mapping[str, str], table: str) -> str | None:
+    """Return the digest of the table that was read before, where another one is read now.
+
+    ``items`` that became ``public.items`` is the same one.
+
+    :param before: shape of the last commit.
+    """
+    former = before.get(EVENTS_OF)
+    return None if former is None or _is_table(table, former) else former
+
+
+def _is_table(name: str, former: str) -> bool:
+    """Return whether a digest is that of a table, with or without its schema."""
+    return former in (digest(name), digest(name.rpartition(".")[2]))
 
 
 def refuse_other_table(
@@ -50,7 +69,7 @@ def refuse_other_table(
         )
     tables = count_tables(spark, source, earlier.unread, _MOST_TABLES) if earlier.unread else {}
     for name, count in tables.items():
-        if is_table(name, earlier.digest):
+        if _is_table(name, earlier.digest):
             raise BadInputError(
                 f"the source was read for {name} before, and is to be read for {source.table} now. "
                 f"{len(earlier.unread)} files that were not read yet hold {count} events of {name}, which would be "

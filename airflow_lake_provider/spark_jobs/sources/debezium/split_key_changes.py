@@ -15,7 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
-from airflow_lake_provider.contracts.open_key_changes import CutDelete, OpenKeyChange, OpenKeyChanges
+from airflow_lake_provider.contracts.open_key_changes import CutDelete, OpenKeyChange
+from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
@@ -23,19 +24,6 @@ _SEQUENCE = ["first", "second"]
 # More than a table remembers.
 _MOST_KEPT = 200
 _UNSIGNED = 2**64
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyChangeHistory:
-    """Knowledge of a table about key changes.
-
-    :param rows_of: rows of the table at a snapshot; None where that one was expired.
-    :param is_kept: whether those that this batch begins will be remembered; on a branch none is.
-    """
-
-    known: OpenKeyChanges = field(default_factory=OpenKeyChanges)
-    rows_of: Callable[[str], DataFrame | None] = lambda _: None
-    is_kept: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +152,7 @@ def _integers(spark: SparkSession, rows: Sequence[tuple[int, ...]], names: Seque
 
 def old_rows(
     events: DataFrame,
-    history: KeyChangeHistory,
+    history: KeyHistory,
     types: Mapping[str, DataType],
     keys: Sequence[str],
     *,
@@ -181,7 +169,7 @@ def old_rows(
     wanted = creates.select(*_SEQUENCE, hashed).distinct().collect()
     found = [(first, second, _remembered(history, second, old)) for first, second, old in wanted]
     known = [(first, second, entry) for first, second, entry in found if entry is not None]
-    rows_at = {at: history.rows_of(at) for at in {entry.snapshot for _, _, entry in known}}
+    rows_at = {at: history.rows_then(at) for at in {entry.snapshot for _, _, entry in known}}
     present = {at: rows for at, rows in rows_at.items() if rows is not None}
     kept = [(first, second, entry) for first, second, entry in known if entry.snapshot in present]
     roots = [_roots(present[at], at, kept, types, keys) for at in present]
@@ -193,8 +181,8 @@ def old_rows(
     )
 
 
-def _remembered(history: KeyChangeHistory, position: int, hashed: int | None) -> OpenKeyChange | None:
-    entries = [e for e in history.known.at(position) if hashed is None or e.key_hash == hashed % _UNSIGNED]
+def _remembered(history: KeyHistory, position: int, hashed: int | None) -> OpenKeyChange | None:
+    entries = [e for e in history.open_changes.at(position) if hashed is None or e.key_hash == hashed % _UNSIGNED]
     # Several old keys with one position tell nothing without the header.
     return entries[0] if len(entries) == 1 else None
 

@@ -17,8 +17,9 @@ from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from airflow_lake_provider.spark_jobs.batch.change_batch import ChangeBatch
+from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, oracle
 from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table
@@ -83,7 +84,7 @@ class Reader:
         before = as_table(self.spark, self.rows, ITEMS)
         target = TargetState(None, before, marks=self.marks, has_had_events=self.marks is not None)
         batch = read_debezium_changes(self.spark, source, found, ["id"], target, **options)
-        self.rows, self.marks = applied(self.rows, batch, ["id"]), batch.marks
+        self.rows, self.marks = applied(self.rows, batch, ["id"]), StreamState.of(batch).marks
         batch.release()
         return batch
 
@@ -153,7 +154,7 @@ def test_a_connector_that_starts_again_sends_old_events_at_new_offsets(reader: R
     assert reader.plain() == table.rows
     table.update(1, 6)
     again = topic.produce([*deliveries[1], *deliveries[2], *table.take_lines()])
-    assert reader.apply(again).dropped == 5
+    assert reader.apply(again).side.dropped == 5
     assert reader.plain() == table.rows
 
 
@@ -172,7 +173,7 @@ def test_a_late_file_of_another_partition_is_applied_and_one_of_the_same_is_refu
     reader.apply(first)
     reader.apply(of_partition(0, [*late, *newest]))
     batch = reader.apply(of_partition(1, [*late, *newest]))
-    assert batch.dropped == 0
+    assert batch.side.dropped == 0
     assert reader.plain() == table.rows
     table.update(2, 3, "fourth")
     missed = topic.produce(table.take_lines())
@@ -195,13 +196,13 @@ def test_names_of_sinks_tell_the_partition_and_what_was_read_of_it(reader: Reade
         files.append(table.take_lines())
     names = [f"shop.public.items+0+{3 * number:010}.json" for number in range(3)]
     batch = reader.apply_files(dict(zip(names[:1], files[:1], strict=True)))
-    assert batch.ordering == "partition"
+    assert batch.side.ordering == "partition"
     reader.apply(files[2], names[2])
     with pytest.raises(BadInputError, match="offsets from 3 to 5"):
         reader.apply(files[1], names[1])
     # The sink wrote the end of a file anew, and Aiven's names mean the same partition.
-    assert reader.apply(files[2][1:], "shop.public.items-0-7.json").dropped == 1
-    assert reader.apply(files[0], "shop.public.items-0-0.json").dropped == 3
+    assert reader.apply(files[2][1:], "shop.public.items-0-7.json").side.dropped == 1
+    assert reader.apply(files[0], "shop.public.items-0-0.json").side.dropped == 3
     with pytest.raises(BadInputError, match="nothing tells"):
         reader.apply(files[0], "items-2026-11.json")
 
@@ -212,19 +213,19 @@ def test_older_events_of_unknown_order_are_refused_and_the_stream_drops_them(rea
     first = table.take_lines()
     table.update(1, 1, "b")
     second = table.take_lines()
-    assert reader.apply(first).ordering == "unknown"
+    assert reader.apply(first).side.ordering == "unknown"
     reader.apply(second)
     with pytest.raises(BadInputError, match=r"1 events of items.*ordering='stream'.*ordering='key'"):
         reader.apply([*first, *second])
     reader.ordering = "stream"
     batch = reader.apply([*first, *second])
     marks = reader.marks
-    assert (batch.ordering, batch.dropped) == ("stream", 1)
+    assert (batch.side.ordering, batch.side.dropped) == ("stream", 1)
     assert reader.plain() == table.rows
     # Going over to "key" brings no old event over a row that has no position.
     reader.ordering = "key"
     batch = reader.apply(first)
-    assert (batch.ordering, batch.dropped) == ("key", 1)
+    assert (batch.side.ordering, batch.side.dropped) == ("key", 1)
     assert reader.plain() == table.rows
     reader.ordering = "stream"
     reader.marks = marks
@@ -253,7 +254,7 @@ def test_a_restored_database_is_not_taken_for_a_repetition(reader: Reader) -> No
     with pytest.raises(BadInputError, match="two lives of the source"):
         reader.apply([*old_life, *lines], ignore_marks=True)
     batch = reader.apply(lines, ignore_marks=True)
-    assert batch.dropped == 0
+    assert batch.side.dropped == 0
     assert reader.plain() == restored.rows
     by_partition = Reader(reader.spark, reader.folder / "partition")
     table = SourceTable(position=5_000)
@@ -270,7 +271,7 @@ def test_rows_of_one_position_may_come_in_two_runs(reader: Reader) -> None:
     snapshot = [json.dumps(envelope("r", row, [None, "50"])) for row in rows]
     reader.ordering = "stream"
     reader.apply(snapshot[:2])
-    assert reader.apply(snapshot[1:]).dropped == 0
+    assert reader.apply(snapshot[1:]).side.dropped == 0
     assert sorted(reader.plain()) == [1, 2, 3]
     # Both halves of a key change stand at the mark and come again, when the old key has gone.
     table = SourceTable(kafka=False, rows=reader.plain())
@@ -279,7 +280,7 @@ def test_rows_of_one_position_may_come_in_two_runs(reader: Reader) -> None:
     reader.apply(lines)
     assert reader.plain() == table.rows
     table.update(9, 2)
-    assert reader.apply([*lines, *table.take_lines()]).dropped == 2
+    assert reader.apply([*lines, *table.take_lines()]).side.dropped == 2
     assert reader.plain() == table.rows
 
 
@@ -293,8 +294,8 @@ def test_a_real_stream_with_replays_ends_as_the_server_did(spark: SparkSession) 
         source = replace(events_of("orders", ddl), ordering="stream")
         target = TargetState(None, as_table(spark, rows, ddl), marks=marks)
         batch = read_debezium_changes(spark, source, files, ["order_id"], target, exclude_columns=["item_count"])
-        rows, marks = applied(rows, batch, ["order_id"]), batch.marks
-        dropped.append(batch.dropped)
+        rows, marks = applied(rows, batch, ["order_id"]), StreamState.of(batch).marks
+        dropped.append(batch.side.dropped)
         batch.release()
     expected = oracle("orders", REDELIVERED)
     # The source's defaults of columns that were added later reach no event.

@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Files, OnSourceChange
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
-from airflow_lake_provider.spark_jobs.sources.batch_input import BatchInput
+from airflow_lake_provider.spark_jobs.sources.files import FilesListing
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -36,12 +36,12 @@ def file(name: str, at: datetime = NOW) -> InputFile:
 
 def listed(
     *names: str, at: datetime = NOW, shape: Mapping[str, str] = SHAPE, modified: datetime | None = None
-) -> BatchInput:
+) -> FilesListing:
     files = tuple(file(name, modified or at) for name in names)
-    return BatchInput(source_name="s", files=files, shape=shape, at=at)
+    return FilesListing(source_name="s", files=files, shape=shape, at=at)
 
 
-def after(*listings: BatchInput, max_age: timedelta | None = timedelta(days=365)) -> SourcePosition:
+def after(*listings: FilesListing, max_age: timedelta | None = timedelta(days=365)) -> SourcePosition:
     position = SourcePosition()
     for listing in listings:
         position = listing.position_after(position, max_age)
@@ -49,7 +49,7 @@ def after(*listings: BatchInput, max_age: timedelta | None = timedelta(days=365)
 
 
 def decide(
-    position: SourcePosition, listing: BatchInput, others: Mapping[str, SourcePosition] | None = None, **words: Any
+    position: SourcePosition, listing: FilesListing, others: Mapping[str, SourcePosition] | None = None, **words: Any
 ) -> InputDecision:
     source = Files(
         path="s3://in/*", format="csv", name="s", on_source_change=words.pop("change", OnSourceChange.CONTINUE)

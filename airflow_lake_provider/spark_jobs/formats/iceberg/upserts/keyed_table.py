@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -20,19 +19,14 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
-    drop_branch,
-    stage_branch_name,
-    stage_branches,
-)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_other_spellings
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audited_upsert import upsert_audited
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import choose_strategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.fitted_rows import fit_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_history import IcebergKeyHistory
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     reading_base,
@@ -63,7 +57,7 @@ class IcebergKeyedTable:
     def applied_state(self, source_name: str, branch: str | None = None) -> AppliedState:
         """Read the newest metadata and what it remembers of a source."""
         if not self.exists():
-            return AppliedState()
+            return AppliedState(keys=self._keys())
         table = self.table.refresh_readable()
         base = table.base_of(branch)
         if branch is not None:
@@ -74,6 +68,7 @@ class IcebergKeyedTable:
                 base=base,
                 run_keys=self._run_keys_in_summaries(branch),
                 position=consumed,
+                keys=self._keys(),
                 commits=table.history(table.origin_of(branch)).line,
             )
         applied, history = self._applied(source_name), table.history()
@@ -83,10 +78,14 @@ class IcebergKeyedTable:
             run_keys=history.run_keys(RecentRunKeys.read(table.properties())),
             position=applied.position,
             newest=applied.newest,
-            key_changes=OpenKeyChanges() if applied.is_replaced else open_changes,
-            epoch=applied.epoch,
+            keys=self._keys(OpenKeyChanges() if applied.is_replaced else open_changes, applied.epoch),
             is_replaced=applied.is_replaced,
             commits=history.line,
+        )
+
+    def _keys(self, open_changes: OpenKeyChanges | None = None, epoch: int = 1) -> IcebergKeyHistory:
+        return IcebergKeyHistory(
+            table=self.table, apply=self.apply, open_changes=open_changes or OpenKeyChanges(), epoch=epoch
         )
 
     def _applied(self, source_name: str) -> AppliedOfSource:
@@ -113,26 +112,6 @@ class IcebergKeyedTable:
         if base is None:
             return None
         return self.table.rows_by_newest_schema(int(base))
-
-    def rows_then(self, snapshot: str) -> DataFrame | None:
-        """Live rows at a snapshot of any age; None where it has expired."""
-        return self.table.refresh().rows_then(int(snapshot)) if self.exists() else None
-
-    def deleted_keys(self) -> DataFrame | None:
-        """Keys that were deleted, from the side table; None without one."""
-        return deleted_keys_table.read_deleted_keys(self.table)
-
-    def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
-        """Add deleted keys to the side table, and remove those that are older."""
-        deleted_keys_table.keep_deleted_keys(self.table, rows, retention)
-
-    def keep(self, commit: KeyedCommit, progress: Progress) -> str:
-        """Apply a commit to a snapshot that no branch leads to."""
-        branch = stage_branch_name(commit.run_key)
-        kept = self.apply(replace(commit, branch=branch), progress).snapshot
-        for name in {branch, *stage_branches(self.table.refresh(), commit.run_key)}:
-            drop_branch(self.table, name)
-        return kept
 
     def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: UpsertStrategy) -> None:
         """Create the table unless another job has just done so."""

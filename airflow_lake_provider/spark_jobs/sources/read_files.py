@@ -1,4 +1,4 @@
-"""Rows of a batch: from exactly these files, from a lake table, or from a query over either."""
+"""Rows of exactly these files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
 
-from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.readwriter import DataFrameReader
@@ -15,10 +14,8 @@ from pyspark.sql.types import DateType, StringType, StructField, StructType, Tim
 
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.sources import Files, Source
-from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
-from airflow_lake_provider.spark_jobs.formats.choose_format import refuse_unreadable, rows_for_queries
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival import Scan, describe_first, literal_paths, with_arrival
@@ -46,8 +43,7 @@ from airflow_lake_provider.spark_jobs.sources.unread_types import refuse_unread_
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, message_of, table_at
-from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8
 
 # As RFC 4180 says, and Excel, pandas and PostgreSQL write: a quote in a quoted value is doubled, any other is an error.
 _QUOTES = {"unescapedQuoteHandling": "RAISE_ERROR"}
@@ -61,8 +57,6 @@ _LONGEST = 100 + len(CHANGED_VALUE)
 _ABOUT_TEXTS = "; a text of JSON has at most 20,000,000 characters, so write longer ones as Parquet"
 _ABOUT_LEVELS = f"; without a schema a record has at most {MOST_LEVELS} levels: declare a column of more as STRING"
 _TIMES = (DateType, TimestampType, TimestampNTZType)
-# The view that a query has its rows from.
-_SOURCE = "source"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,56 +115,26 @@ class RawBatch:
             )
 
 
-def read_batch(
-    spark: SparkSession,
-    source: Source,
-    files: tuple[InputFile, ...],
-    table_schema: StructType | None,
-    table_snapshot: str | None = None,
-    *,
-    keeps_absent: bool = False,
-) -> RawBatch:
-    """Read the batch lazily, but for what finding out the schema of JSON and CSV takes.
-
-    JSON and CSV take their types from the source's schema, else from the table for the columns it has, else from the
-    values. Names of folders (``day=2025-01-01``) are not columns, unless the option ``basePath`` says so.
-
-    :param files: the files to read, and no others; empty for a table.
-    :param table_schema: of the table the batch goes to; None when it does not exist yet.
-    :param table_snapshot: of a source table, as text; None for its head.
-    :param keeps_absent: a nested field that no JSON record has keeps its value in the table, so it is no field of the
-        batch; else it is NULL.
-    :raises BadInputError: a query or a table that cannot be resolved; with a query, records that cannot be read.
-    :raises UnsupportedError: avro without its package.
-    """
-    if isinstance(source.files, Files):
-        batch = _read_files(spark, source.files, files, table_schema, keeps_absent)
-    else:
-        batch = _read_table(spark, str(source.lake_table), table_snapshot)
-    return _query(spark, source.query, batch) if source.query else batch
-
-
-def _read_table(spark: SparkSession, table: str, snapshot: str | None) -> RawBatch:
-    name = TableName.parse(table)
-    try:
-        rows = table_at(spark, name.quoted(), snapshot) if snapshot else spark.table(name.quoted())
-        rows = rows_for_queries(spark, name, rows, snapshot) if snapshot else rows
-    except AnalysisException as error:
-        raise BadInputError(f"source table {table} cannot be read: {message_of(error)}") from error
-    except UnsupportedOperationException as error:
-        refuse_unreadable(spark, name)
-        raise UnsupportedError(f"source table {table} cannot be read by Spark: {error}") from error
-    refuse_unfit_columns(rows.columns, f"source table {table}")
-    return RawBatch(rows=rows)
-
-
-def _read_files(
+def read_files(
     spark: SparkSession,
     source: Files,
     files: tuple[InputFile, ...],
     table_schema: StructType | None,
-    keeps_absent: bool,
+    *,
+    keeps_absent: bool = False,
 ) -> RawBatch:
+    """Read files lazily, but for what finding out the schema of JSON and CSV takes.
+
+    JSON and CSV take their types from the source's schema, else from the table for the columns it has, else from the
+    values. Names of folders (``day=2025-01-01``) are not columns, unless the option ``basePath`` says so.
+
+    :param files: the files to read, and no others.
+    :param table_schema: of the table the batch goes to; None when it does not exist yet.
+    :param keeps_absent: a nested field that no JSON record has keeps its value in the table, so it is no field of the
+        batch; else it is NULL.
+    :raises BadInputError: records that cannot be read.
+    :raises UnsupportedError: avro without its package.
+    """
     if not files:
         raise BadInputError(f"no files of {source.path!r} were given; an empty batch is not read")
     if source.format in ("json", "csv"):
@@ -354,21 +318,6 @@ def _about_numbers(rows: DataFrame) -> str:
 
 def _lines(spark: SparkSession, paths: list[str]) -> DataFrame:
     return spark.read.text(paths).select("value", sf.col("_metadata.file_path").alias("file"))
-
-
-def _query(spark: SparkSession, query: str, batch: RawBatch) -> RawBatch:
-    if batch.may_be_unparsable:
-        batch.refuse_unparsable(batch.rows.filter(sf.col(UNPARSABLE).isNotNull()).count())
-    hidden = [name for name in batch.rows.columns if name.startswith("_lake_")]
-    batch.rows.drop(*hidden).createOrReplaceTempView(_SOURCE)
-    try:
-        rows = spark.sql(query)
-        refuse_unfit_columns(rows.columns, "the result of the query")
-        return RawBatch(rows=rows, reads_more=sources_of(rows) != ({_SOURCE}, set()))
-    except AnalysisException as error:
-        raise BadInputError(f"the query over the view source cannot be resolved: {message_of(error)}") from error
-    finally:
-        spark.catalog.dropTempView(_SOURCE)
 
 
 def _columns(rows: DataFrame) -> str:

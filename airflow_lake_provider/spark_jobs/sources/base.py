@@ -1,0 +1,264 @@
+"""The seam of sources: list what is there, say what of it is new, read it, say the position after.
+
+A batch is rows and side state that only its source understands. A source is a subclass of :class:`BatchSource`, and is
+registered once: the author's class names it as its ``reader``. Nothing else of the driver names a kind of source.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Self
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyedCommit, KeyedTable
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing(ABC):
+    """All that a source has at one moment, nothing of it read.
+
+    :param source_name: under which the table keeps the position.
+    :param shape: what shapes the rows, each part with a digest, so that a change of it is noticed between two runs.
+    :param at: a moment before the listing.
+    """
+
+    # Whether a later listing may show what an earlier one did not, such as the folder of another day.
+    may_show_earlier: ClassVar[bool] = True
+    source_name: str
+    shape: Mapping[str, str] = field(default_factory=dict)
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    @abstractmethod
+    def identities(self) -> tuple[str, ...]:
+        """One text per input, for the run key."""
+
+    @abstractmethod
+    def beyond(self, position: SourcePosition) -> Self:
+        """Return what a position has not consumed."""
+
+    @abstractmethod
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:
+        """Return the position once all of this listing is consumed.
+
+        :param max_age: how long an input is remembered that no listing shows any more; None for ever.
+        """
+
+    @property
+    def is_empty(self) -> bool:
+        """True where there is nothing to read at all."""
+        return not self.identities
+
+    @property
+    def files(self) -> tuple[InputFile, ...]:
+        """The files among it."""
+        return ()
+
+    def consumed_by(self, position: SourcePosition) -> int:
+        """Return how many inputs a position has surely consumed."""
+        return len(self.identities) - len(self.beyond(position).identities)
+
+    def known_to(self, position: SourcePosition) -> int:
+        """Return how many inputs a position has consumed, or may have."""
+        return self.consumed_by(position)
+
+    def is_told_by(self, position: SourcePosition) -> bool:  # noqa: ARG002
+        """Tell whether a position knows all that was applied, also of runs whose keys are forgotten."""
+        return True
+
+    def is_lost_in(self, position: SourcePosition) -> bool:  # noqa: ARG002
+        """Tell whether a position has lost what it knew of such inputs."""
+        return False
+
+    def uncertain(self, position: SourcePosition) -> tuple[InputFile, ...]:  # noqa: ARG002
+        """Return the inputs that a position does not know, and may have known once."""
+        return ()
+
+    def other_stream(self, position: SourcePosition) -> str | None:  # noqa: ARG002
+        """Return what names the stream that a position is of, where that is another one; None where it is the same."""
+        return None
+
+    def applied(self, listed: Self, start: SourcePosition) -> str:
+        """Return a sentence on what of a whole listing this part is.
+
+        :param start: position that was gone on from.
+        """
+        known = listed.consumed_by(start)
+        return f"applied {len(self.identities)} of {len(listed.identities)} inputs, {known} known by position"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideState:
+    """Memory that a batch's source gives the table beside the rows. Plain rows have nothing of it.
+
+    :param ordering: what was known of the order of change events; None for plain rows.
+    :param dropped: inputs that were delivered again and are not in the rows; None where none can be told.
+    """
+
+    ordering: str | None = None
+    dropped: int | None = None
+
+    @property
+    def is_worth_a_commit(self) -> bool:
+        """True where a batch without rows has something to remember."""
+        return False
+
+    def before_rows(self, applied_state: AppliedState) -> None:
+        """Keep what has to be known before the rows are; the table exists, or there are no rows."""
+
+    def beside_rows(self, commit: KeyedCommit) -> KeyedCommit:
+        """Return the commit with what it sets beside the rows."""
+        return commit
+
+    def with_history(self, commit: KeyedCommit, applied_state: AppliedState, progress: Progress) -> KeyedCommit:  # noqa: ARG002
+        """Return the commit with what it remembers of the rows that it takes away."""
+        return commit
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeBatch:
+    """The last change per key of a batch, ready to be applied.
+
+    :param changes: one row per key: the columns of the batch and the boolean ``_lake_deleted``; cached. In a row
+        that deletes, columns other than the keys mean nothing. ``_lake_reset``, where it is there, tells keys that
+        were deleted in the batch before their row: nothing of the table's row counts. ``_lake_reset_order``, where that
+        is compared with the table's, has the order of that delete.
+    :param rows: rows or change events that were read.
+    :param keys: different keys among them; ``upserts + deletes``.
+    :param patches: keys among them of which only single values change; in ``changes`` are those that the table has.
+    :param key_ranges: of ``changes``.
+    :param reads_table: whether the table gave values to ``changes``.
+    :param absent: columns that some of the final rows do not have, though others do, with how many; NULL in those rows.
+    :param completed: columns that no event has; ``changes`` may have them of the table's rows.
+    :param side: what only the batch's source understands.
+    :param cached: what :meth:`release` gives back.
+    """
+
+    changes: DataFrame
+    rows: int
+    keys: int
+    upserts: int
+    deletes: int
+    patches: int = 0
+    key_ranges: KeyRanges | None = None
+    reads_table: bool = False
+    absent: dict[str, int] = field(default_factory=dict)
+    completed: tuple[str, ...] = ()
+    side: SideState = field(default_factory=SideState)
+    cached: tuple[DataFrame, ...] = ()
+
+    def with_deleted_column(self, column: str) -> ChangeBatch:
+        """Add the column in which the table keeps whether a row is deleted.
+
+        :raises BadInputError: the batch has a column of that name.
+        """
+        if column.lower() in (name.lower() for name in self.changes.columns):
+            raise BadInputError(
+                f"the batch has a column {column!r}, which deletes='soft' writes; leave it out with exclude_columns, "
+                "or choose another deleted_column"
+            )
+        return replace(self, changes=self.changes.withColumn(column, sf.col(DELETED)))
+
+    def release(self) -> None:
+        """Give the cached rows back; ``changes`` is computed anew when it is used after that."""
+        release_frames(*self.cached)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceLocation:
+    """Address that a source leads to for this driver.
+
+    :param address: with scheme and authority; None where it has none of its own.
+    :param warnings: at most one.
+    """
+
+    address: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The part of a listing that a run reads, and what the table has of its source.
+
+    :param listing: the part.
+    :param target: the table that its rows go to.
+    :param applied_state: of the source, at the base of the commit.
+    :param repeats: whether what was applied is applied again on purpose.
+    :param other_stream: see :meth:`Listing.other_stream`.
+    """
+
+    listing: Any
+    target: KeyedTable
+    applied_state: AppliedState
+    repeats: bool = False
+    other_stream: str | None = None
+
+
+@dataclass(frozen=True)
+class BatchSource(ABC):
+    """The driver's side of a source.
+
+    :param spec: of the upsert.
+    :param source: the author's object; ``spec.source``, or what is below a query.
+    """
+
+    spark: SparkSession
+    spec: UpsertSpec
+    source: Any
+
+    def location(self) -> SourceLocation:
+        """Return where it is; nothing is looked for."""
+        return SourceLocation()
+
+    @property
+    def shape(self) -> Mapping[str, str]:
+        """Parts that shape its rows, see :class:`Listing`."""
+        return {}
+
+    @abstractmethod
+    def list(self) -> Listing:
+        """Look at the whole source.
+
+        :raises LakeProviderError: it is not there.
+        """
+
+    @abstractmethod
+    def read(self, wanted: Wanted) -> ChangeBatch:
+        """Read a part, reduced to the last change of each key.
+
+        :raises BadInputError: it cannot be applied as it is.
+        """
+
+
+def open_source(spark: SparkSession, spec: UpsertSpec, source: Any = None) -> BatchSource:
+    """Return the driver's side of a spec's source.
+
+    :param source: another one than the spec's, which a query is over.
+    :raises InvalidSpecError: its reader cannot be imported here, or is none.
+    """
+    source = source or spec.source
+    module_name, _, name = source.reader.partition(":")
+    try:
+        reader = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidSpecError(
+            f"{spec.table}: {source.reader!r}, which reads the source {type(source).__name__}, cannot be imported by "
+            f"the driver: {error}; name a package.module:Class, and let its file travel by py_files"
+        ) from error
+    if not (isinstance(reader, type) and issubclass(reader, BatchSource)):
+        raise InvalidSpecError(f"{spec.table}: {source.reader!r} is no subclass of BatchSource")
+    found: BatchSource = reader(spark, spec, source)
+    return found

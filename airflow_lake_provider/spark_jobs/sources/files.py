@@ -1,0 +1,127 @@
+"""Files of rows: listed, told from those that were consumed, and read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import ClassVar, Self
+
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.sources import Debezium, Files
+from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, SourceLocation
+from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
+from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
+from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch, read_files
+from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
+
+_DIGITS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesListing(Listing):
+    """Every file of a source, sorted by path."""
+
+    files: tuple[InputFile, ...] = ()
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Path, size and version of each file."""
+        return tuple(file.identity for file in self.files)
+
+    def beyond(self, position: SourcePosition) -> Self:
+        """Return the files that a position does not know."""
+        return replace(self, files=position.files.unconsumed(self.files))
+
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:
+        """Return the position once all of these files are consumed."""
+        return position.moved(position.files.next(self.files, self.at, max_age), self.shape)
+
+    def known_to(self, position: SourcePosition) -> int:
+        """Return how many files a position has consumed, or may have."""
+        if self.is_lost_in(position):
+            return len(self.files)
+        return self.consumed_by(position) + len(self.uncertain(position))
+
+    def is_told_by(self, position: SourcePosition) -> bool:
+        """Tell whether a position has its list of files."""
+        return not self.is_lost_in(position)
+
+    def is_lost_in(self, position: SourcePosition) -> bool:
+        """Tell whether the list of a position is gone."""
+        return position.files.is_lost
+
+    def uncertain(self, position: SourcePosition) -> tuple[InputFile, ...]:
+        """Return the files that a position may have forgotten."""
+        return position.files.uncertain(self.files)
+
+    def applied(self, listed: Self, start: SourcePosition) -> str:
+        """Return how many files were new, corrected and known."""
+        corrected, known = len(start.files.corrected(listed.files)), len(listed.files) - len(self.files)
+        return (
+            f"applied {len(self.files)} of {len(listed.files)} files: {len(self.files) - corrected} new, "
+            f"{corrected} corrected since they were applied, {known} known by position"
+        )
+
+
+class FileBatchSource(BatchSource):
+    """A source of files, whatever is in them."""
+
+    source: Files | Debezium
+    listing: ClassVar[type[FilesListing]] = FilesListing
+
+    def location(self) -> SourceLocation:
+        """Return the address that the path leads to."""
+        return location_of(self.spark, self.source.path)
+
+    @property
+    def shape(self) -> Mapping[str, str]:
+        """Format, options and schema, however they are spaced; needs a running session.
+
+        :raises BadInputError: the schema cannot be parsed.
+        """
+        options = {name.lower(): value for name, value in self.source.options.items()}
+        return digests(
+            format=self.source.format,
+            options=json.dumps(options, sort_keys=True) if options else None,
+            schema=parse_ddl(self.source.schema).json() if self.source.schema else None,
+        )
+
+    def list(self) -> FilesListing:
+        """List the files of the path.
+
+        :raises BadInputError: a path without a pattern that does not exist.
+        """
+        empty = self.listing(source_name=self.spec.source_name, shape=self.shape)
+        return replace(empty, files=list_input_files(self.spark, self.source.path))
+
+    def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:
+        """Name the file in an error over one."""
+        return refusing_unreadable(self.spark, listing.files, self.source.format, self.source.options or {})
+
+
+class FilesSource(FileBatchSource, PlainSource):
+    """Rows of files."""
+
+    source: Files
+
+    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:
+        """Read them as they are."""
+        return read_files(self.spark, self.source, listing.files, types, keeps_absent=self.keeps_absent)
+
+
+def digests(**parts: str | None) -> dict[str, str]:
+    """Return parts of a source that shape its rows with a digest, but for those that it does not have."""
+    return {name: digest(text) for name, text in parts.items() if text}
+
+
+def digest(text: str) -> str:
+    """Return what stands for a text in a position."""
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

@@ -1,0 +1,72 @@
+"""Modules of sources that are none of this package: their classes travel to the driver by ``py_files``."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from importlib.machinery import PathFinder
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.sources import Source
+
+_OURS = __name__.partition(".")[0]
+_ARCHIVES = (".zip", ".egg", ".whl")
+
+
+def refuse_left_behind(source: Source, py_files: str | None) -> None:
+    """Refuse a source that the driver could not import, before Spark starts.
+
+    :param py_files: of the task: paths with commas.
+    :raises InvalidSpecError: its class is in no module of its own, its reader is no ``package.module:Class``, or the
+        file of either does not travel.
+    """
+    kind = type(source)
+    if kind.__module__.partition(".")[0] == _OURS:
+        return
+    if not _is_importable(kind):
+        raise InvalidSpecError(
+            f"the source {kind.__qualname__} is defined in {kind.__module__}, which a driver cannot import; put its "
+            "class into a module of its own, beside the DAG file or in a package"
+        )
+    module, _, name = kind.reader.partition(":")
+    if not module or not name.isidentifier():
+        raise InvalidSpecError(
+            f"the source {kind.__qualname__} has reader={kind.reader!r}, expected 'package.module:Class' of a "
+            "BatchSource"
+        )
+    roots = {found.partition(".")[0] for found in (kind.__module__, module)} - {_OURS}
+    left = sorted(root for root in roots if not _travels(root, py_files))
+    if left:
+        raise InvalidSpecError(
+            f"the source {kind.__qualname__} needs {left} on the driver, and py_files={py_files!r} does not have it; "
+            "give its file, or an archive of its package, as py_files"
+        )
+
+
+def _is_importable(kind: type[Source]) -> bool:
+    module = kind.__module__
+    if module == "__main__" or not kind.__qualname__.isidentifier():
+        return False
+    # Airflow imports a DAG file under a name that no path leads to.
+    is_found = PathFinder.find_spec(module.partition(".")[0]) is not None
+    return is_found and getattr(sys.modules.get(module), kind.__qualname__, None) is kind
+
+
+def _travels(root: str, py_files: str | None) -> bool:
+    """Tell whether a top-level module is shipped; one that is installed here may be on the cluster as well."""
+    paths = [path for path in (py_files or "").split(",") if path]
+    shipped = any(Path(path).name == f"{root}.py" or _may_hold(path, root) for path in paths)
+    return shipped or root in packages_distributions()
+
+
+def _may_hold(archive: str, root: str) -> bool:
+    if not archive.endswith(_ARCHIVES):
+        return False
+    # What lies on a store is looked at by Spark alone.
+    file = Path(archive.removeprefix("file://"))
+    if not file.is_file():
+        return True
+    with zipfile.ZipFile(file) as opened:
+        return any(name == f"{root}.py" or name.startswith(f"{root}/") for name in opened.namelist())

@@ -1,0 +1,103 @@
+"""A source of one's own is refused before Spark starts where a driver could not import it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.position_source import PositionSource
+from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Files, Source, source
+from airflow_lake_provider.contracts.spec_codec import spec_from_plain, spec_to_json
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.submission.source_modules import refuse_left_behind
+
+NUMBERS = Path(__file__).parents[2] / "end_to_end" / "dags" / "numbers_source.py"
+
+
+@dataclass(frozen=True)
+class OfTheseTests(PositionSource[Any]):
+    """A source whose module is found, but does not travel."""
+
+    reader: ClassVar[str] = "elsewhere:Reader"
+
+
+@pytest.fixture
+def numbers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module of a source, found beside a DAG file."""
+    monkeypatch.syspath_prepend(str(NUMBERS.parent))
+    yield importlib.import_module("numbers_source")
+    sys.modules.pop("numbers_source")
+
+
+def archive(folder: Path, *names: str) -> str:
+    with zipfile.ZipFile(folder / "code.zip", "w") as opened:
+        for name in names:
+            opened.writestr(name, "")
+    return str(folder / "code.zip")
+
+
+def test_a_module_that_travels_is_taken_and_one_that_does_not_is_refused(numbers: Any, tmp_path: Path) -> None:
+    given = numbers.Numbers("a=3", name="n")
+    packed = archive(tmp_path, "numbers_source/__init__.py")
+    for py_files in (str(NUMBERS), f"other.py,{NUMBERS}", packed, "s3a://code/all.zip"):
+        refuse_left_behind(given, py_files)
+    for left in (None, "", "other.py", archive(tmp_path, "other.py")):
+        with pytest.raises(InvalidSpecError, match=r"Numbers needs \['numbers_source'\] on the driver.*py_files"):
+            refuse_left_behind(given, left)
+    refuse_left_behind(Files("in/a.csv"), None)
+
+
+def test_a_class_that_no_driver_can_import_is_refused_by_where_it_is(
+    numbers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True)
+    class Local(PositionSource[Any]):
+        pass
+
+    with pytest.raises(InvalidSpecError, match=r"Local is defined in .*a module of its own"):
+        refuse_left_behind(Local(), str(NUMBERS))
+    # As Airflow imports a DAG file.
+    monkeypatch.setattr(numbers.Numbers, "__module__", "unusual_prefix_0a1b_numbers")
+    monkeypatch.setitem(sys.modules, "unusual_prefix_0a1b_numbers", numbers)
+    with pytest.raises(InvalidSpecError, match=r"unusual_prefix_0a1b_numbers, which a driver cannot import"):
+        refuse_left_behind(numbers.Numbers("a=3"), str(NUMBERS))
+
+
+def test_a_reader_has_to_be_named_and_to_travel_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = f"{OfTheseTests.__module__.partition('.')[0]}.py"
+    with pytest.raises(InvalidSpecError, match=r"needs \['elsewhere'\]"):
+        refuse_left_behind(OfTheseTests(), shipped)
+    refuse_left_behind(OfTheseTests(), f"{shipped},elsewhere.py")
+    monkeypatch.setattr(OfTheseTests, "reader", "no class")
+    with pytest.raises(InvalidSpecError, match=r"reader='no class', expected 'package.module:Class'"):
+        refuse_left_behind(OfTheseTests(), shipped)
+
+
+def test_a_spec_brings_the_class_to_a_driver_and_no_mapping_of_an_author_can_name_a_module(numbers: Any) -> None:
+    spec = UpsertSpec(
+        catalog="c",
+        table="a.b",
+        run=RunIdentity.of("r"),
+        source=numbers.Numbers("a=3 b=1", name="n"),
+        keys=("generator",),
+    )
+    text = json.loads(spec_to_json(spec))
+    assert text["spec"]["source"]["type"] == "numbers_source:Numbers"
+    assert spec_from_plain(text) == spec
+    text["spec"]["source"]["type"] = "no_such_module:Numbers"
+    with pytest.raises(InvalidSpecError, match=r"'no_such_module:Numbers' cannot be imported by the driver.*py_files"):
+        spec_from_plain(text)
+    with pytest.raises(InvalidSpecError, match="needs a type"):
+        source({"type": "this:Zen", "path": "in"})
+    assert "this" not in sys.modules
+    assert "numbers_source:Numbers" in Source.kinds()
