@@ -166,7 +166,9 @@ class AuthorObject:
             raise InvalidSpecError(f"{name or chosen.__name__} has no {unknown}; it takes {', '.join(known)}")
         missing = [field.name for field in known.values() if _default(field) is MISSING and field.name not in given]
         if missing:
-            raise InvalidSpecError(f"{name or chosen.__name__} needs {', '.join(missing)}, got {dict(value)!r}")
+            raise InvalidSpecError(
+                f"{name or chosen.__name__} needs {', '.join(missing)}, got {', '.join(map(str, given)) or 'nothing'}"
+            )
         try:
             return chosen(**given)
         except InvalidSpecError as error:
@@ -178,7 +180,7 @@ class AuthorObject:
         if not kinds:
             return cls
         asked = given.pop("type", cls.kind or None)
-        if asked not in kinds:
+        if not isinstance(asked, str) or asked not in kinds:
             raise InvalidSpecError(f"{name} needs a type, one of {', '.join(map(repr, kinds))}, got {asked!r}")
         return kinds[asked]
 

@@ -137,7 +137,9 @@ class JobSpec(AuthorObject):
         names = {known.author_name: known.name for known in cls.arguments()}
         if unknown := sorted(map(str, value.keys() - names.keys())):
             raise InvalidSpecError(f"{name or cls.action} has no {unknown}; it takes {', '.join(names)}")
-        return super().from_mapping({names[key]: given for key, given in value.items()}, name)
+        by_field = {known.name: known for known in cls.arguments()}
+        given = {names[key]: by_field[names[key]].given(item) for key, item in value.items()}
+        return super().from_mapping(given, name)
 
     def _label(self, field: Field[Any]) -> str:
         return Argument(field).author_name

@@ -83,7 +83,7 @@ def written_task(value: object, name: str) -> JobSpec:
         raise InvalidSpecError(f"{name} must map the arguments of an operator and 'action', got {value!r}")
     given = dict(value)
     action = given.pop("action", None)
-    if action not in AUTHORED:
+    if not isinstance(action, str) or action not in AUTHORED:
         known = ", ".join(map(repr, AUTHORED))
         raise InvalidSpecError(f"{name} needs an action, one of {known}, got {action!r}")
     return AUTHORED[action].from_mapping(given, name)

@@ -38,7 +38,6 @@ class TaskWithOutlets(Protocol):
 
     task_id: str
     outlets: list[Any]
-    branch: str | None
 
     @property
     def has_own_tables(self) -> bool:
@@ -52,7 +51,9 @@ class TaskWithOutlets(Protocol):
         """Tell whether an earlier try may have committed without an event."""
 
 
-def announce(operator: TaskWithOutlets, reports: Mapping[str, Sequence[JobReport]], context: Context) -> None:
+def announce(
+    operator: TaskWithOutlets, reports: Mapping[tuple[str, str], Sequence[JobReport]], context: Context
+) -> None:
     """Let the asset of a table among the outlets have an event when rows were committed to it, and none otherwise.
 
     Airflow makes an event for each outlet of a task that succeeds. A watched asset gets its event from its watcher, and
@@ -60,20 +61,20 @@ def announce(operator: TaskWithOutlets, reports: Mapping[str, Sequence[JobReport
     mapped over tables leaves out the outlets of the tables of its other instances. Other outlets stay. An asset alias
     among them gets the asset of each table without an outlet of its own.
 
-    :param reports: of the task, by table, oldest first; without any of a table whose job failed.
+    :param reports: of the task, by table and branch, oldest first; without any of a table whose job failed.
     """
     silent: list[Any] = []
-    for table, of_table in reports.items():
-        silent += _announce_table(operator, table, of_table, context)
+    for place, of_place in reports.items():
+        silent += _announce_table(operator, place, of_place, context)
     silent += _outlets_of_other_tables(operator, list(reports))
     operator.outlets = [outlet for outlet in operator.outlets if outlet not in silent]
 
 
 def _announce_table(
-    operator: TaskWithOutlets, table: str, reports: Sequence[JobReport], context: Context
+    operator: TaskWithOutlets, place: tuple[str, str], reports: Sequence[JobReport], context: Context
 ) -> list[Asset]:
-    """Make the event of one table, and return its outlets that are to have none."""
-    branch = operator.branch or "main"
+    """Make the event of one table's branch, and return its outlets that are to have none."""
+    table, branch = place
     ours = [outlet for outlet in operator.outlets if _is_of(outlet, operator, table, branch)]
     aliases = [outlet for outlet in operator.outlets if isinstance(outlet, AssetAlias)]
     if not ours and not aliases:
@@ -106,13 +107,12 @@ def _uris(operator: TaskWithOutlets, table: TableName, branch: str) -> set[str]:
     return {table.asset_uri(authority) + ("" if branch == "main" else f"/@{branch}") for authority in authorities}
 
 
-def _outlets_of_other_tables(operator: TaskWithOutlets, tables: Sequence[str]) -> list[Asset]:
+def _outlets_of_other_tables(operator: TaskWithOutlets, places: Sequence[tuple[str, str]]) -> list[Asset]:
     """Return the outlets of other lake tables, where each instance of the task has tables of its own."""
     if not operator.has_own_tables:
         return []
-    own = operator.branch or "main"
     lakes = [outlet for outlet in operator.outlets if isinstance(outlet, Asset) and _is_lake_table(outlet, operator)]
-    return [outlet for outlet in lakes if not any(_is_of(outlet, operator, table, own) for table in tables)]
+    return [outlet for outlet in lakes if not any(_is_of(outlet, operator, *place) for place in places)]
 
 
 def _is_lake_table(outlet: Asset, operator: TaskWithOutlets) -> bool:

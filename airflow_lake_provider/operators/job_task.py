@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
+from airflow_lake_provider.contracts.spec_codec import spec_to_json
 from airflow_lake_provider.operators.allowed_tables import refuse_other_tables
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.trusted_tables import refuse_untrusted
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.operators.task_run import TaskRun
     from airflow_lake_provider.operators.worker_action import WorkerAction
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -70,9 +76,14 @@ class JobTask:
         """Name of the task in its job, the same for every try."""
         return " ".join(self.run.part) or "task"
 
+    @property
+    def branch(self) -> str:
+        """Branch that is written."""
+        return "main" if self.spec is None else self.spec.target_branch
+
     def take(self, found: JobReport | LakeProviderError) -> None:
         """Take what became of the task."""
-        self.report = found if isinstance(found, JobReport) else None
+        self.report = self._of_earlier_try(found) if isinstance(found, JobReport) else None
         self.error = None if isinstance(found, JobReport) else found
 
     def make_spec(self, written: Callable[[], JobSpec], allowed_tables: Sequence[str] | None) -> None:
@@ -91,6 +102,8 @@ class JobTask:
                 run=self.action.identity(spec, self.run),
             )
             self.spec = spec.framed(frame)
+            # A text that Java cannot take is this task's alone.
+            spec_to_json(self.spec)
 
         self._attempt(make)
 
@@ -98,12 +111,18 @@ class JobTask:
         """Answer from the metadata, or refuse what it shows to be impossible."""
 
         def answer() -> None:
-            self.report = self.action.report_without_spark(self.known_spec)
+            found = self.action.report_without_spark(self.known_spec)
+            self.report = None if found is None else self._of_earlier_try(found)
             if self.report is None:
                 self.action.refuse_from_metadata(self.known_spec)
-                refuse_untrusted(self.action.tables.lake, self.known_spec)
 
         self._attempt(answer)
+        self.refuse_untrusted()
+
+    def refuse_untrusted(self) -> None:
+        """Refuse what a catalog or a table says, and Spark would follow."""
+        if self.is_open:
+            self._attempt(lambda: refuse_untrusted(self.action.tables.lake, self.known_spec))
 
     def look_before_submission(self) -> None:
         """Note what the table knows of earlier tries, by which a lost report is found again."""
@@ -136,12 +155,29 @@ class JobTask:
             report = self.report
             self._attempt(lambda: self.action.check_report(self.known_spec, report))
 
+    def _of_earlier_try(self, found: JobReport) -> JobReport:
+        """Return what an earlier try has committed, where a retry finds nothing new: its event is still to be made."""
+        if found.outcome is not Outcome.NOTHING_NEW or not self.run.is_retry or self.spec is None:
+            return found
+        with suppress(LakeProviderError):
+            earlier = LostReport(self.action.tables.lake, self.spec, frozenset())
+            report = earlier.resolve(JobFailedError(f"{self.table}: no earlier try has committed"))
+            reason = f"an earlier try has committed: {found.reason}"
+            return replace(report, outcome=Outcome.ALREADY_APPLIED, reason=reason, warnings=())
+        return found
+
     def _attempt(self, step: Callable[[], None]) -> None:
         if self.error is None:
             try:
                 step()
             except LakeProviderError as error:
                 self.error = error
+            # One broken task stops no other; alone, it ends with Airflow's own words.
+            except Exception as error:
+                if not self.run.part:
+                    raise
+                _log.exception("%s could not go on", self.key)
+                self.error = JobFailedError(f"{self.table}: {type(error).__name__}: {error}")
 
 
 def open_tasks(tasks: Iterable[JobTask]) -> list[JobTask]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, TaskGroup
@@ -115,9 +117,17 @@ class LakeApplicationOperator(SparkApplicationOperator):
         """Each run may have other tables."""
         return True
 
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
+        # What comes from XCom, too, is shown as a task shows itself: not with what may name whom to forget.
+        if isinstance(parent.tasks, Sequence) and not isinstance(parent.tasks, str):
+            parent.tasks = [_shown(task, number) for number, task in enumerate(parent.tasks)]
+
     def place(self) -> str:
         """Return the tables, as far as they are known."""
-        given = self.tasks if isinstance(self.tasks, list) else []
+        given = self.tasks if isinstance(self.tasks, (list, tuple)) else []
         tables = list(dict.fromkeys(_table(task) for task in given))
         more = f" and {len(tables) - _MOST_NAMED} more" if len(tables) > _MOST_NAMED else ""
         return ", ".join(tables[:_MOST_NAMED]) + more
@@ -125,14 +135,14 @@ class LakeApplicationOperator(SparkApplicationOperator):
     def job_tasks(self, context: Context) -> list[JobTask]:
         """Return a task for each that the author gives.
 
-        :raises InvalidSpecError: they are no list, or two sources for one table share a name.
+        :raises InvalidSpecError: they are no list.
         """
-        if not isinstance(self.tasks, list) or not self.tasks:
-            raise InvalidSpecError(f"tasks must be a list with at least one task, got {self.tasks!r}")
-        written = [_written_or_refused(given, number) for number, given in enumerate(self.tasks)]
-        _refuse_shared_sources(written)
+        if not isinstance(self.tasks, Sequence) or isinstance(self.tasks, str):
+            raise InvalidSpecError(f"tasks must be a list of tasks, got a {type(self.tasks).__name__}")
+        given = list(self.tasks)
+        written = _without_clashes([_written_or_refused(task, number) for number, task in enumerate(given)])
         names = Counter[str]()
-        return [self._task(given, spec, names, context) for given, spec in zip(self.tasks, written, strict=True)]
+        return [self._task(task, spec, names, context) for task, spec in zip(given, written, strict=True)]
 
     def _task(self, given: Any, spec: JobSpec | InvalidSpecError, names: Counter[str], context: Context) -> JobTask:
         table = _table(given)
@@ -157,29 +167,40 @@ class LakeApplicationOperator(SparkApplicationOperator):
         failed = [(task, task.error) for task in tasks if task.error is not None]
         passing = [error for _, error in failed if error.retry_may_help]
         if passing and not self.task_run(context).is_last_try:
-            self._leave_to_retry(tasks)
-            raise passing[0]
+            self._leave_to_retry(tasks, context)
+            # The one that has to wait longest.
+            raise max(passing, key=lambda error: error.retry_after or timedelta(0))
         self.tell(tasks, context)
         for task, error in failed:
             self.log.error("%s: %s: %s", task.key, type(error).__name__, error)
-            if task.report is None:
-                self.metrics(task.table).tell_failure(error, task.spec)
+            self.metrics(task.table).tell_failure(error, None if task.report else task.spec)
         counts = Counter(_word(task) for task in tasks)
         told = ", ".join(f"{count} {word}" for word, count in counts.items())
         self.log.info("%d tasks: %s", len(tasks), told)
         show_outcome(context, self.place(), told)
         return [_plain(task) for task in tasks]
 
-    def _leave_to_retry(self, tasks: list[JobTask]) -> None:
+    def _leave_to_retry(self, tasks: list[JobTask], context: Context) -> None:
         """Say what became of the tasks of a try that is not the last; the retry tells of what is committed."""
         for task in tasks:
             if task.error is not None:
                 self.log.error("%s: %s: %s", task.key, type(task.error).__name__, task.error)
+                self.metrics(task.table).tell_failure(task.error, None if task.report else task.spec)
             elif task.report is not None:
-                self.say(task.report)
+                self.say(task, task.report)
                 if task.report.run_key is None:
                     # The retry finds nothing left to do and nothing that it could count.
                     self.count(task, task.report)
+        self._forget_application(context)
+
+    def _forget_application(self, context: Context) -> None:
+        """Let the retry submit an application of its own: this one has ended, and Airflow would take its result."""
+        store = context.get("task_state_store")
+        for key in (self.external_id_key, self._K8S_DRIVER_STATUS_KEY):
+            # Without it the retry finds the reports that are there, and asks the tables for the others.
+            with suppress(Exception):
+                if store is not None and store.get(key):
+                    store.set(key, "")
 
 
 class LakeVerdictOperator(BaseOperator):
@@ -238,6 +259,14 @@ def _written(tasks: Any) -> Any:
     return [task if _is_open(task) else written_task(task, f"tasks[{number}]") for number, task in enumerate(tasks)]
 
 
+def _shown(task: object, number: int) -> object:
+    """Return a task that shows itself, or one that is refused for what it lacks, without a predicate in clear."""
+    found = _written_or_refused(task, number)
+    if isinstance(found, JobSpec) or not isinstance(task, Mapping):
+        return task if isinstance(found, InvalidSpecError) else found
+    return {key: "***" if key == "where" else value for key, value in task.items()}
+
+
 def _written_or_refused(given: object, number: int) -> JobSpec | InvalidSpecError:
     try:
         return written_task(given, f"tasks[{number}]")
@@ -246,8 +275,8 @@ def _written_or_refused(given: object, number: int) -> JobSpec | InvalidSpecErro
 
 
 def _is_open(task: object) -> bool:
-    """Tell whether it is not known yet which action a task asks for."""
-    return is_open(task.get("action")) if isinstance(task, Mapping) else not isinstance(task, JobSpec) and is_open(task)
+    """Tell whether a task itself comes from XCom; what is in it may, and its action may not."""
+    return not isinstance(task, (JobSpec, Mapping)) and is_open(task)
 
 
 def _table(given: object) -> str:
@@ -263,17 +292,44 @@ def _action(given: object) -> str:
     return str(given.get("action")) if isinstance(given, Mapping) else "?"
 
 
-def _refuse_shared_sources(tasks: Sequence[Any]) -> None:
-    """Refuse two sources of one table whose author named neither: they would share a position."""
-    unnamed = Counter(
-        task.table for task in tasks if isinstance(task, UpsertSpec) and not getattr(task.source, "name", None)
-    )
-    for table, count in unnamed.items():
-        if count > 1:
-            raise InvalidSpecError(
-                f"{table}: {count} upserts have a source without a name, under which the table keeps its position; "
-                "give each a name, for example Files(..., name='orders_eu')"
-            )
+def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobSpec | InvalidSpecError]:
+    """Return the specs, with an error in place of each that does not go with another one of the job."""
+    unnamed = Counter(spec.table for spec in written if isinstance(spec, UpsertSpec) and not _name_of_source(spec))
+    batches = Counter(_batch(spec) for spec in written if isinstance(spec, UpsertSpec) and spec.batch_id)
+    sent: set[str] = set()
+    found: list[JobSpec | InvalidSpecError] = []
+    for spec in written:
+        clash = None if isinstance(spec, InvalidSpecError) else _clash(spec, unnamed, batches, sent)
+        found.append(spec if clash is None else InvalidSpecError(clash))
+        if isinstance(spec, JobSpec):
+            sent.add(spec.table)
+    return found
+
+
+def _clash(spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...]], sent: set[str]) -> str | None:
+    if isinstance(spec, UpsertSpec) and not _name_of_source(spec) and unnamed[spec.table] > 1:
+        return (
+            f"{spec.table}: {unnamed[spec.table]} upserts have a source without a name, under which the table keeps "
+            "its position; give each a name, for example Files(..., name='orders_eu')"
+        )
+    if isinstance(spec, UpsertSpec) and spec.batch_id and batches[_batch(spec)] > 1:
+        return f"{spec.table}: two upserts of the table have batch_id {spec.batch_id!r} and one source; they are one"
+    if spec.table in sent and (_ACTIONS[type(spec)].is_planned_here or getattr(spec, "dry_run", False)):
+        what = "a dry run" if getattr(spec, "dry_run", False) else spec.action
+        return (
+            f"{spec.table}: {what} is planned before the application starts, so it cannot stand behind another task of "
+            "its table; give it first, or an operator of its own"
+        )
+    return None
+
+
+def _name_of_source(spec: UpsertSpec) -> str | None:
+    name: str | None = getattr(spec.source, "name", None)
+    return name
+
+
+def _batch(spec: UpsertSpec) -> tuple[str, ...]:
+    return spec.table, str(spec.batch_id), _name_of_source(spec) or ""
 
 
 def _word(task: JobTask) -> str:

@@ -159,7 +159,9 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         """Show why the task fails, and count it."""
         task = self._tasks[0] if self._tasks else None
         # A report has told of the conflicts.
-        self.metrics(self.place()).tell_failure(error, task.spec if task is not None and task.report is None else None)
+        self.metrics(self.place(), self.branch).tell_failure(
+            error, task.spec if task is not None and task.report is None else None
+        )
         super().show_failure(error, context)
 
     def _rendered(self, context: Context) -> SpecT:

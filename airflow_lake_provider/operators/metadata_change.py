@@ -25,6 +25,7 @@ class MetadataChangeAction(WorkerAction[SpecT]):
     The worker commits through a REST catalog, and tables of format version 2 in any catalog. Others need a Spark job.
     """
 
+    is_planned_here = True
     _planned: PlannedChange | None = None
 
     @abstractmethod

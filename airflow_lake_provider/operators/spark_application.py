@@ -140,7 +140,8 @@ class SparkApplicationOperator(
 
     def forget_catalog(self) -> None:
         """Open the catalog anew at its next use: after hours, a token and a connection of a database are over."""
-        self.tables.forget()
+        if self._catalog is not None:
+            self._catalog.forget()
 
     def task_run(self, context: Context, part: tuple[str, ...] = ()) -> TaskRun:
         """Return who runs.
@@ -153,9 +154,19 @@ class SparkApplicationOperator(
         """Carry out the tasks and return their reports as plain JSON data, snapshot ids as text."""
 
         def run(tasks: list[JobTask]) -> None:
+            changing: set[str] = set()
             for task in open_tasks(tasks):
-                task.answer_without_spark()
-            self._run_in_spark(open_tasks(tasks), context)
+                # What stands behind an open task of its table sees the table after it, in the driver.
+                if task.table in changing:
+                    task.refuse_untrusted()
+                else:
+                    task.answer_without_spark()
+                changing |= {task.table} if task.is_open else set()
+            try:
+                self._run_in_spark(open_tasks(tasks), context)
+            except LakeProviderError as error:
+                for task in open_tasks(tasks):
+                    task.take(error)
 
         self._started = now()
         self.log.info(
@@ -195,11 +206,12 @@ class SparkApplicationOperator(
 
     def tell(self, tasks: Sequence[JobTask], context: Context) -> None:
         """Tell of the reports that tasks have: log, asset events, metrics."""
-        reports: dict[str, list[JobReport]] = {task.table: [] for task in tasks}
-        for task in tasks:
+        known = [task for task in tasks if task.spec is not None]
+        reports: dict[tuple[str, str], list[JobReport]] = {(task.table, task.branch): [] for task in known}
+        for task in known:
             if task.report is not None:
-                self.say(task.report)
-                reports[task.table].append(task.report)
+                self.say(task, task.report)
+                reports[task.table, task.branch].append(task.report)
         announce(self, reports, context)
         # After what may fail: the retry that finds the commits counts them.
         for task in tasks:
@@ -208,20 +220,21 @@ class SparkApplicationOperator(
 
     def count(self, task: JobTask, report: JobReport) -> None:
         """Tell the metrics of a report."""
-        self.metrics(task.table).tell_report(report, now() - self._started, is_repeated=task.is_repeated)
+        metrics = self.metrics(task.table, task.branch)
+        metrics.tell_report(report, now() - self._started, is_repeated=task.is_repeated)
 
-    def say(self, report: JobReport) -> None:
+    def say(self, task: JobTask, report: JobReport) -> None:
         """Write the lines of a report into the log."""
         for warning in report.warnings:
             self.log.warning("%s: %s", report.table, warning)
         # The last line, which Airflow's page of a log shows first.
-        place = place_of(report.table, self.branch)
+        place = place_of(report.table, task.branch)
         self.log.info("%s: %s, in %.0f s: %s", place, in_short(report), now() - self._started, report.reason)
 
-    def metrics(self, table: str) -> JobMetrics:
+    def metrics(self, table: str, branch: str | None = None) -> JobMetrics:
         """Return the metrics of the tasks of a table."""
         tags = {"table": table, "lake_conn_id": str(self.lake_conn_id), "operator": self.task_type}
-        return JobMetrics(tags=tags, on_main=not self.branch)
+        return JobMetrics(tags=tags, on_main=branch in (None, "main"))
 
     def is_retry(self, context: Context) -> bool:
         """Tell whether an earlier try of the same clearing failed; the first try after a clearing is none."""

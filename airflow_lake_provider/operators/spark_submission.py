@@ -118,8 +118,11 @@ def spark_submit_arguments(
 
 
 def _scheduler(job: Job) -> dict[str, str]:
-    # Stages of one task would wait for all of another's; the scheduler takes turns between their pools.
-    return {"spark.scheduler.mode": "FAIR"} if job.parallelism > 1 else {}
+    if len(job.tasks) == 1:
+        return {}
+    # Stages of one task would wait for all of another's; the scheduler takes turns between their pools. And a task that
+    # failed is no reason for YARN to run the others again.
+    return {"spark.scheduler.mode": "FAIR", "spark.yarn.maxAppAttempts": "1"}
 
 
 def job_directory() -> Path:

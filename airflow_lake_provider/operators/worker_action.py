@@ -25,6 +25,9 @@ class WorkerAction(Generic[SpecT]):
     # Whether each clearing of the Airflow task is another run, so that a cleared one acts again.
     cleared_is_new: ClassVar[bool] = False
 
+    # Whether it is planned on the worker alone, from the table as it is before Spark starts.
+    is_planned_here: ClassVar[bool] = False
+
     def __init__(self, tables: CatalogTables) -> None:
         self.tables = tables
 

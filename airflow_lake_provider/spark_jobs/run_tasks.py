@@ -64,12 +64,21 @@ class _TaskThreads:
         while waiting:
             name, spec = self._next(waiting)
             del waiting[name]
-            thread = InheritableThread(target=self._run, args=(name, spec), name=name)
-            threads.append(thread)
-            thread.start()
+            thread = self._start(name, spec)
+            threads += [] if thread is None else [thread]
         for thread in threads:
             thread.join()
-        return {name: self._reports[name] for name in self._job.tasks}
+        return {name: self._reports.get(name) or failure("the task", _never_began()) for name in self._job.tasks}
+
+    def _start(self, name: str, spec: JobSpec) -> threading.Thread | None:
+        # A thread asks the JVM for its properties, and the JVM may be dead.
+        try:
+            thread = InheritableThread(target=self._run, args=(name, spec), name=name)
+            thread.start()
+        except Exception as error:  # noqa: BLE001
+            self._end(name, spec, failure("a thread of the Spark job", error))
+            return None
+        return thread
 
     def _next(self, waiting: dict[str, JobSpec]) -> tuple[str, JobSpec]:
         """Wait for a task that may start, and note that its table is busy."""
@@ -87,6 +96,7 @@ class _TaskThreads:
 
     def _run(self, name: str, spec: JobSpec) -> None:
         progress = Progress(label=name)
+        session = None
         try:
             with progress.phase("session"):
                 session = _session_of(self._spark, name)
@@ -96,11 +106,22 @@ class _TaskThreads:
         # Whatever ends a thread, its task has a report and the next one of its table starts.
         except BaseException as error:  # noqa: BLE001
             report = failure("the Spark session", error)
+        finally:
+            if session is not None:
+                _close_catalog(session, spec.catalog)
+            self._end(name, spec, report)
+
+    def _end(self, name: str, spec: JobSpec, report: JobReport | JobFailure) -> None:
+        """Keep a report, and let the next task of the table begin, whatever becomes of the file of reports."""
         with self._changed:
             self._reports[name] = report
-            self._tell(dict(self._reports))
             self._busy.discard(spec.table)
             self._changed.notify_all()
+            try:
+                self._tell(dict(self._reports))
+            # The reports are written once more at the end, where an error counts.
+            except Exception as error:  # noqa: BLE001
+                Progress(label=name).say(f"its report could not be left yet: {error}")
 
 
 def _session_of(spark: SparkSession, pool: str) -> SparkSession:
@@ -111,6 +132,16 @@ def _session_of(spark: SparkSession, pool: str) -> SparkSession:
     # What asks Spark for the session of its thread, as Iceberg's actions do, would get the first one.
     jvm_of(session).org.apache.spark.sql.SparkSession.setActiveSession(java_session(session))
     return session
+
+
+def _never_began() -> JobFailedError:
+    return JobFailedError("it never began: the thread that was to run it ended")
+
+
+def _close_catalog(session: SparkSession, name: str) -> None:
+    """Close the connections of a task's own catalog: a hundred tasks would use up those of a database."""
+    with suppress(Exception):
+        java_session(session).sessionState().catalogManager().catalog(name).icebergCatalog().close()
 
 
 def _open_catalog(session: SparkSession, name: str) -> None:

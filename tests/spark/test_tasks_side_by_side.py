@@ -164,3 +164,31 @@ def test_reports_so_far_are_there_when_a_driver_dies(spark: SparkSession, new_fl
 
     run_tasks(spark, Job({"a": flow.spec(), "b": second.spec()}), Progress(), tell)
     assert [list(reports) for reports in left] == [["a"], ["a", "b"]]
+
+
+def test_a_report_that_cannot_be_left_holds_up_no_task(spark: SparkSession, new_flow: NewFlow) -> None:
+    flow = new_flow()
+    flow.arrive("1.jsonl", row(1, "a", 1))
+
+    def tell(_: Reports) -> None:
+        raise OSError("no space left on device")
+
+    specs = {"a": flow.spec(), "again": flow.spec("run 2")}
+    found = run_tasks(spark, Job(specs), Progress(), tell)
+    assert [report.outcome for report in found.values() if isinstance(report, JobReport)] == [
+        Outcome.APPLIED,
+        Outcome.NOTHING_NEW,
+    ]
+
+
+def test_a_thread_that_cannot_begin_is_the_failure_of_its_task(
+    spark: SparkSession, new_flow: NewFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refused:
+        def __init__(self, **_: object) -> None:
+            raise ConnectionError("the JVM is gone")
+
+    monkeypatch.setattr(tasks_of_driver, "InheritableThread", Refused)
+    flow = new_flow()
+    found = run_tasks(spark, Job({"a": flow.spec(), "b": flow.spec()}), Progress(), lambda _: None)
+    assert all(isinstance(report, JobFailure) for report in found.values())

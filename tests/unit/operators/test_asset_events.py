@@ -32,7 +32,7 @@ FOREIGN = Asset(name="dashboard", uri="https://bi.example.com/revenue")
 
 
 def announce_one(job: TaskWithOutlets, found: JobReport, context: Context) -> None:
-    announce(job, {found.table: [found]}, context)
+    announce(job, {(found.table, getattr(job, "branch", None) or "main"): [found]}, context)
 
 
 def task(*outlets: Asset, **arguments: Any) -> LakeUpsertOperator:

@@ -144,8 +144,134 @@ def test_two_sources_of_a_table_need_names(context: Context) -> None:
     from_xcom = application(UPSERT)
     from_xcom.tasks = [UPSERT, {**UPSERT, "source": "in/b.csv"}]
     for each in (job, from_xcom):
-        with pytest.raises(InvalidSpecError, match=r"shop\.orders: 2 upserts have a source without a name"):
-            each.job_tasks(context)
+        found = [str(task.error) for task in each.job_tasks(context)]
+        assert all("shop.orders: 2 upserts have a source without a name" in error for error in found)
+
+
+def test_two_upserts_that_are_one_batch_are_refused(context: Context) -> None:
+    one = {**UPSERT, "batch_id": "today", "source": Files("in/a.csv", name="a")}
+    first, second, other = application(one, one, {**UPSERT, "table": "shop.others"}).job_tasks(context)
+    assert "two upserts of the table have batch_id 'today'" in str(first.error)
+    assert "two upserts of the table" in str(second.error)
+    assert other.error is None
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        {"action": "create-tag", "table": "shop.orders", "tag": "after_load"},
+        {"action": "publish-branch", "table": "shop.orders", "branch": "b"},
+        {**COMPACT, "dry_run": True},
+    ],
+    ids=lambda task: task["action"],
+)
+def test_what_is_planned_on_the_worker_cannot_stand_behind_a_task_of_its_table(
+    context: Context, late: dict[str, Any]
+) -> None:
+    first, second = application(UPSERT, late).job_tasks(context)
+    assert first.error is None
+    assert "cannot stand behind another task of its table" in str(second.error)
+    assert [task.error for task in application(late, UPSERT).job_tasks(context)] == [None, None]
+
+
+def test_what_stands_behind_an_open_task_of_its_table_is_planned_after_it(
+    orders: Table, append: Callable[..., int], context: Context, driver: Callable[..., list[Job]]
+) -> None:
+    append(orders, 1)
+    done = CompactionReport(table="shop.orders", outcome=Outcome.DONE, reason="")
+    jobs = driver(**{"upsert shop.orders": applied(), "compaction shop.orders": done})
+    # Alone, the metadata says that nothing is due.
+    found = application(UPSERT, {**COMPACT, "level": "auto"}).execute(context)
+    assert [report["outcome"] for report in found] == ["applied", "done"]
+    assert [list(job.tasks) for job in jobs] == [["upsert shop.orders", "compaction shop.orders"]]
+
+
+def test_a_branch_has_its_own_event(
+    orders: Table, append: Callable[..., int], context: Context, driver: Callable[..., list[Job]]
+) -> None:
+    base = append(orders, 1)
+    orders.manage_snapshots().create_branch(base, "b").commit()
+    on_main, on_branch = lake_table_asset("shop.orders"), lake_table_asset("shop.orders", branch="b")
+    driver(**{"upsert shop.orders": applied(append(orders, 2, branch="b"))})
+    job = application({**UPSERT, "branch": "b"}, outlets=[on_main, on_branch])
+    job.execute(context)
+    assert job.outlets == [on_branch]
+    assert context["outlet_events"][on_branch].extra["branch"] == "b"
+
+
+@pytest.mark.parametrize("broken", [{"action": "compaction", "table": "orders"}, {"action": "compaction"}, {}])
+def test_a_task_without_a_table_takes_no_event_from_the_others(
+    orders: Table,
+    append: Callable[..., int],
+    context: Context,
+    driver: Callable[..., list[Job]],
+    broken: dict[str, Any],
+) -> None:
+    asset = lake_table_asset("shop.orders")
+    driver(**{"upsert shop.orders": applied(append(orders, 1))})
+    job = application(UPSERT, outlets=[asset])
+    job.tasks = [*job.tasks, broken]
+    assert [report["outcome"] for report in job.execute(context)] == ["applied", "failed"]
+    assert job.outlets == [asset]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"action": ["upsert"]},
+        {**UPSERT, "source": {"type": ["x"]}},
+        {**UPSERT, "merge_engine": {"type": {}}},
+        {**UPSERT, "table": "shop.o\ud800"},
+        {**UPSERT, "create": None},
+        7,
+    ],
+    ids=str,
+)
+def test_a_broken_value_of_xcom_fails_its_own_task_alone(
+    orders: Table, context: Context, driver: Callable[..., list[Job]], broken: Any
+) -> None:
+    driver(**{"upsert shop.orders": applied()})
+    job = application(UPSERT)
+    job.tasks = [broken, {**UPSERT, "source": Files("in/b.csv", name="b")}]
+    first, second = job.job_tasks(context)
+    assert isinstance(first.error, InvalidSpecError)
+    assert second.error is None
+
+
+def test_nothing_to_do_is_no_failure(context: Context) -> None:
+    job = application(UPSERT)
+    job.tasks = []
+    assert job.execute(context) == []
+
+
+def test_a_submission_that_fails_is_the_error_of_each_open_task(
+    orders: Table, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(*_: object) -> None:
+        raise RuntimeError("no spark-submit")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    tag = {"action": "create-tag", "table": "shop.orders", "tag": "t"}
+    found = application({**UPSERT, "table": "shop.others"}, tag).execute(context)
+    assert "no spark-submit" in found[0]["reason"]
+    assert found[1]["outcome"] == "failed"  # The table has no snapshot to put a tag on.
+
+
+def test_what_a_task_may_not_show_is_shown_nowhere(context: Context) -> None:
+    secret = "email = 'bob@example.com'"
+    with pytest.raises(InvalidSpecError) as refused:
+        application({"action": "delete-rows", "where": secret})
+    job = application(UPSERT)
+    job.tasks = [{"action": "delete-rows", "where": secret}, {"action": "delete-rows", "table": "a.b", "where": secret}]
+    job.render_template_fields(context)
+    shown = [task.serialize() if isinstance(task, DeleteRowsSpec) else task for task in job.tasks]
+    errors = [str(task.error) for task in job.job_tasks(context)]
+    assert "bob" not in f"{refused.value} {shown} {errors}"
+
+
+def test_an_action_is_no_template(context: Context) -> None:
+    with pytest.raises(InvalidSpecError, match="needs an action"):
+        application({"action": "{{ params.action }}", "table": "shop.orders", "allow_sql": "{{ params.s }}"})
 
 
 def test_tasks_come_from_xcom_and_by_mapping(context: Context) -> None:
