@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 from airflow_lake_provider.contracts.positions import Position
 from airflow_lake_provider.contracts.sources import Source
 
-P = TypeVar("P", bound=Position)
-
 
 @dataclass(frozen=True)
-class PositionSource(Source, Generic[P]):
+class PositionSource(Source):
     """A source that says how far it is, and reads what lies between two of its positions.
 
     A subclass is in a module of its own, which travels to the driver by ``py_files``. Its methods run there, with the
@@ -22,16 +20,18 @@ class PositionSource(Source, Generic[P]):
     kind: ClassVar[str] = ""
     reader: ClassVar[str] = "airflow_lake_provider.spark_jobs.sources.by_position:PositionBatchSource"
 
-    def there(self, spark: Any) -> P | None:
+    def there(self, spark: Any) -> Position | None:
         """Return how far the source is now; None for a source that has nothing.
 
         :param spark: the driver's session.
         """
         raise NotImplementedError
 
-    def rows(self, spark: Any, since: P | None, upto: P) -> Any:
+    def rows(self, spark: Any, since: Any, upto: Any) -> Any:
         """Return a DataFrame of what is after ``since`` and not after ``upto``, the same each time.
 
-        :param since: what the table has consumed, which may have parts that are after ``upto``; None for nothing.
+        :param since: position that the table has consumed, which may have parts that are after ``upto``; None for
+            nothing.
+        :param upto: what :meth:`there` returned.
         """
         raise NotImplementedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Self
+from typing import Self
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -65,7 +65,7 @@ class PositionListing(Listing):
 class PositionBatchSource(PlainSource):
     """Rows between two positions."""
 
-    source: PositionSource[Any]
+    source: PositionSource
 
     def list(self) -> PositionListing:
         """Ask how far the source is."""

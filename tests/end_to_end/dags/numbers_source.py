@@ -37,7 +37,7 @@ class VersionVector(Position):
 
 # [START numbers]
 @dataclass(frozen=True)
-class Numbers(PositionSource[VersionVector]):
+class Numbers(PositionSource):
     """Numbers that generators have counted to.
 
     :param counted: how far each generator has come, ``"a=3 b=5"``.

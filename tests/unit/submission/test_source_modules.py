@@ -25,7 +25,7 @@ NUMBERS = Path(__file__).parents[2] / "end_to_end" / "dags" / "numbers_source.py
 
 
 @dataclass(frozen=True)
-class OfTheseTests(PositionSource[Any]):
+class OfTheseTests(PositionSource):
     """A source whose module is found, but does not travel."""
 
     reader: ClassVar[str] = "elsewhere:Reader"
@@ -61,7 +61,7 @@ def test_a_class_that_no_driver_can_import_is_refused_by_where_it_is(
     numbers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @dataclass(frozen=True)
-    class Local(PositionSource[Any]):
+    class Local(PositionSource):
         pass
 
     with pytest.raises(InvalidSpecError, match=r"Local is defined in .*a module of its own"):
