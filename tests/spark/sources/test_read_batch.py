@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, Deletes, FirstRow
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import SchemaContract
@@ -24,6 +24,7 @@ from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, open_source
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
+from airflow_lake_provider.spark_jobs.sources.lake_table import read_table
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource, read_row_changes
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
@@ -294,6 +295,9 @@ def test_a_table_or_a_query_has_no_order_of_its_own(spark: SparkSession, tmp_pat
 
 def test_sources_that_cannot_be_resolved_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"source table batches\.none cannot be read"):
+        # As where it is dropped once it was listed.
+        read_table(spark, "batches.none")
+    with pytest.raises(MissingTableError, match=r"batches\.none: the source table does not exist"):
         changes(spark, LakeTable("batches.none"))
     path = files_in(tmp_path, a_json='{"id": 1}\n')
     with pytest.raises(BadInputError, match="query over the view source"):
