@@ -26,6 +26,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOut
 from airflow_lake_provider.spark_jobs.sources.debezium.key_reuse import refuse_pending, refuse_reused
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder, KeyTimeline
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, place_at
+from airflow_lake_provider.spark_jobs.sources.debezium.operations import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH, RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
     OldRows,
@@ -121,7 +122,7 @@ def _refuse_other_positions(order: KeyOrder) -> None:
 
 def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
     key = Window.partitionBy("key")
-    known = (sf.col("op").isin("h", "x") | sf.col("was_known")) & (sf.col("at") == PRESENT)
+    known = (sf.col("op").isin(HELD, REMOVED) | sf.col("was_known")) & (sf.col("at") == PRESENT)
     place = sf.when(known, sf.col("second"))
     lines = timeline.withColumns({"floor": sf.max(place).over(key), "floor_ts": sf.max_by("ts_ms", place).over(key)})
     sent = sf.col("is_new") & (sf.col(f"{ARRIVAL}.file") >= 0)
@@ -133,8 +134,8 @@ def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
         sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("line.older")))).alias("older"),
         sf.count_if(sent & (sf.col("second") <= sf.col("floor"))).alias("dropped"),
         sf.count_if(sent & restarted).alias("restarted"),
-        sf.count_if((sf.col("op") == "m") & sf.col("old_key").isNotNull()).alias("begun"),
-        sf.count_if(sf.col("op").isin("d", "x")).alias("deletes"),
+        sf.count_if((sf.col("op") == BEGUN) & sf.col("old_key").isNotNull()).alias("begun"),
+        sf.count_if(sf.col("op").isin("d", REMOVED)).alias("deletes"),
     ).collect()[0]
     return _Facts(**{**found.asDict(), "older": tuple(found["older"])})
 
@@ -280,7 +281,7 @@ def _values_place(line: WindowSpec, holes: Sequence[str]) -> Column:
         sf.map_keys("line.older"), lambda name: _numbered(sf.col("line.older")[name], sf.col("held.older")[name])
     )
     held = sf.array_min(sf.concat(sf.array(own), sf.coalesce(older, sf.array().cast(f"ARRAY<{_NUMBERED}>"))))
-    place = sf.when(sf.col("op") == "h", held).when(sf.col("op").isin("c", "r", "u"), whole)
+    place = sf.when(sf.col("op") == HELD, held).when(sf.col("op").isin("c", "r", "u"), whole)
     return sf.max(place).over(line.rowsBetween(Window.unboundedPreceding, -1))
 
 

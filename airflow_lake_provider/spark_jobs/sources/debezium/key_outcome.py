@@ -15,11 +15,12 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.position_column import PLACE_FIELDS, PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, is_later, place_at
+from airflow_lake_provider.spark_jobs.sources.debezium.operations import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import inherit, with_parents
 
-_BEGINS, _ENDS = ("c", "r", "m"), ("d", "x")
+_BEGINS, _ENDS = ("c", "r", BEGUN), ("d", REMOVED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +46,15 @@ class KeyOutcome:
         last = _last_of_key(placed, again=self.again)
         if self.holes:
             last = last.join(self._known(placed), "key", "left")
-        patch = (sf.col("op") == "h") & self._differs()
-        gone = (sf.col("op") == "x") & sf.col("is_held")
+        patch = (sf.col("op") == HELD) & self._differs()
+        gone = (sf.col("op") == REMOVED) & sf.col("is_held")
         repeated = (sf.col("op") == "d") & sf.col("was_known") & ~sf.col("is_held")
-        changes = last.filter((sf.col("is_new") & (sf.col("op") != "m") & ~repeated) | patch | gone)
+        changes = last.filter((sf.col("is_new") & (sf.col("op") != BEGUN) & ~repeated) | patch | gone)
         every = sf.array(*(sf.lit(name) for name in self.holes)).cast("ARRAY<STRING>")
         return changes.select(
             "*",
             self._position().cast(POSITION_TYPE).alias(POSITION_COLUMN),
-            (sf.col("op") == "h").alias(PATCH),
+            (sf.col("op") == HELD).alias(PATCH),
         ).withColumns(
             {
                 "holes": sf.when(sf.col(PATCH), every).otherwise(sf.col("holes")),
@@ -77,12 +78,12 @@ class KeyOutcome:
         mine = sf.struct(sf.lit(self.epoch), *(sf.col("place")[name] for name in PLACE_FIELDS), *found)
         held = sf.col("held.position")
         kept = sf.struct(held["epoch"], *(held[name] for name in PLACE_FIELDS), *found)
-        return sf.when(sf.col("op") == "h", kept.cast(POSITION_TYPE)).otherwise(mine.cast(POSITION_TYPE))
+        return sf.when(sf.col("op") == HELD, kept.cast(POSITION_TYPE)).otherwise(mine.cast(POSITION_TYPE))
 
     def _older(self) -> Column:
         entries = []
         for i, name in enumerate(self.holes):
-            left_out = (sf.col("op") == "h") | sf.array_contains("holes", name)
+            left_out = (sf.col("op") == HELD) | sf.array_contains("holes", name)
             is_older = left_out & (sf.col(f"s{i}.place") < sf.col("second"))
             entries.append(sf.when(is_older, sf.struct(sf.lit(name), sf.col(f"s{i}.log_place"))))
         if not entries:
@@ -112,7 +113,7 @@ class KeyOutcome:
         )
         found = lives
         if self.has_deletes:
-            parents = with_parents(lives.localCheckpoint(), None, ends=_ENDS, begins=("c", "m"))
+            parents = with_parents(lives.localCheckpoint(), None, ends=_ENDS, begins=("c", BEGUN))
             found = inherit(parents, len(self.holes), _newer)
         return found.filter("is_last").select(sf.col("id.key").alias("key"), *states_only)
 
@@ -123,7 +124,7 @@ class KeyOutcome:
         # Not of a life of the key that ended before the row: then an event that is yet to come has the value.
         whole = (place >= sf.col("second")) | sf.col("boundary").isNull()
         whole = whole | (sf.col("boundary") <= sf.greatest(place, "line.since"))
-        held = (sf.col("op") == "h") & sf.coalesce(whole, sf.lit(False))
+        held = (sf.col("op") == HELD) & sf.coalesce(whole, sf.lit(False))
         # All events come again: what the row took over from another key counts where they do not tell it.
         untrusted = (place < sf.col("line.since")) if self.again else sf.lit(False)
         trusted = sf.when(untrusted, FIRST).otherwise(place)
@@ -165,13 +166,13 @@ def _placed(timeline: DataFrame) -> DataFrame:
             "boundary": sf.max(sf.when(op.isin(*_BEGINS, *_ENDS), second)).over(past),
             "begun": sf.max_by("place", sf.when(op.isin(*_BEGINS), second)).over(key),
             "begins": begins.cast("int"),
-            "is_held": sf.max((op == "h") & (sf.col("at") == "")).over(Window.partitionBy("key")),
+            "is_held": sf.max((op == HELD) & (sf.col("at") == "")).over(Window.partitionBy("key")),
         }
     ).withColumn("number", sf.sum("begins").over(key))
 
 
 def _last_of_key(placed: DataFrame, *, again: bool) -> DataFrame:
-    held = sf.col("op") == "h"
+    held = sf.col("op") == HELD
     at_one_place = held.asc() if again else held.desc()
     newest = Window.partitionBy("key").orderBy(sf.col("second").desc(), at_one_place, sf.col(ARRIVAL).desc())
     return placed.withColumn("place_in_line", sf.row_number().over(newest)).filter("place_in_line = 1")

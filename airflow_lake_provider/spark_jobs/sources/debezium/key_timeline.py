@@ -1,7 +1,7 @@
 """The events of a batch in one line per key with what the table knows: its rows, deleted keys and key changes.
 
-What the table knows takes the form of events: ``h`` a row that it holds, at the row's position; ``x`` a delete that was
-applied; ``m`` the begin of a key, where a key change or an earlier create put it. So late events find their place.
+What the table knows takes the form of events: ``held`` a row, at the row's position; ``removed`` a delete that was
+applied; ``begun`` the begin of a key, where a key change or an earlier create put it. So late events find their place.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.position_column import PLACE_TYPE, POSITION
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, LAST, in_lines, place_at, place_of
+from airflow_lake_provider.spark_jobs.sources.debezium.operations import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import OldRows
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
@@ -111,7 +112,7 @@ class KeyTimeline:
             moved = deleted.filter("new_key IS NOT NULL")
             if moved.isEmpty():
                 break
-            found.append(moved.select(*self._event(sf.col("new_key"), "m", sf.col("place"), old_key=sf.col("key"))))
+            found.append(moved.select(*self._event(sf.col("new_key"), BEGUN, sf.col("place"), old_key=sf.col("key"))))
             heirs = moved.select(sf.col("new_key").alias("key")).distinct()
             wanted = heirs.join(seen, "key", "left_anti").localCheckpoint()
             if wanted.isEmpty():
@@ -125,8 +126,8 @@ class KeyTimeline:
             return []
         rows = self._held(self.order.rows, PRESENT).join(sf.broadcast(wanted), "key", "left_semi")
         rows = rows.localCheckpoint(eager=False)
-        begun = rows.filter("op = 'h' AND held.since IS NOT NULL")
-        return [rows, begun.select(*self._event(sf.col("key"), "m", sf.col("held.since")))]
+        begun = rows.filter("op = 'held' AND held.since IS NOT NULL")
+        return [rows, begun.select(*self._event(sf.col("key"), BEGUN, sf.col("held.since")))]
 
     def _old_rows(self, old: OldRows) -> list[DataFrame]:
         if old.roots is None:
@@ -142,7 +143,7 @@ class KeyTimeline:
         ours = position["epoch"] == self.order.epoch
         since, older = sf.when(ours, position["since"]), sf.when(ours, position["older"])
         held = sf.struct(sf.lit(None), since, older, position).cast(_HELD)
-        is_held = sf.when(deleted, "x").otherwise("h")
+        is_held = sf.when(deleted, REMOVED).otherwise(HELD)
         place, ts_ms = self._place(position), position["ts_ms"]
         return rows.select(*self._event(self._key(), is_held, place, ts_ms=ts_ms, held=held, at=at))
 
@@ -153,7 +154,7 @@ class KeyTimeline:
         place, ts_ms = self._place(position), position["ts_ms"]
         # A delete has no row.
         held = sf.struct(sf.col("_values_position"), sf.lit(None), sf.lit(None), sf.lit(None)).cast(_HELD)
-        return rows.select(*self._event(self._key(), "x", place, new_key=heir, ts_ms=ts_ms, held=held))
+        return rows.select(*self._event(self._key(), REMOVED, place, new_key=heir, ts_ms=ts_ms, held=held))
 
     def _key(self) -> Column:
         return _struct(quoted(name).cast(self.types[name]) for name in self.keys)
@@ -181,7 +182,7 @@ class KeyTimeline:
         key_type = f"STRUCT<{fields}>"
         op = sf.lit(op) if isinstance(op, str) else op
         # A row is what its last event left, so it comes after that one; what ends or begins a key comes before.
-        file = sf.when(op == "h", 2**31 - 1).otherwise(-1).cast("int")
+        file = sf.when(op == HELD, 2**31 - 1).otherwise(-1).cast("int")
         zero = sf.lit(0).cast("bigint")
         arrival = sf.struct(file.alias("file"), zero.alias("block"), zero.alias("row"))
         null = sf.lit(None)
@@ -209,13 +210,13 @@ def _struct(values: Iterable[Column]) -> Column:
 
 def _once(events: DataFrame) -> DataFrame:
     """Keep one of each: delivered events, deletes that are known from several sides, begins of a key."""
-    kind = sf.when(sf.col("op").isin("d", "x"), "d").otherwise(sf.col("op"))
+    kind = sf.when(sf.col("op").isin("d", REMOVED), "d").otherwise(sf.col("op"))
     told = sf.coalesce("new_key", "old_key").isNotNull()
     one = Window.partitionBy("key", "second", kind, "at")
     best = one.orderBy(sf.col("is_new").desc(), told.desc(), sf.col(ARRIVAL).desc())
     # A connector that starts again may tell an earlier commit before the same event, or none.
     last_commit = sf.max("place.last_commit").over(one)
-    was_known = sf.coalesce(sf.max(sf.col("op") == "x").over(one), sf.lit(False))
+    was_known = sf.coalesce(sf.max(sf.col("op") == REMOVED).over(one), sf.lit(False))
     return (
         events.withColumns(
             {
