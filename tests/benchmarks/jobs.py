@@ -69,15 +69,15 @@ def measure(home: Path) -> dict[str, Any]:
     subprocess.run(["airflow", "lake", "warm-up"], env=environment, check=True, capture_output=True)
     arrive(home, 0)
     airflow = StandaloneAirflow(environment, home / "standalone", _free_port())
-    seconds, memory = {}, {}
+    seconds, megabytes = {}, {}
     try:
         airflow.wait_until_healthy()
         wait_for("the DAGs", lambda: airflow.get("/dags")["total_entries"] == DAGS or None, airflow.output)
         _run(airflow, "build")
         arrive(home, _ROWS // 2)
         for side in SIDES[:-1]:
-            seconds[side], memory[side] = _run(airflow, side)
-            print(f"{side}: {seconds[side]:.1f} s, drivers {memory[side]:.0f} MB, load {os.getloadavg()[0]:.1f}")
+            seconds[side], megabytes[side] = _run(airflow, side)
+            print(f"{side}: {seconds[side]:.1f} s, drivers {megabytes[side]:.0f} MB, load {os.getloadavg()[0]:.1f}")
     finally:
         airflow.stop()
     seconds["bare"] = bare(home, environment)
@@ -91,7 +91,7 @@ def measure(home: Path) -> dict[str, Any]:
     return {
         "ratios": {name: round(value, 2) for name, value in ratios.items()},
         "seconds": {side: round(value, 1) for side, value in seconds.items()},
-        "driver_megabytes": {side: round(value) for side, value in memory.items()},
+        "driver_megabytes": {side: round(value) for side, value in megabytes.items()},
     }
 
 
