@@ -16,6 +16,7 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, jvm_of, loa
 # Guava as Iceberg's runtime brings it: Spark 3.5 has release 14, and another cluster may have any.
 GUAVA = "org.apache.iceberg.relocated.com.google.common"
 _OBJECT, _CLASS, _HANDLE = "java.lang.Object", "java.lang.Class", "java.lang.invoke.MethodHandle"
+_METHOD, _ARGUMENTS, _TEXT = "java.lang.reflect.Method", "[Ljava.lang.Object;", "java.lang.String"
 _PRIMITIVES = {"boolean": "Boolean", "int": "Integer", "long": "Long", "void": "Void"}
 
 
@@ -102,6 +103,62 @@ class MethodHandles:
         return self._handles.guardWithTest(
             is_instance, handle, self._handles.dropArguments(never, 0, self.classes(_OBJECT))
         )
+
+    def dropping(self, handle: Any, place: int, *types: str) -> Any:
+        """Let a function take more parameters, at a place, and use none of them."""
+        return self._handles.dropArguments(handle, place, self.classes(*types))
+
+    def where(self, test: Any, handle: Any, otherwise: Any) -> Any:
+        """Return a function that is one or another one, as a test of its first parameters says."""
+        return self._handles.guardWithTest(test, handle, otherwise)
+
+    def after(self, handle: Any, first: Any) -> Any:
+        """Give what a function without parameters returns to another one, as its first parameter."""
+        return self._handles.foldArguments(handle, first)
+
+    def catching(self, handle: Any, error: str, handler: Any) -> Any:
+        """Return a function that hands an error, and what it was called with, to a handler."""
+        return self._handles.catchException(handle, self.class_of(error), handler)
+
+    def throwing(self, error: str, result: str) -> Any:
+        """Return a function that throws what it is given.
+
+        :param result: type that it would return.
+        """
+        return self._handles.throwException(self.class_of(result), self.class_of(error))
+
+    def nothing(self) -> Any:
+        """Return a function that does nothing and returns nothing."""
+        return self.typed(self._handles.constant(self.class_of(_OBJECT), None), "void")
+
+    def proxy(self, interface: str, target: Any, **instead: Any) -> Any:
+        """Return an object of an interface, whose methods are those of another object but for some.
+
+        :param interface: no two of its methods have the same name.
+        :param instead: a function for each name of a method.
+        """
+        # The class of the target may not be public, its interface is.
+        kind = self.class_of(interface)
+        methods = {str(each.getName()): self._lookup.unreflect(each) for each in kind.getMethods()}
+        methods |= {"hashCode": self.method(_OBJECT, "hashCode", "int")}
+        methods |= {"equals": self.method(_OBJECT, "equals", "boolean", _OBJECT)}
+        chosen = self._of_array(self.method(_OBJECT, "toString", _TEXT).bindTo(target))
+        for name, function in {**{name: each.bindTo(target) for name, each in methods.items()}, **instead}.items():
+            chosen = self.where(self._is_named(name), self._of_array(function), chosen)
+        handler = self.instance("java.lang.reflect.InvocationHandler", self.dropping(chosen, 0, _OBJECT))
+        return self._lang.reflect.Proxy.newProxyInstance(kind.getClassLoader(), self.classes(interface), handler)
+
+    def _is_named(self, name: str) -> Any:
+        """Return a test of a ``Method``."""
+        is_equal = self.method(_OBJECT, "equals", "boolean", _OBJECT).bindTo(name)
+        text = self.typed(self.method(_METHOD, "getName", _TEXT), _OBJECT, _METHOD)
+        return self.each_through(is_equal, 0, text)
+
+    def _of_array(self, handle: Any) -> Any:
+        """Let a function take a method, which it does not use, and its parameters as an array."""
+        count = handle.type().parameterCount()
+        spread = handle.asSpreader(self.class_of(_ARGUMENTS), count)
+        return self.dropping(self.typed(spread, _OBJECT, _ARGUMENTS), 0, _METHOD)
 
     def call(self, handle: Any, *arguments: Any) -> Any:
         """Call a function, such as one of several of a name, between which py4j does not choose rightly."""

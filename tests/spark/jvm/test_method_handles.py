@@ -32,6 +32,20 @@ def test_a_test_of_one_class_says_no_of_any_other(spark: SparkSession) -> None:
     assert [test.test(value) for value in ("", "a", jvm_of(spark).java.util.ArrayList())] == [True, False, False]
 
 
+def test_an_object_stands_for_another_one_but_for_some_methods(spark: SparkSession) -> None:
+    make, items = method_handles(spark), jvm_of(spark).java.util.ArrayList([1, 2])
+    failing = make.given(make.throwing("java.lang.Exception", "void"), 0, jvm_of(spark).java.lang.Exception("broken"))
+    size = make.method("java.util.List", "size", "int").bindTo(items)
+    caught = make.catching(failing, "java.lang.Exception", make.dropping(make.nothing(), 0, "java.lang.Exception"))
+    # Its class is not public.
+    iterator = items.iterator()
+    proxy = make.proxy("java.util.Iterator", iterator, next=size, remove=caught)
+    assert (proxy.hasNext(), proxy.next()) == (True, 2)
+    proxy.remove()
+    assert (proxy.hashCode(), proxy.toString()) == (iterator.hashCode(), iterator.toString())
+    assert proxy.equals(iterator)
+
+
 def test_handles_are_made_once_for_all_sessions_of_a_driver(spark: SparkSession) -> None:
     assert method_handles(spark.newSession()) is method_handles(spark)
 

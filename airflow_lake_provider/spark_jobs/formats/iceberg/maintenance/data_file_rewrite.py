@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, Comp
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.asking_table import asking_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -141,7 +142,7 @@ class DataFileRewrite:
         return RewriteAttempt(lost=planned.groups, messages=(refusal,), refused=True)
 
     def _action(self, one_by_one: bool) -> Any:
-        action = self.table.java_actions.rewriteDataFiles(self.table.java)
+        action = self.table.java_actions.rewriteDataFiles(asking_table(self.table))
         action = action.filter(self.expression).options(self._options())
         if one_by_one:
             action = action.option("max-concurrent-file-group-rewrites", "1")

@@ -8,6 +8,7 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.untidied_compaction import is_untidied, manifest_target, would_be_fewer
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.asking_table import asking_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -43,7 +44,7 @@ def rewrite_position_deletes(
     :return: what another commit refused; None when it worked.
     """
     options = {"min-input-files": str(spec.min_input_files), "rewrite-all": str(everything).lower()}
-    return _run(table, table.java_actions.rewritePositionDeletes(table.java).options(options), summary)
+    return _run(table, table.java_actions.rewritePositionDeletes(asking_table(table)).options(options), summary)
 
 
 def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
@@ -51,7 +52,7 @@ def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str
 
     :return: what another commit refused; None when it worked.
     """
-    return _run(table, table.java_actions.removeDanglingDeleteFiles(table.java), summary)
+    return _run(table, table.java_actions.removeDanglingDeleteFiles(asking_table(table)), summary)
 
 
 def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | None:
@@ -59,7 +60,7 @@ def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | Non
 
     :return: what another commit refused; None when it worked.
     """
-    return _run(table, table.java_actions.rewriteManifests(table.java), summary)
+    return _run(table, table.java_actions.rewriteManifests(asking_table(table)), summary)
 
 
 def manifests_are_due(table: IcebergTable) -> bool:

@@ -1,16 +1,23 @@
-"""A compaction that loses a commit does that part again, and nothing that it has done already."""
+"""A compaction that loses a commit does that part again, and nothing that it has done already.
+
+One that loses the answer to a commit that was made destroys nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionStrategy
-from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
+from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, Outcome
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.soak.faulty_session import FOREVER, Fault, FaultySession
+from tests.soak.lake import Lake
+from tests.spark.actions_of_several_commits import deletes_of_before, small_files, with_deletes, with_deletes_left
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 
@@ -76,3 +83,64 @@ def test_a_writer_in_between_is_told_from_commits_that_were_lost(
     assert (report.outcome, report.attempts, report.groups_rewritten) == (Outcome.DONE, 2, 4)
     assert table.rows_read() == table.rows
     assert "a writer committed first" in capsys.readouterr().out
+
+
+# Iceberg merges the manifests of a commit from 100 on.
+MERGED = {"commit.manifest.min-count-to-merge": "2"}
+MINOR = {"level": CompactionLevel.MINOR}
+# What makes the table, what is asked of the compaction, and which of its commits is lost.
+COMMITS: dict[str, tuple[Any, dict[str, Any], dict[str, Any], int]] = {
+    "data files": (small_files, {"properties": MERGED}, {}, 1),
+    "data files, in one commit": (small_files, {"properties": MERGED}, {"partial_progress": False}, 1),
+    "data files, in partial commits": (small_files, {"properties": MERGED, "partitioned": True}, {}, 2),
+    "outdated deletes": (with_deletes_left, {"version": 2, "partitioned": True}, MINOR, 2),
+    "position deletes": (with_deletes, {"version": 2, "properties": MERGED}, {"level": CompactionLevel.MAJOR}, 2),
+    "position deletes to vectors": (deletes_of_before, {"version": 2, "properties": MERGED}, MINOR, 1),
+    "manifests": (small_files, {}, {}, 2),
+    "manifests of version 1": (small_files, {"version": 1}, {}, 2),
+    "manifests of deletes": (with_deletes, {"version": 2}, {"level": CompactionLevel.MAJOR}, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def faulty(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FaultySession, Lake]]:
+    lake = Lake.at(tmp_path_factory.mktemp("lost_answers") / "lake")
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        with FaultySession.over(lake, spark) as session:
+            yield session, lake
+    finally:
+        spark.sparkContext.setLogLevel("ERROR")
+
+
+@pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS)
+def test_a_commit_that_is_sent_twice_as_its_first_answer_was_lost_is_made_and_its_files_are_kept(
+    faulty: tuple[FaultySession, Lake], commit: Any
+) -> None:
+    session, lake = faulty
+    prepare, made, asked, point = commit
+    table = MaintainedTable(session.spark, **made)
+    prepare(table)
+    spec = table.compaction(max_attempts=1, min_input_files=2, **asked)
+    ran = session.run(spec, Fault("commit", point, point, "after again"))
+    assert ran.raised
+    assert isinstance(ran.answer, CompactionReport), ran.answer
+    assert (ran.answer.outcome, ran.answer.warnings) == (Outcome.DONE, ())
+    assert lake.rows(table.name) == table.rows
+    again = session.run(spec).answer
+    assert isinstance(again, CompactionReport)
+    assert again.outcome is Outcome.NOTHING_DUE
+
+
+@pytest.mark.parametrize("way", ["after unknown", "after away"])
+def test_a_commit_of_manifests_whose_fate_the_catalog_does_not_tell_keeps_its_files(
+    faulty: tuple[FaultySession, Lake], way: str
+) -> None:
+    session, lake = faulty
+    table = MaintainedTable(session.spark)
+    small_files(table)
+    last = 2 if way == "after unknown" else FOREVER
+    ran = session.run(table.compaction(max_attempts=1), Fault("commit", 2, last, way))
+    assert isinstance(ran.answer, JobFailure)
+    assert ran.answer.to_error().retry_may_help
+    assert lake.rows(table.name) == table.rows

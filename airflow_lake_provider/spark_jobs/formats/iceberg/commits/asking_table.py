@@ -1,0 +1,57 @@
+"""A table for Iceberg's own commits, which asks the catalog whether a commit that was refused was made after all.
+
+A connection that breaks loses the answer to a commit. Iceberg's pool of connections sends the commit again, as proxies
+do; the second is refused because the first went through. Iceberg then tries a third time, finds that what it wants to
+replace is gone, and deletes what it has written: the manifest list of the head, and the table cannot be read any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.method_handles import MethodHandles, method_handles
+
+_OPERATIONS, _METADATA, _SNAPSHOT = (
+    f"org.apache.iceberg.{name}" for name in ("TableOperations", "TableMetadata", "Snapshot")
+)
+_REFUSED, _UNKNOWN = (
+    f"org.apache.iceberg.exceptions.{name}" for name in ("CommitFailedException", "CommitStateUnknownException")
+)
+
+
+def asking_table(table: IcebergTable) -> Any:
+    """Return the table as an ``org.apache.iceberg.BaseTable``, for an action of Iceberg that commits to main.
+
+    A refused commit whose snapshot the table has was made. Where the catalog does not say whether it has, the outcome
+    is unknown, after which Iceberg deletes nothing. After any other refusal Iceberg tries again, as ever.
+    """
+    make, java = method_handles(table.spark), table.java
+    operations = make.proxy(_OPERATIONS, java.operations(), commit=_commit(make, java.operations()))
+    return table.iceberg.BaseTable(operations, java.name(), java.reporter())
+
+
+def _commit(make: MethodHandles, operations: Any) -> Any:
+    """Return ``TableOperations.commit``, from the metadata that is expected and the new one, which asks."""
+    commit = make.method(_OPERATIONS, "commit", "void", _METADATA, _METADATA).bindTo(operations)
+    made = make.dropping(make.nothing(), 0, _REFUSED, _METADATA, _METADATA)
+    refused = make.dropping(make.throwing(_REFUSED, "void"), 1, _METADATA, _METADATA)
+    is_made = make.dropping(_is_made(make, operations), 0, _REFUSED, _METADATA)
+    return make.catching(commit, _REFUSED, make.where(is_made, made, refused))
+
+
+def _is_made(make: MethodHandles, operations: Any) -> Any:
+    """Return a test of metadata: whether the table has its newest snapshot."""
+    refresh = make.method(_OPERATIONS, "refresh", _METADATA).bindTo(operations)
+    snapshot = make.after(make.method(_METADATA, "snapshot", _SNAPSHOT, "long"), refresh)
+    newest = make.then(
+        make.method(_METADATA, "currentSnapshot", _SNAPSHOT), make.method(_SNAPSHOT, "snapshotId", "long")
+    )
+    is_there = make.typed(
+        make.static("java.util.Objects", "nonNull", "boolean", "java.lang.Object"), "boolean", _SNAPSHOT
+    )
+    asked = make.then(make.each_through(snapshot, 0, newest), is_there)
+    unanswered = make.each_through(
+        make.throwing(_UNKNOWN, "boolean"), 0, make.constructor(_UNKNOWN, "java.lang.Throwable")
+    )
+    return make.catching(asked, "java.lang.Throwable", unanswered)
