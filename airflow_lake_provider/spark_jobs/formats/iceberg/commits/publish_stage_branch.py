@@ -71,13 +71,37 @@ def retain_for_inspection(table: IcebergTable, commit: KeyedCommit, stage: str, 
 
 
 def drop_branch(table: IcebergTable, name: str) -> None:
-    """Remove a branch that is of no use; its snapshots go with the next expiry."""
+    """Remove a branch that is of no use; its snapshots go with the next expiry, a broken one at once."""
     # Only a branch whose commit was refused is dropped; one of unknown fate stays for expiry.
+    head = table.refresh().head(name)
     try:
-        table.refresh().java.manageSnapshots().removeBranch(name).commit()
+        table.java.manageSnapshots().removeBranch(name).commit()
     except Exception as error:
         if not (is_conflict(error) or "Branch does not exist" in str(error)):
             raise
+    if head is not None:
+        _forget_broken(table, head)
+
+
+def _forget_broken(table: IcebergTable, snapshot: int) -> None:
+    """Forget a snapshot without a ref whose manifest list is gone, as no expiry can read it.
+
+    A MERGE leaves one where the answer to its commit was lost, see ``asking_table``: its table is Spark's own.
+    """
+    for _ in CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES).attempts(say):
+        operations = table.refresh().java.operations()
+        current = operations.current()
+        there = current.snapshot(snapshot)
+        is_named = any(table.head(ref) == snapshot for ref in _refs(table))
+        if there is None or is_named or table.java.io().newInputFile(there.manifestListLocation()).exists():
+            return
+        try:
+            # As a set: a list would be taken for snapshots.
+            builder = table.iceberg.TableMetadata.buildFrom(current).removeSnapshots({snapshot})
+            operations.commit(current, builder.build())
+        except Exception as error:
+            if not is_conflict(error):
+                raise
 
 
 def _swap(table: IcebergTable, commit: KeyedCommit, staged: int, change: Callable[[Any], None]) -> None:

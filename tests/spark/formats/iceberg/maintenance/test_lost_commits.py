@@ -6,6 +6,7 @@ One that loses the answer to a commit that was made destroys nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,13 @@ from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.soak.faulty_session import FOREVER, Fault, FaultySession
 from tests.soak.lake import Lake
-from tests.spark.actions_of_several_commits import deletes_of_before, small_files, with_deletes, with_deletes_left
+from tests.spark.actions_of_several_commits import (
+    ACTIONS,
+    deletes_of_before,
+    small_files,
+    with_deletes,
+    with_deletes_left,
+)
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 
@@ -144,3 +151,18 @@ def test_a_commit_of_manifests_whose_fate_the_catalog_does_not_tell_keeps_its_fi
     assert isinstance(ran.answer, JobFailure)
     assert ran.answer.to_error().retry_may_help
     assert lake.rows(table.name) == table.rows
+
+
+@pytest.mark.parametrize("name", ["merge", "upsert of a branch"])
+def test_a_merge_that_is_sent_twice_leaves_no_snapshot_that_an_expiry_cannot_read(
+    faulty: tuple[FaultySession, Lake], tmp_path: Path, name: str
+) -> None:
+    session, lake = faulty
+    action = ACTIONS[name][0](session.spark, tmp_path)
+    session.faults.arm("commit", 2, 2, "after again")
+    report = action.run()
+    assert "raised" in session.faults.disarm()
+    assert report.outcome is Outcome.APPLIED
+    table = lake.catalog().load_table(action.tables[0])
+    assert all(snapshot.manifests(table.io) for snapshot in table.metadata.snapshots)
+    assert not [ref for ref in table.metadata.refs if ref.startswith("lake_")]
