@@ -183,3 +183,17 @@ class JobTask:
 def open_tasks(tasks: Iterable[JobTask]) -> list[JobTask]:
     """Return the tasks that have neither report nor error."""
     return [task for task in tasks if task.is_open]
+
+
+def answer_without_spark(tasks: Iterable[JobTask]) -> None:
+    """Answer tasks from the metadata, in their order.
+
+    What stands behind an open task of its table is to see the table after it, so it is left to the driver.
+    """
+    changing: set[str] = set()
+    for task in open_tasks(tasks):
+        if task.table in changing:
+            task.refuse_untrusted()
+        else:
+            task.answer_without_spark()
+        changing |= {task.table} if task.is_open else set()

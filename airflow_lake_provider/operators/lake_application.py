@@ -30,6 +30,7 @@ from airflow_lake_provider.operators.snapshot_expiry import SnapshotExpiryAction
 from airflow_lake_provider.operators.spark_application import SparkApplicationOperator
 from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
 from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
+from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION
 from airflow_lake_provider.operators.update_rows import UpdateRowsAction
 from airflow_lake_provider.operators.upsert import UpsertAction
 from airflow_lake_provider.operators.worker_action import WorkerAction
@@ -196,7 +197,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
     def _forget_application(self, context: Context) -> None:
         """Let the retry submit an application of its own: this one has ended, and Airflow would take its result."""
         store = context.get("task_state_store")
-        for key in (self.external_id_key, self._K8S_DRIVER_STATUS_KEY):
+        for key in (getattr(self, name) for name in KEYS_OF_APPLICATION):
             # Without it the retry finds the reports that are there, and asks the tables for the others.
             with suppress(Exception):
                 if store is not None and store.get(key):

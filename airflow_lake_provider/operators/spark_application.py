@@ -27,7 +27,7 @@ from airflow_lake_provider.operators.deferral import DeferrableApplication, Defe
 from airflow_lake_provider.operators.driver_end import DriverEnd
 from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.failures import RetryDelays, as_task_failure
-from airflow_lake_provider.operators.job_task import JobTask, open_tasks
+from airflow_lake_provider.operators.job_task import JobTask, answer_without_spark, open_tasks
 from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
@@ -37,7 +37,7 @@ from airflow_lake_provider.operators.rendered_arguments import RenderedArguments
 from airflow_lake_provider.operators.report_file import read_reports
 from airflow_lake_provider.operators.spark_log import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
-from airflow_lake_provider.operators.task_run import TaskRun, clearing
+from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION, TaskRun, clearing
 from airflow_lake_provider.operators.unknown_conf import unknown_conf
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 from airflow_lake_provider.submission.spark_log import SparkLog
@@ -66,7 +66,6 @@ class SparkApplicationOperator(
         *(field for field in SparkSubmitOperator.template_fields if field not in _OURS),
     )
     ui_color = "#d9ecf7"
-    # Written instead of main.
     branch: str | None = None
     # Tasks of a job that run at a time.
     parallelism: int = 1
@@ -97,7 +96,6 @@ class SparkApplicationOperator(
         self._attempt: SparkSubmission | None = None
         self._driver = DriverStart()
         self._end = DriverEnd()
-        # Of this try, once a driver is about to be started.
         self._spark_log = SparkLog()
         self._submitted = False
         # Whether there is an application whose report is this task's.
@@ -144,24 +142,14 @@ class SparkApplicationOperator(
             self._catalog.forget()
 
     def task_run(self, context: Context, part: tuple[str, ...] = ()) -> TaskRun:
-        """Return who runs.
-
-        :param part: what names one of several tasks.
-        """
+        """Return who runs; with a part, which names it, one of several tasks."""
         return TaskRun(context, self.retries or 0, part)
 
     def execute(self, context: Context) -> Any:
         """Carry out the tasks and return their reports as plain JSON data, snapshot ids as text."""
 
         def run(tasks: list[JobTask]) -> None:
-            changing: set[str] = set()
-            for task in open_tasks(tasks):
-                # What stands behind an open task of its table sees the table after it, in the driver.
-                if task.table in changing:
-                    task.refuse_untrusted()
-                else:
-                    task.answer_without_spark()
-                changing |= {task.table} if task.is_open else set()
+            answer_without_spark(tasks)
             try:
                 self._run_in_spark(open_tasks(tasks), context)
             except LakeProviderError as error:
@@ -243,9 +231,8 @@ class SparkApplicationOperator(
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
         """Return inputs and outputs for the official OpenLineage provider; it asks for them after a failure, too."""
         known = [task for task in self._tasks if task.spec is not None]
-        if not known:
-            return None
-        return lineage(self.lake, [(task.known_spec, task.new_report) for task in known])
+        tasks = [(task.known_spec, task.new_report) for task in known]
+        return lineage(self.lake, tasks) if tasks else None
 
     def on_kill(self) -> None:
         """End the application and remove its secrets, which the hook does."""
@@ -263,7 +250,7 @@ class SparkApplicationOperator(
         target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
         self.link_to(target, context)
         # A cleared task is not reconnected to the application that it had before: that one's work is done.
-        for name in ("external_id_key", "_K8S_DRIVER_STATUS_KEY"):
+        for name in KEYS_OF_APPLICATION:
             setattr(self, name, f"{getattr(type(self), name)} {clearing(context)}")
         may_defer = self.may_defer(target)
         for task in tasks:

@@ -12,6 +12,9 @@ from airflow_lake_provider.contracts.source_name import default_source_name
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+# Attributes of an operator with the keys under which Airflow keeps its application for a retry.
+KEYS_OF_APPLICATION = ("external_id_key", "_K8S_DRIVER_STATUS_KEY")
+
 
 @dataclass(frozen=True)
 class TaskRun:

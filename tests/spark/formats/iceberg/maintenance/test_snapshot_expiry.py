@@ -265,7 +265,11 @@ def test_an_expiry_that_names_no_value_keeps_what_iceberg_keeps_of_a_twin(
     spark: SparkSession, properties: dict[str, str]
 ) -> None:
     ours, twin = empty_appends(spark, properties), empty_appends(spark, properties)
-    asked = {"expire_before": None, "asked_at": datetime.now(UTC) + timedelta(seconds=1)}
+    asked = {
+        "expire_before": None,
+        "asked_at": datetime.now(UTC) + timedelta(seconds=1),
+        "minimum_age": timedelta(0),
+    }
     planned = plan_expiry(ours.outside(), expiry(ours, **asked))
     report = expire(ours, **asked)
     time.sleep(0.01)
