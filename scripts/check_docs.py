@@ -41,7 +41,8 @@ def included_code(what: str) -> str:
         raise LookupError(f"includes {path}, which does not exist")
     text = file.read_text()
     if part:
-        found = re.search(rf"^ *# \[START {part}\]\n(.*?)^ *# \[END {part}\]$", text, re.MULTILINE | re.DOTALL)
+        # What parts a class from the line behind it is not of the class.
+        found = re.search(rf"^ *# \[START {part}\]\n(.*?\n)\n*^ *# \[END {part}\]$", text, re.MULTILINE | re.DOTALL)
         if not found:
             raise LookupError(f"includes the part {part!r} of {path}, which has no # [START {part}] and # [END {part}]")
         text = textwrap.dedent(found[1])

@@ -39,6 +39,8 @@ WORDS = {
 }
 TEXT_THAT_IS_A_NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 
+JAVAS_NAME = re.compile(r"[a-z]+[A-Z]\w*")
+
 
 def snake(name: str) -> str:
     """Return a name in snake case."""
@@ -60,7 +62,8 @@ def names_in(tree: ast.AST) -> Iterator[str]:
             yield node.arg
         elif isinstance(node, ast.Name):
             yield node.id
-        elif isinstance(node, ast.Attribute):
+        # In camel case a name is Java's.
+        elif isinstance(node, ast.Attribute) and not JAVAS_NAME.fullmatch(node.attr):
             yield node.attr
         elif isinstance(node, ast.alias):
             yield from node.name.split(".")
