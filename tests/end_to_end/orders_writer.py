@@ -47,7 +47,8 @@ def upsert_orders(environment: Mapping[str, str], folder: Path, changes: list[di
         check=False,
     )
     assert done.returncode == 0, done.stderr[-8000:]
-    assert json.loads((folder / "report.json").read_text())["report"]["outcome"] == "applied"
+    (report,) = json.loads((folder / "report.json").read_text())["tasks"].values()
+    assert report["report"]["outcome"] == "applied"
 
 
 def _spark_submit(environment: Mapping[str, str], folder: Path) -> list[str]:

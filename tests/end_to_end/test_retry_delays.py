@@ -48,6 +48,8 @@ print("Submitted application application_1764000000000_0001", flush=True)
 """
 BINARY = {"spark-binary": "spark3-submit"}
 MINUTE, HOUR = 60.0, 3600.0
+MOST_RUNS = 4
+AIRFLOW_LOST_IT = "Task Instance not found"
 ENDS = ("up_for_retry", "failed", "success")
 # By task and place in its expansion: state, and the seconds that a policy gives; None for the task's own delay.
 EXPECTED: dict[tuple[str, int], tuple[str, float | None]] = {
@@ -102,11 +104,11 @@ def airflow(
         running.stop()
 
 
-def outcomes(home: Path) -> dict[tuple[str, int], tuple[str, float | None]]:
-    """Return state and delay of each task after its first try, as Airflow's database has them."""
-    query = "SELECT task_id, map_index, state, retry_delay_override FROM task_instance WHERE try_number = 1"
+def outcomes(home: Path, run: str) -> dict[tuple[str, int], tuple[str, float | None]]:
+    """Return state and delay of each task of a run after its first try, as Airflow's database has them."""
+    columns = "SELECT task_id, map_index, state, retry_delay_override FROM task_instance"
     with closing(sqlite3.connect(f"file:{home}/airflow.db?mode=ro", uri=True)) as database:
-        found = database.execute(query).fetchall()
+        found = database.execute(f"{columns} WHERE try_number = 1 AND run_id = ?", [run]).fetchall()
     return {(task, place): (state, delay) for task, place, state, delay in found if state in ENDS}
 
 
@@ -120,13 +122,24 @@ def test_retries_wait_by_the_error_and_what_never_helps_has_none(airflow: Standa
             catalog.create_table(f"shop.{table}", pa.schema([("id", pa.int64())])).append(pa.table({"id": [1]}))
     wait_for("the DAG", lambda: airflow.get("/dags")["dags"] or None, airflow.output)
     airflow.unpause("delays")
+    for _ in range(MOST_RUNS):
+        run, seen = first_tries(airflow)
+        # On a busy machine Airflow may take a deferred task that goes on for one that was lost, and retry it.
+        logs = (airflow.home / "logs" / "dag_id=delays" / f"run_id={run}").rglob("*.log")
+        if not any(AIRFLOW_LOST_IT in log.read_text() for log in logs):
+            break
+    assert seen == EXPECTED
+
+
+def first_tries(airflow: StandaloneAirflow) -> tuple[str, dict[tuple[str, int], tuple[str, float | None]]]:
+    """Run the DAG until each task has ended its first try."""
     run = json.loads(airflow.trigger("delays", {}).text)["dag_run_id"]
     seen: dict[tuple[str, int], tuple[str, float | None]] = {}
 
     def all_seen() -> bool | None:
         # The first to fail may have its second try before the last one has its first.
-        seen.update(outcomes(airflow.home))
+        seen.update(outcomes(airflow.home, run))
         return len(seen) == len(EXPECTED) or None
 
     wait_for("every task's first try", all_seen, lambda: f"{seen}\n{airflow.task_logs('delays', run)}")
-    assert seen == EXPECTED
+    return run, seen
