@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.operators.task_run import TaskRun
 
 # A publication commits to main what a branch had.
 _OF_ROWS = (UpsertReport, IncrementalReport, DeleteRowsReport, UpdateRowsReport, MetadataChangeReport)
@@ -47,8 +48,8 @@ class TaskWithOutlets(Protocol):
     def lake(self) -> LakeCatalogHook:
         """The hook of the catalog that it wrote to."""
 
-    def is_retry(self, context: Context) -> bool:
-        """Tell whether an earlier try may have committed without an event."""
+    def task_run(self, context: Context) -> TaskRun:
+        """Return who runs: of a retry, an earlier try may have committed without an event."""
 
 
 def announce(
@@ -127,7 +128,7 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
 
     A try that committed and then failed has made no event: Airflow makes them for tasks that succeed.
     """
-    found_by_retry = report.outcome is Outcome.ALREADY_APPLIED and operator.is_retry(context)
+    found_by_retry = report.outcome is Outcome.ALREADY_APPLIED and operator.task_run(context).is_retry
     if not isinstance(report, _OF_ROWS) or not report.committed or not (report.is_of_this_try or found_by_retry):
         return None
     table = operator.lake.load_table(report.table)

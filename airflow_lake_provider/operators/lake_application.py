@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.contracts.argument_validation import number
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.spec_codec import written_task
@@ -23,7 +23,7 @@ from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
 from airflow_lake_provider.operators.failures import as_task_failure
 from airflow_lake_provider.operators.incremental import IncrementalAction
 from airflow_lake_provider.operators.job_task import JobTask
-from airflow_lake_provider.operators.outcome import show_outcome
+from airflow_lake_provider.operators.outcome import log_outcome, show_outcome
 from airflow_lake_provider.operators.publish_branch import PublishBranchAction
 from airflow_lake_provider.operators.rollback import RollbackAction
 from airflow_lake_provider.operators.snapshot_expiry import SnapshotExpiryAction
@@ -71,12 +71,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         ``upsert``, ``incremental``, ``delete-rows``, ``update-rows``, ``compaction``, ``snapshot-expiry``,
         ``rollback``, ``publish-branch``, ``create-tag``, ``drop-tag`` and ``upgrade``.
     :param parallelism: tasks that run at a time. Those of one table run one after another, in the order given.
-    :param allowed_tables: patterns such as ``shop.*``, one of which each table has to match; None for any table.
-    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
-    :param spark_conn_id: Spark connection (templated).
-    :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
-    :param deferrable: wait in the triggerer, as of :class:`.LakeJobOperator`.
-    :param spark_arguments: arguments of SparkSubmitOperator.
+    :param application: arguments of :class:`.SparkApplicationOperator`.
     :raises InvalidSpecError: the arguments are malformed; of a task, its report says so.
     :raises LakeProviderError: an error of a task that a retry may mend, while tries are left.
     """
@@ -88,22 +83,10 @@ class LakeApplicationOperator(SparkApplicationOperator):
         *,
         tasks: Sequence[Mapping[str, Any] | JobSpec | XComArg] | XComArg,
         parallelism: int = 1,
-        allowed_tables: Sequence[str] | None = None,
-        lake_conn_id: str = "lake_default",
-        spark_conn_id: str = "spark_default",
-        report_location: str | None = None,
-        deferrable: bool | None = None,
-        **spark_arguments: Any,
+        **application: Any,
     ) -> None:
-        spark_arguments.setdefault("name", f"{type(self).__name__} {spark_arguments.get('task_id', '')}")
-        super().__init__(
-            lake_conn_id=lake_conn_id,
-            spark_conn_id=spark_conn_id,
-            report_location=report_location,
-            deferrable=deferrable,
-            allowed_tables=allowed_tables,
-            **spark_arguments,
-        )
+        application.setdefault("name", f"{type(self).__name__} {application.get('task_id', '')}")
+        super().__init__(**application)
         try:
             refuse_template(parallelism, "parallelism")
             self.parallelism = number(parallelism, "parallelism")
@@ -173,8 +156,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
             raise max(passing, key=lambda error: error.retry_after or timedelta(0))
         self.tell(tasks, context)
         for task, error in failed:
-            self.log.error("%s: %s: %s", task.key, type(error).__name__, error)
-            self.metrics(task.table).tell_failure(error, None if task.report else task.spec)
+            self._tell_failure(task, error)
         counts = Counter(_word(task) for task in tasks)
         told = ", ".join(f"{count} {word}" for word, count in counts.items())
         self.log.info("%d tasks: %s", len(tasks), told)
@@ -185,14 +167,18 @@ class LakeApplicationOperator(SparkApplicationOperator):
         """Say what became of the tasks of a try that is not the last; the retry tells of what is committed."""
         for task in tasks:
             if task.error is not None:
-                self.log.error("%s: %s: %s", task.key, type(task.error).__name__, task.error)
-                self.metrics(task.table).tell_failure(task.error, None if task.report else task.spec)
+                self._tell_failure(task, task.error)
             elif task.report is not None:
-                self.say(task, task.report)
+                log_outcome(self.log, task.report, task.branch, self.seconds())
                 if task.report.run_key is None:
                     # The retry finds nothing left to do and nothing that it could count.
                     self.count(task, task.report)
         self._forget_application(context)
+
+    def _tell_failure(self, task: JobTask, error: LakeProviderError) -> None:
+        self.log.error("%s: %s: %s", task.key, type(error).__name__, error)
+        # A report has told of the conflicts.
+        self.metrics(task.table).tell_failure(error, None if task.report else task.spec)
 
     def _forget_application(self, context: Context) -> None:
         """Let the retry submit an application of its own: this one has ended, and Airflow would take its result."""
@@ -263,8 +249,10 @@ def _written(tasks: Any) -> Any:
 def _shown(task: object, number: int) -> object:
     """Return a task that shows itself, or one that is refused for what it lacks, without a predicate in clear."""
     found = _written_or_refused(task, number)
-    if isinstance(found, JobSpec) or not isinstance(task, Mapping):
-        return task if isinstance(found, InvalidSpecError) else found
+    if isinstance(found, JobSpec):
+        return found
+    if not isinstance(task, Mapping):
+        return task
     return {key: "***" if key == "where" else value for key, value in task.items()}
 
 
@@ -315,8 +303,9 @@ def _clash(spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...
         )
     if isinstance(spec, UpsertSpec) and spec.batch_id and batches[_batch(spec)] > 1:
         return f"{spec.table}: two upserts of the table have batch_id {spec.batch_id!r} and one source; they are one"
-    if spec.table in sent and (_ACTIONS[type(spec)].is_planned_here or getattr(spec, "dry_run", False)):
-        what = "a dry run" if getattr(spec, "dry_run", False) else spec.action
+    is_dry = getattr(spec, "dry_run", False)
+    if spec.table in sent and (is_dry or _ACTIONS[type(spec)].is_planned_here):
+        what = "a dry run" if is_dry else spec.action
         return (
             f"{spec.table}: {what} is planned before the application starts, so it cannot stand behind another task of "
             "its table; give it first, or an operator of its own"

@@ -27,17 +27,8 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
     Subclasses say which action; its spec's fields say how their arguments are read and which of them are templated.
 
     :param table: ``namespace.table`` (templated).
-    :param allowed_tables: patterns such as ``shop.*``, one of which ``table`` has to match as it was rendered; None for
-        any table. Not a template, so that no form can change it.
-    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
-    :param spark_conn_id: Spark connection (templated).
-    :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
-    :param deferrable: wait in the triggerer for an application that YARN's REST API follows; True where that cannot be
-        is refused. None takes ``[operators] default_deferrable`` where it can be.
-    :param spark_arguments: arguments of SparkSubmitOperator; ``conf``, ``py_files``, ``packages``, ``jars``, ``files``,
-        ``env_vars`` and ``properties_file`` are merged with ours.
-    :raises InvalidSpecError: an argument is malformed or contradicts another one; ``application`` and
-        ``application_args`` are refused, they are ours.
+    :param application: arguments of :class:`.SparkApplicationOperator`.
+    :raises InvalidSpecError: an argument is malformed or contradicts another one.
     :raises InvalidConnectionError: a connection is missing, incomplete or contradictory.
     :raises MissingTableError: the table is not in the catalog and may not be created.
     :raises UnsupportedError: the table or the engine cannot do what was asked.
@@ -65,22 +56,10 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         self,
         *,
         table: str,
-        allowed_tables: Sequence[str] | None = None,
-        lake_conn_id: str = "lake_default",
-        spark_conn_id: str = "spark_default",
-        report_location: str | None = None,
-        deferrable: bool | None = None,
-        **spark_arguments: Any,
+        **application: Any,
     ) -> None:
-        spark_arguments.setdefault("name", f"{type(self).__name__} {table}")
-        super().__init__(
-            lake_conn_id=lake_conn_id,
-            spark_conn_id=spark_conn_id,
-            report_location=report_location,
-            deferrable=deferrable,
-            allowed_tables=allowed_tables,
-            **spark_arguments,
-        )
+        application.setdefault("name", f"{type(self).__name__} {table}")
+        super().__init__(**application)
         self.table = table
 
     def keep(self, given: Mapping[str, Any]) -> None:

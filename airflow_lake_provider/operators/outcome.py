@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.job_report import JobReport
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
-    from airflow.sdk.types import TaskInstanceKey
+    from airflow.sdk.types import Logger, TaskInstanceKey
 
 _log = logging.getLogger(__name__)
 # Variable of the task's context, which a ``map_index_template`` of the author's may read, and key of the XCom.
@@ -64,6 +64,14 @@ def in_short(report: JobReport) -> str:
 def place_of(table: str, branch: str | None) -> str:
     """Return the table as outcomes name it, with the branch that is written in place of main."""
     return table if branch in (None, "main") else f"{table} on branch {branch}"
+
+
+def log_outcome(log: Logger, report: JobReport, branch: str, seconds: float) -> None:
+    """Write the lines of a report into a task's log."""
+    for warning in report.warnings:
+        log.warning("%s: %s", report.table, warning)
+    # The last line, which Airflow's page of a log shows first.
+    log.info("%s: %s, in %.0f s: %s", place_of(report.table, branch), in_short(report), seconds, report.reason)
 
 
 def show_outcome(context: Context, place: str, outcome: str) -> None:

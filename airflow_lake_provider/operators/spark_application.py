@@ -32,7 +32,7 @@ from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
 from airflow_lake_provider.operators.openlineage import lineage
-from airflow_lake_provider.operators.outcome import in_short, place_of, show_outcome
+from airflow_lake_provider.operators.outcome import log_outcome, place_of, show_outcome
 from airflow_lake_provider.operators.rendered_arguments import RenderedArguments
 from airflow_lake_provider.operators.report_file import read_reports
 from airflow_lake_provider.operators.spark_log import open_spark_log, pointed_to, pointer
@@ -58,6 +58,17 @@ class SparkApplicationOperator(
     """Carry out a job's tasks, in one Spark application where metadata is not enough.
 
     Subclasses say which tasks there are and what becomes of their reports; everything else is here.
+
+    :param allowed_tables: patterns such as ``shop.*``, one of which each table has to match as it was rendered; None
+        for any table. Not a template, so that no form can change it.
+    :param lake_conn_id: connection of type ``iceberg`` that describes the catalog (templated).
+    :param spark_conn_id: Spark connection (templated).
+    :param report_location: fsspec path shared by worker and driver in cluster mode; default: ``[lake]`` setting.
+    :param deferrable: wait in the triggerer for an application that YARN's REST API follows; True where that cannot be
+        is refused. None takes ``[operators] default_deferrable`` where it can be.
+    :param spark_arguments: arguments of SparkSubmitOperator; ``conf``, ``py_files``, ``packages``, ``jars``, ``files``,
+        ``env_vars`` and ``properties_file`` are merged with ours.
+    :raises InvalidSpecError: an argument is malformed, or is ours: ``application``, ``application_args``.
     """
 
     template_fields: Sequence[str] = (
@@ -151,7 +162,8 @@ class SparkApplicationOperator(
         def run(tasks: list[JobTask]) -> None:
             answer_without_spark(tasks)
             try:
-                self._run_in_spark(open_tasks(tasks), context)
+                if waiting := open_tasks(tasks):
+                    self._run_in_spark(waiting, context)
             except LakeProviderError as error:
                 for task in open_tasks(tasks):
                     task.take(error)
@@ -194,11 +206,10 @@ class SparkApplicationOperator(
 
     def tell(self, tasks: Sequence[JobTask], context: Context) -> None:
         """Tell of the reports that tasks have: log, asset events, metrics."""
-        known = [task for task in tasks if task.spec is not None]
-        reports: dict[tuple[str, str], list[JobReport]] = {(task.table, task.branch): [] for task in known}
-        for task in known:
+        reports: dict[tuple[str, str], list[JobReport]] = {(task.table, task.branch): [] for task in tasks if task.spec}
+        for task in tasks:
             if task.report is not None:
-                self.say(task, task.report)
+                log_outcome(self.log, task.report, task.branch, self.seconds())
                 reports[task.table, task.branch].append(task.report)
         announce(self, reports, context)
         # After what may fail: the retry that finds the commits counts them.
@@ -209,29 +220,20 @@ class SparkApplicationOperator(
     def count(self, task: JobTask, report: JobReport) -> None:
         """Tell the metrics of a report."""
         metrics = self.metrics(task.table, task.branch)
-        metrics.tell_report(report, now() - self._started, is_repeated=task.is_repeated)
+        metrics.tell_report(report, self.seconds(), is_repeated=task.is_repeated)
 
-    def say(self, task: JobTask, report: JobReport) -> None:
-        """Write the lines of a report into the log."""
-        for warning in report.warnings:
-            self.log.warning("%s: %s", report.table, warning)
-        # The last line, which Airflow's page of a log shows first.
-        place = place_of(report.table, task.branch)
-        self.log.info("%s: %s, in %.0f s: %s", place, in_short(report), now() - self._started, report.reason)
+    def seconds(self) -> float:
+        """Return the seconds of the Airflow task so far."""
+        return now() - self._started
 
     def metrics(self, table: str, branch: str | None = None) -> JobMetrics:
         """Return the metrics of the tasks of a table."""
         tags = {"table": table, "lake_conn_id": str(self.lake_conn_id), "operator": self.task_type}
         return JobMetrics(tags=tags, on_main=branch in (None, "main"))
 
-    def is_retry(self, context: Context) -> bool:
-        """Tell whether an earlier try of the same clearing failed; the first try after a clearing is none."""
-        return self.task_run(context).is_retry
-
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
         """Return inputs and outputs for the official OpenLineage provider; it asks for them after a failure, too."""
-        known = [task for task in self._tasks if task.spec is not None]
-        tasks = [(task.known_spec, task.new_report) for task in known]
+        tasks = [(task.spec, task.new_report) for task in self._tasks if task.spec is not None]
         return lineage(self.lake, tasks) if tasks else None
 
     def on_kill(self) -> None:
@@ -244,8 +246,6 @@ class SparkApplicationOperator(
 
     def _run_in_spark(self, tasks: list[JobTask], context: Context) -> None:
         """Submit an application for the tasks that are open, and take its reports."""
-        if not tasks:
-            return
         refuse_mixed_installation()
         target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
         self.link_to(target, context)

@@ -24,6 +24,7 @@ PARAMETER = re.compile(r"^\s*:param (\w+):", re.MULTILINE)
 # Beside what Airflow is told of and what authors import from the package: bases, functions, and choices of authors.
 OTHERS = (
     "operators.lake_job.LakeJobOperator",
+    "operators.spark_application.SparkApplicationOperator",
     "operators.lake_application.lake_application",
     "assets.lake_table.lake_table_asset",
     "assets.lake_table.snapshot_event",

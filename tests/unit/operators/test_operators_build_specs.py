@@ -207,7 +207,7 @@ def test_an_update_is_recognised_when_its_task_is_cleared(lake_connection: str, 
 def test_the_first_try_after_a_clearing_is_no_retry(lake_connection: str, context: Context) -> None:
     def is_retry(try_number: int, max_tries: int) -> bool:
         context["ti"].try_number, context["ti"].max_tries = try_number, max_tries
-        return upsert(retries=2).is_retry(context)
+        return upsert(retries=2).task_run(context).is_retry
 
     # max_tries is 2 at first; clearing after the second try makes it 4.
     assert [is_retry(number, 2) for number in (1, 2, 3)] == [False, True, True]
