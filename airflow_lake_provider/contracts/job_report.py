@@ -320,32 +320,33 @@ class JobFailure:
         return error_class(self.error)(self.message)
 
 
+def reports_to_plain(reports: Mapping[str, JobReport | JobFailure]) -> dict[str, Any]:
+    """Return the reports and failures of a job by task, as JSON has them."""
+    return {"tasks": {key: report_to_plain(report) for key, report in reports.items()}}
+
+
 def reports_to_json(reports: Mapping[str, JobReport | JobFailure]) -> str:
     """Write the reports and failures of a job by task."""
-    return to_json({"tasks": {key: _plain(report) for key, report in reports.items()}})
+    return to_json(reports_to_plain(reports))
 
 
 def reports_from_plain(plain: dict[str, Any]) -> dict[str, JobReport | JobFailure]:
-    """Read what :func:`reports_to_json` wrote.
+    """Read what :func:`reports_to_plain` returned.
 
     :raises InvalidSpecError: for an action or a field that this version does not know.
     """
     return {key: report_from_plain(report) for key, report in plain["tasks"].items()}
 
 
-def report_to_json(report: JobReport | JobFailure) -> str:
-    """Write a report or a failure."""
-    return to_json(_plain(report))
-
-
-def _plain(report: JobReport | JobFailure) -> dict[str, Any]:
+def report_to_plain(report: JobReport | JobFailure) -> dict[str, Any]:
+    """Return a report or a failure as JSON has it."""
     if isinstance(report, JobFailure):
         return {"failure": to_plain(report)}
     return {"action": report.action, "report": to_plain(report)}
 
 
 def report_from_plain(plain: dict[str, Any]) -> JobReport | JobFailure:
-    """Read what :func:`report_to_json` wrote.
+    """Read what :func:`report_to_plain` returned.
 
     :raises InvalidSpecError: for an action or a field that this version does not know.
     """

@@ -42,13 +42,12 @@ def argument(reader: Reader, stand_in: Any = MISSING, *, default: Any = MISSING,
     """
     stands = {} if stand_in is MISSING else {"stand_in": stand_in}
     metadata = {**reads(reader, is_sql=more.pop("is_sql", False), **stands), "is_argument": True, **more}
-    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def derived(default: Any = MISSING) -> Any:
     """Return a field of a spec that the worker adds; no author gives it."""
-    metadata = reads(lambda value, _: value)
-    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+    return field(default=default, metadata=reads(lambda value, _: value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +133,10 @@ class JobSpec(AuthorObject):
 
         :raises InvalidSpecError: an argument is not known, is missing, or cannot be what it is.
         """
-        names = {known.author_name: known.name for known in cls.arguments()}
-        if unknown := sorted(map(str, value.keys() - names.keys())):
-            raise InvalidSpecError(f"{name or cls.action} has no {unknown}; it takes {', '.join(names)}")
-        by_field = {known.name: known for known in cls.arguments()}
-        given = {names[key]: by_field[names[key]].given(item) for key, item in value.items()}
-        return super().from_mapping(given, name)
+        known = {each.author_name: each for each in cls.arguments()}
+        if unknown := sorted(map(str, value.keys() - known.keys())):
+            raise InvalidSpecError(f"{name or cls.action} has no {unknown}; it takes {', '.join(known)}")
+        return super().from_mapping({known[key].name: known[key].given(item) for key, item in value.items()}, name)
 
     def _label(self, field: Field[Any]) -> str:
         return Argument(field).author_name

@@ -26,36 +26,23 @@ from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpiryS
 from airflow_lake_provider.contracts.sql_limits import is_unicode
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
-# Actions that an author may ask for.
-AUTHORED: dict[str, type[JobSpec]] = {
-    spec.action: spec
-    for spec in (
-        UpsertSpec,
-        IncrementalSpec,
-        DeleteRowsSpec,
-        UpdateRowsSpec,
-        CompactionSpec,
-        SnapshotExpirySpec,
-        RollbackSpec,
-        PublishBranchSpec,
-        CreateTagSpec,
-        DropTagSpec,
-        TableUpgradeSpec,
-    )
-}
-# Actions that a driver carries out.
-SPECS: dict[str, type[JobSpec]] = {
-    spec.action: spec
-    for spec in (
-        UpsertSpec,
-        CompactionSpec,
-        SnapshotExpirySpec,
-        IncrementalSpec,
-        DeleteRowsSpec,
-        UpdateRowsSpec,
-        MetadataChangeSpec,
-    )
-}
+
+def _by_action(*specs: type[JobSpec]) -> dict[str, type[JobSpec]]:
+    return {spec.action: spec for spec in specs}
+
+
+_OF_ROWS_AND_FILES = (
+    UpsertSpec,
+    CompactionSpec,
+    SnapshotExpirySpec,
+    IncrementalSpec,
+    DeleteRowsSpec,
+    UpdateRowsSpec,
+)
+_OF_METADATA = (RollbackSpec, PublishBranchSpec, CreateTagSpec, DropTagSpec, TableUpgradeSpec)
+# Actions that an author may ask for, and those that a driver carries out.
+AUTHORED = _by_action(*_OF_ROWS_AND_FILES, *_OF_METADATA)
+SPECS = _by_action(*_OF_ROWS_AND_FILES, MetadataChangeSpec)
 
 
 @dataclass(frozen=True)
@@ -94,7 +81,7 @@ def job_to_json(job: Job) -> str:
 
     :raises InvalidSpecError: a text of it is none that Java can take.
     """
-    tasks = [{"name": name, **json.loads(spec_to_json(spec))} for name, spec in job.tasks.items()]
+    tasks = [{"name": name, **spec_to_plain(spec)} for name, spec in job.tasks.items()]
     return to_json({"parallelism": job.parallelism, "tasks": tasks})
 
 
@@ -107,8 +94,8 @@ def job_from_plain(plain: dict[str, Any]) -> Job:
     return Job(tasks, parallelism=plain["parallelism"])
 
 
-def spec_to_json(spec: JobSpec) -> str:
-    """Write a spec with its action, for the driver.
+def spec_to_plain(spec: JobSpec) -> dict[str, Any]:
+    """Return a spec with its action as JSON has it.
 
     :raises InvalidSpecError: a text of it is none that Java can take.
     """
@@ -118,11 +105,11 @@ def spec_to_json(spec: JobSpec) -> str:
             f"{spec.table}: an argument has half of a pair of surrogates, such as '\\ud800', which is no character; "
             "look at where its text comes from"
         )
-    return to_json({"action": spec.action, "spec": plain})
+    return {"action": spec.action, "spec": plain}
 
 
 def spec_from_plain(plain: dict[str, object]) -> JobSpec:
-    """Read what :func:`spec_to_json` wrote.
+    """Read what :func:`spec_to_plain` returned.
 
     :raises InvalidSpecError: for an action or a field that this version does not know.
     """

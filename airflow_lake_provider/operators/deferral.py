@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import conf
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_from_plain, reports_to_json
+from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_from_plain, reports_to_plain
 from airflow_lake_provider.triggers.yarn_application import YarnApplicationTrigger
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class DeferredJob:
             "report_path": self.report_path,
             "known_run_keys": list(self.known_run_keys),
             "started": self.started,
-            "answers": json.loads(reports_to_json({key: _answer(found) for key, found in self.answers.items()})),
+            "answers": reports_to_plain({key: _answer(found) for key, found in self.answers.items()}),
             "application_id": self.application_id,
         }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
-from airflow_lake_provider.contracts.spec_codec import spec_to_json
+from airflow_lake_provider.contracts.spec_codec import spec_to_plain
 from airflow_lake_provider.operators.allowed_tables import refuse_other_tables
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.trusted_tables import refuse_untrusted
@@ -103,7 +103,7 @@ class JobTask:
             )
             self.spec = spec.framed(frame)
             # A text that Java cannot take is this task's alone.
-            spec_to_json(self.spec)
+            spec_to_plain(self.spec)
 
         self._attempt(make)
 

@@ -18,7 +18,8 @@ from airflow_lake_provider.contracts.errors import (
     JobFailedError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.job_report import Outcome, report_to_json
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
@@ -137,7 +138,7 @@ def test_keys_of_a_file_are_deleted_and_no_value_of_them_is_left_in_words(
     # For a driver that is killed before its report.
     told = printed.out.index(f"digest {report.erased_digest}, salt {report.digest_salt}")
     assert told < printed.out.index("[lake] commit ...")
-    for text in (report_to_json(report), str(written), str(table.outside().properties), printed.out, printed.err):
+    for text in (to_json(report), str(written), str(table.outside().properties), printed.out, printed.err):
         assert str(SECRET) not in text
     where = delete(table, "run 2", where="id = 8005")
     expected = hashlib.sha256(f"{where.digest_salt}\x1fid = 8005".encode()).hexdigest()

@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 import pytest
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.position_source import PositionSource
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sources import Files, Source, source
-from airflow_lake_provider.contracts.spec_codec import spec_from_plain, spec_to_json
+from airflow_lake_provider.contracts.spec_codec import spec_from_plain, spec_to_plain
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.submission.source_modules import refuse_left_behind
 
@@ -91,7 +92,7 @@ def test_a_spec_brings_the_class_to_a_driver_and_no_mapping_of_an_author_can_nam
         source=numbers.Numbers("a=3 b=1", name="n"),
         keys=("generator",),
     )
-    text = json.loads(spec_to_json(spec))
+    text = json.loads(to_json(spec_to_plain(spec)))
     assert text["spec"]["source"]["type"] == "numbers_source:Numbers"
     assert spec_from_plain(text) == spec
     text["spec"]["source"]["type"] = "no_such_module:Numbers"
