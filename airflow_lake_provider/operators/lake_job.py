@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
-from airflow_lake_provider.contracts.job_report import JobReport
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.operators.failures import as_task_failure
@@ -115,10 +114,6 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         task = JobTask(action=self.action(self.tables), run=self.task_run(context), table=self.place())
         task.make_spec(lambda: self._rendered(context), allowed_tables)
         return task
-
-    def report_without_spark(self, spec: SpecT) -> JobReport | None:
-        """Answer from metadata alone where that is enough; None to start Spark."""
-        return self.action(self.tables).report_without_spark(spec)
 
     def result(self, tasks: list[JobTask], context: Context) -> dict[str, Any]:
         """Tell of the report and return it."""

@@ -96,19 +96,25 @@ class _TaskThreads:
 
     def _run(self, name: str, spec: JobSpec) -> None:
         progress = Progress(label=name)
-        session = None
+        # A driver of one task pays for it when the session has started.
+        from airflow_lake_provider.spark_jobs.formats.choose_format import open_catalog
+
+        catalog = None
         try:
             with progress.phase("session"):
                 session = _session_of(self._spark, name)
-                with self._opening:
-                    _open_catalog(session, spec.catalog)
+                # The action meets what is wrong with it, and says so.
+                with self._opening, suppress(Exception):
+                    catalog = open_catalog(session, spec)
             report = _report(session, spec, progress)
         # Whatever ends a thread, its task has a report and the next one of its table starts.
         except BaseException as error:  # noqa: BLE001
             report = failure("the Spark session", error)
         finally:
-            if session is not None:
-                _close_catalog(session, spec.catalog)
+            # A hundred tasks would use up the connections of a database.
+            with suppress(Exception):
+                if catalog is not None:
+                    catalog.close()
             self._end(name, spec, report)
 
     def _end(self, name: str, spec: JobSpec, report: JobReport | JobFailure) -> None:
@@ -125,7 +131,7 @@ class _TaskThreads:
 
 
 def _session_of(spark: SparkSession, pool: str) -> SparkSession:
-    """Open a session of this thread's own, with its catalog, and let the scheduler be fair to it."""
+    """Open a session of this thread's own, and let the scheduler be fair to it."""
     session = spark.newSession()
     fit_session(session, SparkConf())
     session.sparkContext.setLocalProperty(_POOL, pool)
@@ -136,18 +142,6 @@ def _session_of(spark: SparkSession, pool: str) -> SparkSession:
 
 def _never_began() -> JobFailedError:
     return JobFailedError("it never began: the thread that was to run it ended")
-
-
-def _close_catalog(session: SparkSession, name: str) -> None:
-    """Close the connections of a task's own catalog: a hundred tasks would use up those of a database."""
-    with suppress(Exception):
-        java_session(session).sessionState().catalogManager().catalog(name).icebergCatalog().close()
-
-
-def _open_catalog(session: SparkSession, name: str) -> None:
-    # The action meets what is wrong with it, and says so.
-    with suppress(Exception):
-        java_session(session).sessionState().catalogManager().catalog(name)
 
 
 def _report(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport | JobFailure:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -192,3 +193,31 @@ def test_a_thread_that_cannot_begin_is_the_failure_of_its_task(
     flow = new_flow()
     found = run_tasks(spark, Job({"a": flow.spec(), "b": flow.spec()}), Progress(), lambda _: None)
     assert all(isinstance(report, JobFailure) for report in found.values())
+
+
+def connections_to_catalog(spark: SparkSession) -> int:
+    """Count the connections that the driver's JVM has to the catalog's database."""
+    jvm: Any = spark._jvm
+    driver = psutil.Process(int(jvm.java.lang.ProcessHandle.current().pid()))
+    return sum(file.path.endswith("catalog.db") for file in driver.open_files())
+
+
+def test_the_connections_of_a_task_end_with_it(
+    spark: SparkSession, new_flow: NewFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_of = tasks_of_driver._session_of
+
+    def as_connected(first: SparkSession, pool: str) -> SparkSession:
+        session = session_of(first, pool)
+        # As a connection sets it: what Iceberg caches cannot be closed.
+        session.conf.set("spark.sql.catalog.lake_default.cache-enabled", "false")
+        return session
+
+    monkeypatch.setattr(tasks_of_driver, "_session_of", as_connected)
+    flow = new_flow()
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    specs = {name: replace(flow, table=f"{flow.table}_{name}").spec() for name in ("a", "b", "c", "d")}
+    before = connections_to_catalog(spark)
+    found = run_tasks(spark, Job(specs), Progress(), lambda _: None)
+    assert not [report for report in found.values() if isinstance(report, JobFailure)]
+    assert connections_to_catalog(spark) <= before

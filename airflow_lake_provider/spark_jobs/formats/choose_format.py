@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
@@ -55,6 +57,12 @@ def maintained_table(spark: SparkSession, spec: JobSpec) -> MaintainedTable:
 def properties_of(spark: SparkSession, spec: JobSpec) -> dict[str, str]:
     """Return the properties of the spec's table, read now."""
     return IcebergTable(spark, spec.catalog, spec.name).refresh().properties()
+
+
+def open_catalog(spark: SparkSession, spec: JobSpec) -> Any:
+    """Open the spec's catalog in a session, and return what ``close()`` ends the connections of."""
+    _refuse_unknown(spec)
+    return IcebergTable(spark, spec.catalog, spec.name).java_catalog
 
 
 def matched_table(spark: SparkSession, spec: JobSpec) -> MatchedTable:

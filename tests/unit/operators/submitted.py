@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_to_json
+from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.spec_codec import Job
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
@@ -47,3 +48,8 @@ def opened(job: LakeJobOperator[Any], context: Context, target: SparkTarget) -> 
 def as_driver(answer: JobReport | JobFailure) -> str:
     """Return the text that a driver leaves for a report."""
     return reports_to_json({TASK: answer})
+
+
+def report_without_spark(job: LakeJobOperator[Any], spec: JobSpec) -> JobReport | None:
+    """Return what the worker answers from metadata alone."""
+    return job.action(job.tables).report_without_spark(spec)

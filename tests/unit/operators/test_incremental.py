@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.planning.incremental_plan import position_id
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
+from tests.unit.operators.submitted import report_without_spark
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -56,7 +57,7 @@ def test_an_incremental_run_reads_up_to_the_head_it_saw(
         to_snapshot=str(head),
         query="SELECT * FROM changes",
     )
-    assert job.report_without_spark(spec) is None
+    assert report_without_spark(job, spec) is None
 
 
 def test_at_the_head_of_the_source_there_is_nothing_to_start_spark_for(
@@ -91,7 +92,7 @@ def test_a_run_that_was_cut_off_before_it_moved_its_tag_is_finished(
     consumed(lake_catalog, orders, head)
     orders.manage_snapshots().create_tag(head, tag).commit()
     job = incremental(protect_source=protects)
-    assert (job.report_without_spark(job.build_spec(context)) is None) is starts_spark
+    assert (report_without_spark(job, job.build_spec(context)) is None) is starts_spark
 
 
 def test_a_compaction_of_the_source_is_nothing_new(
@@ -120,10 +121,10 @@ def test_an_unchanged_source_does_not_hide_that_the_transform_was_changed(
     spec = job.build_spec(context)
     with target.transaction() as changed:
         changed.set_properties({"lake.transform.revenue": spec.transform_digest})
-    assert job.report_without_spark(spec) is not None
+    assert report_without_spark(job, spec) is not None
     with target.transaction() as changed:
         changed.set_properties({"lake.transform.revenue": "0" * 32})
-    assert (job.report_without_spark(spec) is None) is starts_spark
+    assert (report_without_spark(job, spec) is None) is starts_spark
 
 
 @pytest.mark.parametrize("asked", [{"full_refresh": True}, {"from_snapshot": "1"}])
@@ -132,7 +133,7 @@ def test_what_an_author_asks_for_again_is_read_again(
 ) -> None:
     consumed(lake_catalog, orders, append(orders, 1))
     job = incremental(**asked)
-    assert job.report_without_spark(job.build_spec(context)) is None
+    assert report_without_spark(job, job.build_spec(context)) is None
 
 
 def test_a_source_without_a_snapshot_is_missing_and_worth_a_retry(orders: Table, context: Context) -> None:

@@ -28,6 +28,7 @@ from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOp
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
+from tests.unit.operators.submitted import report_without_spark
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -278,7 +279,7 @@ def test_a_dry_run_of_a_compaction_counts_the_files(fragmented: Table, context: 
 
 def test_a_compaction_with_work_is_for_spark(fragmented: Table, context: Context) -> None:
     job = LakeCompactionOperator(task_id="t", table="shop.orders", dry_run="False", **NO_SPARK)
-    assert job.report_without_spark(job.build_spec(context)) is None
+    assert report_without_spark(job, job.build_spec(context)) is None
 
 
 def test_a_healthy_table_costs_no_spark(orders: Table, append: Callable[..., int], context: Context) -> None:
@@ -392,4 +393,4 @@ def test_what_an_author_or_a_form_leaves_out_of_an_expiry_is_left_to_the_table(
 
 @pytest.mark.parametrize("cls", [CompactionSpec, SnapshotExpirySpec])
 def test_a_spec_of_another_action_is_not_answered(lake_connection: str, context: Context, cls: type) -> None:
-    assert upsert().report_without_spark(upsert().build_spec(context)) is None
+    assert report_without_spark(upsert(), upsert().build_spec(context)) is None
