@@ -231,7 +231,7 @@ class SparkApplicationOperator(
         tags = {"table": table, "lake_conn_id": str(self.lake_conn_id), "operator": self.task_type}
         return JobMetrics(tags=tags, on_main=branch in (None, "main"))
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002  # of Airflow
         """Return inputs and outputs for the official OpenLineage provider; it asks for them after a failure, too."""
         tasks = [(task.spec, task.new_report) for task in self._tasks if task.spec is not None]
         return lineage(self.lake, tasks) if tasks else None

@@ -44,7 +44,7 @@ class KeyHistory:
     open_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
     epoch: int = 1
 
-    def rows_then(self, snapshot: str) -> DataFrame | None:  # noqa: ARG002
+    def rows_then(self, snapshot: str) -> DataFrame | None:  # noqa: ARG002  # others ask it
         """Live rows at a snapshot of any age, in columns named as they are now; None where it has expired."""
         return None
 

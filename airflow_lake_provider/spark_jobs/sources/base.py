@@ -75,19 +75,19 @@ class Listing(ABC):
         """Return how many inputs a position has consumed, or may have."""
         return self.consumed_by(position)
 
-    def is_told_by(self, position: SourcePosition) -> bool:  # noqa: ARG002
+    def is_told_by(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
         """Tell whether a position knows all that was applied, also of runs whose keys are forgotten."""
         return True
 
-    def is_lost_in(self, position: SourcePosition) -> bool:  # noqa: ARG002
+    def is_lost_in(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
         """Tell whether a position has lost what it knew of such inputs."""
         return False
 
-    def uncertain(self, position: SourcePosition) -> tuple[InputFile, ...]:  # noqa: ARG002
+    def uncertain(self, position: SourcePosition) -> tuple[InputFile, ...]:  # noqa: ARG002  # others ask it
         """Return the inputs that a position does not know, and may have known once."""
         return ()
 
-    def other_stream(self, position: SourcePosition) -> str | None:  # noqa: ARG002
+    def other_stream(self, position: SourcePosition) -> str | None:  # noqa: ARG002  # others ask it
         """Return what names the stream that a position is of, where that is another one; None where it is the same."""
         return None
 
@@ -123,7 +123,7 @@ class SideState:
         """Return the commit with what it sets beside the rows."""
         return commit
 
-    def with_history(self, commit: KeyedCommit, applied_state: AppliedState, progress: Progress) -> KeyedCommit:  # noqa: ARG002
+    def with_history(self, commit: KeyedCommit, applied_state: AppliedState, progress: Progress) -> KeyedCommit:  # noqa: ARG002  # others ask it
         """Return the commit with what it remembers of the rows that it takes away."""
         return commit
 

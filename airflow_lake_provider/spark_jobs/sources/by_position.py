@@ -46,14 +46,14 @@ class PositionListing(Listing):
         is_known = self.upto.compare(consumed) in (Comparison.BEFORE, Comparison.EQUAL)
         return replace(self, upto=None) if is_known else replace(self, since=consumed)
 
-    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002  # others ask it
         """Return the position that is before neither the former one nor this listing."""
         if self.upto is None:
             return position
         consumed = self._in(position)
         return position.moved(self.upto if consumed is None else consumed.joined(self.upto), self.shape)
 
-    def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002
+    def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
         """Return both ends."""
         after = f" after {self.since.to_plain()}" if self.since else ""
         return f"applied what is{after} up to {self.upto.to_plain() if self.upto else None}"
@@ -72,7 +72,7 @@ class PositionBatchSource(PlainSource):
         there = self.source.there(self.spark)
         return PositionListing(source_name=self.spec.source_name, shape=self.shape, upto=there)
 
-    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002
+    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Read between the positions.
 
         :raises BadInputError: what is read is no DataFrame.

@@ -42,15 +42,15 @@ class TableListing(Listing):
         """Return the head unless a position has consumed it."""
         return replace(self, snapshot=None) if position.snapshot == self.snapshot else self
 
-    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002
+    def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:  # noqa: ARG002  # others ask it
         """Return the position at the head."""
         return position.moved(SnapshotPosition(self.snapshot), self.shape) if self.snapshot else position
 
-    def is_told_by(self, position: SourcePosition) -> bool:  # noqa: ARG002
+    def is_told_by(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
         """Return False: a position knows the last snapshot only."""
         return False
 
-    def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002
+    def applied(self, listed: Self, start: SourcePosition) -> str:  # noqa: ARG002  # others ask it
         """Return which snapshot it is."""
         return f"applied snapshot {self.snapshot} of the source table"
 
@@ -71,7 +71,7 @@ class LakeTableSource(PlainSource):
         listing = TableListing(source_name=self.spec.source_name, shape=self.shape)
         return replace(listing, snapshot=table.state().snapshot)
 
-    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002
+    def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Read the table as it was listed."""
         return read_table(self.spark, self.source.table, *listing.identities)
 

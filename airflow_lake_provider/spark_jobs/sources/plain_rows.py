@@ -65,7 +65,7 @@ class PlainSource(BatchSource):
         """True where what the batch lacks keeps its value in the table."""
         return self.spec.missing_columns is MissingColumns.KEEP
 
-    def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:  # noqa: ARG002
+    def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:  # noqa: ARG002  # others ask it
         """Name the input in an error over one."""
         return nullcontext()
 

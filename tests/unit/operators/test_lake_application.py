@@ -10,7 +10,6 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, AssetAlias
 from airflow.sdk import task as task_of_airflow
-from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.table import Table
 
 from airflow_lake_provider import Files
@@ -28,8 +27,6 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.spec_codec import Job, job_from_plain
 from airflow_lake_provider.operators.lake_application import (
     LakeApplicationOperator,
-    LakeVerdictOperator,
-    lake_application,
 )
 
 if TYPE_CHECKING:
@@ -367,40 +364,6 @@ def test_an_alias_gets_the_assets_of_tables_that_come_from_xcom(
     (event,) = context["outlet_events"][alias].asset_alias_events
     assert event.dest_asset_key.uri == "iceberg://lake_default/shop/orders"
     assert event.extra["table"] == "shop.orders"
-
-
-FAILED = {"action": "upsert", "table": "a.b", "outcome": "failed", "error": "BadInputError", "reason": "x"}
-DONE = {"action": "upsert", "table": "a.c", "outcome": "applied"}
-
-
-@pytest.mark.parametrize(
-    ("rule", "reports", "is_red"),
-    [
-        ("any", [DONE, DONE], False),
-        ("any", [DONE, FAILED], True),
-        ("any", [[DONE], [FAILED]], True),
-        ("all", [DONE, FAILED], False),
-        ("all", [FAILED, FAILED], True),
-        ("never", [FAILED], False),
-    ],
-)
-def test_the_verdict_is_red_by_its_rule(context: Context, rule: str, reports: list[Any], is_red: bool) -> None:
-    verdict = LakeVerdictOperator(task_id="v", reports=reports, fail_when=rule)
-    if is_red:
-        with pytest.raises(AirflowFailException, match=r"tasks failed: upsert of a\.b: BadInputError"):
-            verdict.execute(context)
-    else:
-        verdict.execute(context)
-
-
-def test_a_group_has_the_application_and_its_verdict_behind_it() -> None:
-    with DAG("d", schedule=None) as dag:
-        lake_application("nightly", tasks=[COMPACT], fail_when="all", retries=2)
-    verdict: Any = dag.get_task("nightly.verdict")
-    assert verdict.upstream_task_ids == {"nightly.run"}
-    assert (dag.get_task("nightly.run").retries, verdict.fail_when) == (2, "all")
-    with pytest.raises(InvalidSpecError, match="fail_when must be one of"), DAG("e", schedule=None):
-        lake_application("nightly", tasks=[COMPACT], fail_when="some")
 
 
 def test_a_report_that_the_metadata_gives_starts_no_driver(
