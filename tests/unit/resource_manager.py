@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,10 +15,10 @@ from typing import Any
 class ResourceManager:
     """A server on loopback.
 
-    :param answers: states and final statuses of an application, or a status of HTTP; the last one for ever.
+    :param answers: for each application: its states and final statuses, or a status of HTTP; the last one for ever.
     """
 
-    answers: list[tuple[str, str] | int]
+    answers: Sequence[tuple[str, str] | int]
     url: str = ""
     requests: list[str] = field(default_factory=list)
 
@@ -28,9 +28,11 @@ class ResourceManager:
         extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": self.url}
         return json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})
 
-    def answer(self) -> tuple[int, bytes]:
-        """Return the status of HTTP and the body of the next answer."""
-        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+    def answer(self, path: str) -> tuple[int, bytes]:
+        """Note a request for an application, and return the status of HTTP and the body of its next answer."""
+        asked = self.requests.count(path)
+        self.requests.append(path)
+        found = self.answers[min(asked, len(self.answers) - 1)]
         if isinstance(found, int):
             return found, b""
         app = {"state": found[0], "finalStatus": found[1], "diagnostics": ""}
@@ -40,12 +42,11 @@ class ResourceManager:
 @contextmanager
 def resource_manager(*answers: tuple[str, str] | int) -> Iterator[ResourceManager]:
     """Run a server."""
-    found = ResourceManager(list(answers))
+    found = ResourceManager(answers)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found.requests.append(self.path)
-            status, body = found.answer()
+            status, body = found.answer(self.path)
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
