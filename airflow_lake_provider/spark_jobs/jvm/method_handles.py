@@ -100,9 +100,7 @@ class MethodHandles:
         """
         is_instance = self.method(_CLASS, "isInstance", "boolean", _OBJECT).bindTo(self.class_of(owner))
         never = self._handles.constant(self.class_of("boolean"), False)
-        return self._handles.guardWithTest(
-            is_instance, handle, self._handles.dropArguments(never, 0, self.classes(_OBJECT))
-        )
+        return self.where(is_instance, handle, self.dropping(never, 0, _OBJECT))
 
     def dropping(self, handle: Any, place: int, *types: str) -> Any:
         """Let a function take more parameters, at a place, and use none of them."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import ClassVar, Self
+from typing import Self
 
 from pyspark.sql.types import StructType
 
@@ -75,7 +75,6 @@ class FileBatchSource(BatchSource):
     """A source of files, whatever is in them."""
 
     source: Files | Debezium
-    listing: ClassVar[type[FilesListing]] = FilesListing
 
     def location(self) -> SourceLocation:
         """Return the address that the path leads to."""
@@ -99,8 +98,9 @@ class FileBatchSource(BatchSource):
 
         :raises BadInputError: a path without a pattern that does not exist.
         """
-        empty = self.listing(source_name=self.spec.source_name, shape=self.shape)
-        return replace(empty, files=list_input_files(self.spark, self.source.path))
+        # Its moment is before that of the files.
+        listing = FilesListing(source_name=self.spec.source_name, shape=self.shape)
+        return replace(listing, files=list_input_files(self.spark, self.source.path))
 
     def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:
         """Name the file in an error over one."""

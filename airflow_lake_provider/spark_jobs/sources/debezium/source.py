@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.merge_engines import Deletes
@@ -37,7 +36,6 @@ class DebeziumSource(FileBatchSource):
     """Change events of one table."""
 
     source: Debezium
-    listing: ClassVar[type[FilesListing]] = EventsListing
 
     @property
     def shape(self) -> Mapping[str, str]:
@@ -46,8 +44,7 @@ class DebeziumSource(FileBatchSource):
 
     def list(self) -> FilesListing:
         """List the files of the path."""
-        listed = super().list()
-        return EventsListing(**{**vars(listed), "table": self.source.table})
+        return EventsListing(**vars(super().list()), table=self.source.table)
 
     def read(self, wanted: Wanted) -> ChangeBatch:
         """Read the events, with all values known that the table or the batch has."""
