@@ -1,6 +1,8 @@
-"""Six tables in one application: one has a bad file, and in one another writer commits all the time."""
+"""Tables in one application: one has a bad file, and in one another writer commits all the time."""
 
 from __future__ import annotations
+
+import os
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
@@ -9,7 +11,9 @@ from airflow_lake_provider import Files
 from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.operators.lake_application import lake_application
 
-TABLES = ["a", "b", "bad", "busy", "c", "d"]
+# The good ones, four unless told otherwise.
+GOOD = [f"good_{number}" for number in range(int(os.environ.get("LAKE_GOOD_TABLES", "4")))]
+TABLES = [*GOOD[:2], "bad", "busy", *GOOD[2:]]
 ASSETS = {table: lake_table_asset(f"many.{table}") for table in TABLES}
 
 with DAG(dag_id="many_tables", schedule=None):
