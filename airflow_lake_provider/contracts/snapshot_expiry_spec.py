@@ -47,6 +47,7 @@ class SnapshotExpirySpec(JobSpec):
         before the driver's time.
     """
 
+    # [START arguments]
     action: ClassVar[str] = "snapshot-expiry"
     older_than: timedelta | None = argument(optional(duration), default=None)
     retain_last: int | None = argument(optional(number), default=None)
@@ -58,6 +59,7 @@ class SnapshotExpirySpec(JobSpec):
     # BaseOperator has a method of the argument's name.
     dry_run: bool = argument(flag, default=False, attribute="only_plan")
     asked_at: datetime | None = derived(None)
+    # [END arguments]
     expire_before: datetime | None = derived(None)
     expire_stage_branches_before: datetime = derived(datetime(1970, 1, 1, tzinfo=UTC))
     expire_flink_jobs_before: datetime | None = derived(None)

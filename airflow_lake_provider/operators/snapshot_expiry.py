@@ -14,6 +14,7 @@ from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 
 
+# [START worker]
 class SnapshotExpiryAction(WorkerAction[SnapshotExpirySpec]):
     """The worker's part of an expiry."""
 
@@ -28,6 +29,9 @@ class SnapshotExpiryAction(WorkerAction[SnapshotExpirySpec]):
         planned = plan_expiry(self.tables.load_existing(spec.table), spec)
         is_enough = planned.outcome in (Outcome.NOTHING_DUE, Outcome.SKIPPED)
         return planned if spec.dry_run or is_enough else None
+
+
+# [END worker]
 
 
 class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
@@ -56,6 +60,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
 
     action = SnapshotExpiryAction
 
+    # [START signature]
     def __init__(
         self,
         *,
@@ -71,3 +76,5 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
     ) -> None:
         super().__init__(**job)
         self.keep(locals())
+
+    # [END signature]

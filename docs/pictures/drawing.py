@@ -105,6 +105,17 @@ class Drawing:
         colours = f'fill="{tint.fill}" stroke="{tint.edge}" stroke-width="1.5"'
         self.elements.append(f'<rect {place} rx="{radius}" {colours}/>')
 
+    def area(self, x: float, y: float, width: float, height: float) -> None:
+        """Add a border around what belongs together.
+
+        :param x: left edge.
+        :param y: upper edge.
+        :param width: to the right.
+        :param height: downwards.
+        """
+        place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
+        self.elements.append(f'<rect {place} rx="10" fill="none" stroke="{self.palette.grid}"/>')
+
     def bar(self, x: float, y: float, width: float, height: float, colour: str) -> None:
         """Add a filled area without a border.
 
@@ -146,32 +157,41 @@ class Drawing:
         self.elements.append(f'<path d="M{path}" fill="none" {stroke} marker-end="url(#tip)"/>')
 
     def text(
-        self, x: float, y: float, said: str, *, bold: bool = False, size: int = TEXT_SIZE, anchor: str = "start"
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        bold: bool = False,
+        strong: bool = False,
+        size: int = TEXT_SIZE,
+        anchor: str = "start",
     ) -> None:
         """Add a line of text.
 
         :param x: where it begins; its middle or end when the anchor says so.
         :param y: its base line.
-        :param said: the text.
+        :param words: the text.
         :param bold: heavier, and not muted.
+        :param strong: not muted, as text on a colour has to be.
         :param size: height of the letters.
         :param anchor: ``start``, ``middle`` or ``end``.
         """
-        colour = self.palette.text if bold else self.palette.muted
+        colour = self.palette.text if bold or strong else self.palette.muted
         weight = ' font-weight="600"' if bold else ""
         placed = f'x="{x:.4g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"'
-        self.elements.append(f'<text {placed}{weight} fill="{colour}">{html.escape(said)}</text>')
+        self.elements.append(f'<text {placed}{weight} fill="{colour}">{html.escape(words)}</text>')
 
-    def lines(self, x: float, y: float, titles: Sequence[str], said: Sequence[str]) -> None:
+    def lines(self, x: float, y: float, titles: Sequence[str], words: Sequence[str]) -> None:
         """Add lines of text below each other around a middle.
 
         :param x: the middle of each.
         :param y: the middle of all.
         :param titles: in bold.
-        :param said: below these.
+        :param words: below these.
         """
-        first = y - (len(titles) + len(said) - 1) * LINE_HEIGHT / 2 + 5
-        for number, line in enumerate((*titles, *said)):
+        first = y - (len(titles) + len(words) - 1) * LINE_HEIGHT / 2 + 5
+        for number, line in enumerate((*titles, *words)):
             self.text(x, first + number * LINE_HEIGHT, line, bold=number < len(titles), anchor="middle")
 
     def svg(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from docs.pictures.architecture import draw_architecture
 from docs.pictures.benchmark_chart import draw_benchmark
 from docs.pictures.demo_output import draw_demo
 from docs.pictures.drawing import PALETTES
@@ -23,6 +24,7 @@ def drawings() -> dict[str, str]:
     """Return the SVG of each picture by its file's name."""
     newest = max((DOCS / "benchmarks").glob("upsert-2*.json"))
     flows = {f"flow-{palette.name}.svg": draw_flow(palette) for palette in PALETTES}
+    flows |= {f"architecture-{palette.name}.svg": draw_architecture(palette) for palette in PALETTES}
     sweeps = sorted((DOCS / "benchmarks").glob("sweep-*.json"))
     swept = heat_maps(json.loads(sweeps[-1].read_text())) if sweeps else {}
     demo = {"demo.svg": draw_demo(DemoResult.from_json(DEMO.read_text()))}

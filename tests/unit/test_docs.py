@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from scripts import check_docs
 from scripts.markdown_pages import documents
+
+REPOSITORY = Path(__file__).parents[2]
+SEAMS = ("architecture", *(f"explanation/{name}" for name in ("sources", "envelopes", "strategies", "actions")))
 
 
 @pytest.fixture
@@ -72,3 +76,24 @@ def test_writing_renews_the_code_and_nothing_else(repository: Path) -> None:
     stale = f"before\n\n{include('dags/x.py#part', 'old')}\nafter\n".replace("old```", "old\n```")
     assert repository.exists()
     assert check_docs.with_current_code(stale) == f"before\n\n{include('dags/x.py#part', 'b = 2' + chr(10))}\nafter\n"
+
+
+def files_named(text: str) -> set[str]:
+    """Return the files and folders that a page names as code: ``a/b.py``, ``b.py`` and ``a/``."""
+    named = re.findall(r"`((?:\.\./)?[\w./]*(?:\w\.py|\w/))`", text)
+    return {name.removeprefix("../") for name in named}
+
+
+@pytest.mark.parametrize("page", SEAMS)
+def test_each_file_that_a_page_on_the_design_names_is_there(page: str) -> None:
+    folders = ("airflow_lake_provider", "dags", "docs", "scripts", "tests")
+    there = [path for folder in folders for path in ((REPOSITORY / folder), *(REPOSITORY / folder).rglob("*"))]
+    paths = [f"/{path.relative_to(REPOSITORY)}{'/' if path.is_dir() else ''}" for path in there]
+    named = files_named((REPOSITORY / f"docs/{page}.md").read_text())
+    assert named
+    assert {name for name in named if not any(path.endswith(f"/{name}") for path in paths)} == set()
+
+
+def test_files_are_named_by_path_by_name_and_as_folders() -> None:
+    text = "`a/b.py` and `b.py`, in `a/` or `../a/`; not `b`, `b.yaml` or `lake.run-key`, nor run_job.py"
+    assert files_named(text) == {"a/b.py", "b.py", "a/"}

@@ -11,6 +11,7 @@ from airflow_lake_provider.spark_jobs.formats.choose_format import maintained_ta
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
+# [START action]
 def expire_snapshots(spark: SparkSession, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
     """Forget old snapshots, delete the files only they reach, and report what was done.
 
@@ -21,3 +22,6 @@ def expire_snapshots(spark: SparkSession, spec: SnapshotExpirySpec, progress: Pr
     if not table.exists():
         raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no snapshots")
     return table.expire(spec, progress)
+
+
+# [END action]

@@ -26,6 +26,7 @@ from airflow_lake_provider.contracts.positions import (
 from airflow_lake_provider.contracts.redelivery import SeenTimes
 
 
+# [START gtid_set]
 @dataclass(frozen=True)
 class GtidSet(LogPosition):
     """Transactions of several servers, as MySQL counts them: by server, how many were applied."""
@@ -57,6 +58,9 @@ class GtidSet(LogPosition):
     @classmethod
     def from_plain(cls, plain: Any) -> Self:
         return cls(tuple(map(tuple, plain)))
+
+
+# [END gtid_set]
 
 
 def files(*names: str) -> FilesPosition:

@@ -26,6 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert im
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
+# [START strategy]
 class Strategy(Protocol):
     """Applies a batch in one commit.
 
@@ -43,6 +44,9 @@ class Strategy(Protocol):
 
         :raises AuditFailedError: rows offend an assertion; main is as it was.
         """
+
+
+# [END strategy]
 
 
 class ByPosition:
@@ -109,9 +113,11 @@ def _on_its_base(table: IcebergTable, commit: KeyedCommit, staged: int) -> Keyed
     return replace(commit, base=str(table.refresh().java.snapshot(staged).parentId()))
 
 
+# [START strategies]
 STRATEGIES: Mapping[UpsertStrategy, Strategy] = {
     UpsertStrategy.POSITIONS: ByPosition(),
     UpsertStrategy.COPY_ON_WRITE: OnStageBranch(upsert_by_copy),
     UpsertStrategy.MERGE: OnStageBranch(merge_and_publish),
     UpsertStrategy.EQUALITY: OnStageBranch(upsert_by_equality),
 }
+# [END strategies]
