@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from docs.pictures.drawing import Drawing, Palette
 
 OURS = "ours"
 PEERS = {"merge_on_read": "merge-on-read", "copy_on_write": "copy-on-write", "delta": "Delta"}
-LEFT, TOP = 130, 52
-WIDTH, HEIGHT, GAP = 120, 54, 4
-# Times quicker, or slower, from where on a field has the full colour; text can still be read on it.
-QUICKER, SLOWER, FULL = 8.0, 2.0, 0.5
+LEFT, TOP = 128, 104
+WIDTH, HEIGHT, GAP = 120, 50, 4
+SWATCH, LEGEND_STEP = 16, 168
+
+
+@dataclass(frozen=True)
+class Band:
+    """Ratios that have one colour.
+
+    :param least: the lowest of them.
+    :param label: in the legend.
+    :param tint: of the palette, mixed into the page's own colour.
+    :param strength: share of the tint; text can be read on each.
+    """
+
+    least: float
+    label: str
+    tint: str
+    strength: float
+
+    def colour(self, palette: Palette) -> str:
+        """Return the colour on a page.
+
+        :param palette: colours.
+        """
+        return _mixed(palette.dot, getattr(palette, self.tint).edge, self.strength)
+
+
+BANDS = (
+    Band(0.0, "slower: below 0.9", "slower", 0.5),
+    Band(0.9, "as fast: 0.9 to 1.1", "data", 0.22),
+    Band(1.1, "1.1 to 2 times as fast", "job", 0.16),
+    Band(2.0, "2 to 4 times", "job", 0.34),
+    Band(4.0, "4 times and more", "job", 0.6),
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +77,8 @@ class Field:
         best = min(peers, key=medians.__getitem__)
         return cls(cell["rows"], cell["share"], medians[best] / medians[OURS], PEERS[best])
 
-    def said(self) -> str:
-        """Return the field in words."""
+    def in_words(self) -> str:
+        """Return the field as a clause."""
         return f"{_rows(self.rows)} by {self.share:g} %: {self.ratio:.2f} of {self.peer}"
 
 
@@ -60,40 +91,70 @@ def draw_heat_map(results: Mapping[str, Any], palette: Palette) -> str:
     fields = [field for cell in results["cells"] if (field := Field.of(cell)) is not None]
     rows, shares = sorted({field.rows for field in fields}), sorted({field.share for field in fields})
     width, bottom = LEFT + len(shares) * (WIDTH + GAP), TOP + len(rows) * (HEIGHT + GAP)
-    drawing = Drawing(max(width, 640), bottom + 52, f"{'. '.join(field.said() for field in fields)}.", palette)
+    drawing = Drawing(max(width, 874), bottom + 78, f"{'. '.join(field.in_words() for field in fields)}.", palette)
+    _draw_title(drawing, fields)
     _draw_axes(drawing, rows, shares)
     for field in fields:
         _draw_field(drawing, field, LEFT + shares.index(field.share) * (WIDTH + GAP), rows.index(field.rows))
-    drawing.text(
-        0, bottom + 20, "Seconds of the best peer over those of ours, in medians. Above 1 ours is quicker.", size=12
-    )
-    drawing.text(0, bottom + 38, f"An empty field was not measured. {results['date']}.", size=12)
+    _draw_legend(drawing, bottom + 14)
+    note = "Each field: the ratio of the medians, and which peer was the best. A gap was not measured."
+    drawing.text(0, bottom + 66, f"{note} {results['date']}.", size=12)
     return drawing.svg()
 
 
-def colour(ratio: float, palette: Palette) -> str:
-    """Return the colour of a ratio: the page's own at 1, ours above it, another below it.
+def message(fields: Sequence[Field]) -> tuple[str, str]:
+    """Return what the map shows, as a sentence and the numbers behind it.
+
+    :param fields: one or more.
+    """
+    by_rows = {rows: [field.ratio for field in fields if field.rows == rows] for rows in {f.rows for f in fields}}
+    most = {rows: max(by_rows[rows]) for rows in sorted(by_rows)}
+    grows = all(before < after for before, after in pairwise(most.values()))
+    title = (
+        "The larger the table, the more an upsert gains" if grows else "Where an upsert gains, and where it does not"
+    )
+    smallest, largest = next(iter(most)), next(reversed(most))
+    ends = dict.fromkeys((smallest, largest))
+    numbers = ", ".join(f"at most {most[rows]:.1f} with {_rows(rows)}" for rows in ends)
+    worst = min(field.ratio for field in fields)
+    return title, f"The best peer's seconds over ours: {numbers}; {worst:.2f} in the worst field."
+
+
+def band(ratio: float) -> Band:
+    """Return the band of a ratio.
 
     :param ratio: above 0.
-    :param palette: colours.
     """
-    full, edge = (QUICKER, palette.job.edge) if ratio >= 1 else (SLOWER, palette.slower.edge)
-    strength = min(1.0, abs(math.log(ratio)) / math.log(full)) * FULL
-    return _mixed(palette.dot, edge, strength)
+    return next(each for each in reversed(BANDS) if ratio >= each.least)
+
+
+def _draw_title(drawing: Drawing, fields: Sequence[Field]) -> None:
+    title, numbers = message(fields)
+    drawing.text(0, 20, title, bold=True, size=18)
+    drawing.text(0, 42, numbers)
 
 
 def _draw_axes(drawing: Drawing, rows: Sequence[int], shares: Sequence[float]) -> None:
-    drawing.text(LEFT, 16, "rows of the batch, in percent of the table", size=12)
+    drawing.text(LEFT - 12, TOP - 14, "rows of the table", size=12, anchor="end")
+    drawing.text(LEFT, TOP - 32, "rows of the batch, in percent of the table", size=12)
     for number, share in enumerate(shares):
-        drawing.text(LEFT + number * (WIDTH + GAP) + WIDTH / 2, 40, f"{share:g} %", anchor="middle")
+        drawing.text(LEFT + number * (WIDTH + GAP) + WIDTH / 2, TOP - 12, f"{share:g} %", anchor="middle")
     for number, count in enumerate(rows):
         drawing.text(LEFT - 12, TOP + number * (HEIGHT + GAP) + HEIGHT / 2 + 5, _rows(count), anchor="end")
 
 
 def _draw_field(drawing: Drawing, field: Field, left: float, row: int) -> None:
     top = TOP + row * (HEIGHT + GAP)
-    drawing.bar(left, top, WIDTH, HEIGHT, colour(field.ratio, drawing.palette))
-    drawing.lines(left + WIDTH / 2, top + HEIGHT / 2, [f"{field.ratio:.2f}", field.peer], [])
+    drawing.bar(left, top, WIDTH, HEIGHT, band(field.ratio).colour(drawing.palette))
+    drawing.text(left + WIDTH / 2, top + 22, f"{field.ratio:.2f}", bold=True, size=15, anchor="middle")
+    drawing.text(left + WIDTH / 2, top + 40, field.peer, strong=True, size=12, anchor="middle")
+
+
+def _draw_legend(drawing: Drawing, top: float) -> None:
+    for number, each in enumerate(BANDS):
+        left = number * LEGEND_STEP
+        drawing.bar(left, top, SWATCH, SWATCH, each.colour(drawing.palette))
+        drawing.text(left + SWATCH + 6, top + 13, each.label, size=12)
 
 
 def _rows(count: int) -> str:

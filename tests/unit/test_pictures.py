@@ -13,9 +13,9 @@ import pytest
 from docs.extensions.linked_pages import with_images
 from docs.extensions.public_names import public_names
 from docs.pictures.benchmark_chart import draw_benchmark
-from docs.pictures.drawing import DARK, LIGHT, PALETTES, Palette
+from docs.pictures.drawing import LIGHT, PALETTES, Palette
 from docs.pictures.drawings import DEMO, DOCS, IMAGES, drawings
-from docs.pictures.heat_map import colour, draw_heat_map
+from docs.pictures.heat_map import BANDS, Field, band, draw_heat_map, message
 from scripts.markdown_pages import Page, documents
 
 DRAWN = drawings()
@@ -122,15 +122,60 @@ def test_a_heat_map_has_the_ratio_to_the_best_peer_of_each_measured_cell_and_no_
     assert [word for word in said if re.fullmatch(r"\d\.\d\d", word)] == ["2.00", "0.75"]
     assert {"Delta", "copy-on-write", "1 million rows", "3 million rows", "0.1 %", "20 %"} <= set(said)
     assert "merge-on-read" not in said
-    assert chart.count("<rect") == 2
+    # One for each cell, and one for each band of the legend.
+    assert chart.count("<rect") == 2 + len(BANDS)
+    assert {each.label for each in BANDS} <= set(said)
     assert "1 million rows by 0.1 %: 2.00 of Delta" in chart
 
 
-def test_the_colour_of_a_ratio_is_the_pages_own_at_1_and_differs_on_both_sides_of_it() -> None:
-    for palette in (LIGHT, DARK):
-        assert colour(1.0, palette) == palette.dot
-        assert colour(0.5, palette) != colour(2.0, palette)
-        assert colour(8.0, palette) == colour(800.0, palette) != colour(2.0, palette)
+@pytest.mark.parametrize(
+    ("ratio", "label"),
+    [
+        (0.5, "slower"),
+        (0.89, "slower"),
+        (0.9, "as fast"),
+        (1.09, "as fast"),
+        (1.1, "1.1 to 2"),
+        (2, "2 to 4"),
+        (9, "4"),
+    ],
+)
+def test_a_ratio_has_the_colour_of_its_band(ratio: float, label: str) -> None:
+    assert band(ratio).label.startswith(label)
+
+
+@pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
+def test_bands_differ_and_text_can_be_read_on_each(palette: Palette) -> None:
+    colours = [each.colour(palette) for each in BANDS]
+    assert len(set(colours)) == len(BANDS)
+    assert [colour for colour in colours if contrast(colour, palette.text) < 4.5] == []
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, as WCAG 2 has it."""
+
+    def luminance(colour: str) -> float:
+        parts = [part / 255 for part in bytes.fromhex(colour[1:])]
+        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "title"),
+    [
+        ((1.2, 2.1, 11.3), "The larger the table, the more an upsert gains"),
+        ((1.2, 4.0, 2.1), "Where an upsert gains, and where it does not"),
+    ],
+)
+def test_the_title_of_a_heat_map_is_what_its_numbers_say(ratios: tuple[float, ...], title: str) -> None:
+    fields = [Field(rows * 1_000_000, 1.0, ratio, "Delta") for rows, ratio in zip((1, 3, 10), ratios, strict=True)]
+    said, numbers = message(fields)
+    assert said == title
+    assert "at most 1.2 with 1 million rows" in numbers
+    assert "1.20 in the worst field" in numbers
 
 
 def test_the_picture_of_the_demo_has_every_number_of_its_run() -> None:
