@@ -1,6 +1,7 @@
-"""Show the package at work: change events into lake tables, a downstream table, maintenance, and the numbers.
+"""Show the package at work: change events into lake tables, a downstream table, maintenance, and what it gains.
 
-Everything runs through the DAGs in dags/ with ``airflow dags test``, on SQLite and a local Spark, below LAKE_HOME.
+Everything runs through DAGs with ``airflow dags test``, those of dags/ and one in scripts/demo_dags/, on SQLite and a
+local Spark, below LAKE_HOME.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from tests.shop_oracle import SHOP, keys_of, oracle  # noqa: E402  # found by th
 HOME = Path(os.environ["LAKE_HOME"]).resolve()
 INBOX = HOME / "inbox" / "shop"
 TABLES = ("shop.products", "shop.orders", "shop.order_items", "mart.order_revenue")
+# Snapshots of a demo are minutes old, so the nightly expiry keeps them all.
+DEMO_DAGS = REPOSITORY / "scripts" / "demo_dags"
 console = Console(highlight=False)
+LOGGER = re.compile(r" \[(?:airflow\.)?task")
 OUTCOME = re.compile(r": (?:applied|already-applied|nothing-new|done|nothing-due|news)[,:] ")
 
 
@@ -51,6 +55,10 @@ def main() -> int:
     console.rule("[bold]nightly maintenance")
     run(airflow, "dags", "test", "nightly_maintenance", "--conf", json.dumps({"level": "major"}))
     airflow.close()
+    console.rule("[bold]an expiry, as days later")
+    later = AirflowProcess(demo_environment(DEMO_DAGS), HOME / "demo.log", show)
+    run(later, "dags", "test", "expire_at_once")
+    later.close()
     after = {name: counts(name) for name in TABLES}
     result = DemoResult(before, after, wrong=[name for name in TABLES if not equals_oracle(name)])
     result.show(console)
@@ -59,14 +67,14 @@ def main() -> int:
     return 1 if result.wrong else 0
 
 
-def demo_environment() -> dict[str, str]:
+def demo_environment(dags: Path = REPOSITORY / "dags") -> dict[str, str]:
     """Return the environment of the Airflow commands: two connections, one variable, nothing that listens."""
     lake = {"type": "sql", "uri": f"sqlite:///{HOME}/catalog.db", "warehouse": f"file://{HOME}/warehouse"}
     (HOME / "warehouse").mkdir(parents=True, exist_ok=True)
     INBOX.mkdir(parents=True, exist_ok=True)
     return {
         **os.environ,
-        "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
         "AIRFLOW__LAKE__JOB_DIRECTORY": str(HOME / "jobs"),
@@ -108,9 +116,9 @@ def worth_showing(line: str) -> str | None:
     if "[lake]" in line and not line.rstrip().endswith("..."):
         text = line[line.index("[lake]") :]
         return None if " ... " in text else text.split(" [airflow.task", 1)[0].rstrip()
-    if OUTCOME.search(line) and "] " in line:
-        return line.split("] ", 1)[1].split(" [airflow.task", 1)[0].rstrip()
-    return None
+    # Airflow's own lines may have an outcome too, among what follows their message.
+    message = LOGGER.split(line.partition("] ")[2], maxsplit=1)[0].rstrip()
+    return message if OUTCOME.search(message) else None
 
 
 def load(name: str) -> Any:
@@ -131,9 +139,16 @@ def counts(name: str) -> Counts:
     return Counts(
         files=int(summary["total-data-files"] or 0),
         delete_files=int(summary["total-delete-files"] or 0),
+        bytes=int(summary["total-files-size"] or 0),
         snapshots=len(table.metadata.snapshots),
+        stored_files=sum(path.suffix in (".parquet", ".puffin") for path in data_folder(table).rglob("*")),
         rows=table.scan().to_arrow().num_rows,
     )
+
+
+def data_folder(table: Any) -> Path:
+    """Return the folder of a table's data and delete files."""
+    return Path(table.location().removeprefix("file:")) / "data"
 
 
 def equals_oracle(name: str) -> bool:

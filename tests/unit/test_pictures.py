@@ -184,5 +184,19 @@ def test_the_picture_of_the_demo_has_every_number_of_its_run() -> None:
     for table, before in result["before"].items():
         assert table in said
         for name, old in before.items():
-            assert f"{old:,} → {result['after'][table][name]:,}" in said
+            unit = 1024 if name == "bytes" else 1
+            before_it, after_it = (f"{count // unit:,}" for count in (old, result["after"][table][name]))
+            assert (before_it if before_it == after_it else f"{before_it} → {after_it}") in said
+
+
+def test_the_picture_of_the_demo_shows_what_a_person_gains() -> None:
+    result = json.loads(DEMO.read_text())
+    for name in ("files", "delete_files", "bytes", "snapshots", "stored_files"):
+        before, after = (sum(counts[name] for counts in result[when].values()) for when in ("before", "after"))
+        assert after < before
+
+
+def test_the_picture_of_the_demo_says_whether_every_table_is_right() -> None:
+    result = json.loads(DEMO.read_text())
+    said = " ".join(words(DRAWN["demo.svg"])).replace("&#160;", " ")
     assert ("every table equals the oracle" in said) == (not result["wrong"])
