@@ -36,6 +36,6 @@ def test_the_last_event_of_a_row_wins_also_where_others_come_late_or_again(flow:
     apply(flow, "run 3")
     rows = flow.loaded().scan().to_arrow().to_pylist()
     assert json.loads(json.dumps(sorted(rows, key=lambda row: row["id"]))) == [
-        {"id": 1, "name": "Ada Lovelace", "position": 12, "_deleted": False},
-        {"id": 2, "name": "Bob", "position": 20, "_deleted": True},
+        {"id": 1, "name": "Ada Lovelace", "position": 12, "is_deleted": False},
+        {"id": 2, "name": "Bob", "position": 20, "is_deleted": True},
     ]
