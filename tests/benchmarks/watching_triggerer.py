@@ -20,7 +20,7 @@ import psutil
 from tests.benchmarks.freezing_proxy import FreezingProxy
 from tests.benchmarks.watched_lake import CATALOG, WatchedLake
 from tests.end_to_end.airflow_command import AirflowCommand
-from tests.end_to_end.lake_environment import environment_of
+from tests.end_to_end.lake_environment import environment_of, make_database
 
 DAGS = Path(__file__).parent / "watch_dags"
 ALARM = "were not looked at for more than"
@@ -118,8 +118,8 @@ def watching_triggerer(
     proxy = FreezingProxy(lake.port)
     watched = _environment(lake, folder, proxy.port, trigger, interval, settings)
     environment = {**environment_of(folder), **watched, **(beside or {})}
-    for arguments in [("db", "migrate"), ("dags", "reserialize")]:
-        subprocess.run(["airflow", *arguments], env=environment, check=True, capture_output=True, timeout=600)
+    make_database(environment)
+    subprocess.run(["airflow", "dags", "reserialize"], env=environment, check=True, capture_output=True, timeout=600)
     running = WatchingTriggerer(environment, proxy, folder / "airflow.db")
     try:
         yield running

@@ -13,6 +13,11 @@ from pathlib import Path
 DAGS = Path(__file__).parent / "dags"
 
 
+def dag_run(dag: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command that runs a DAG of ``DAGS``; no file but its own is parsed."""
+    return ("dags", "test", dag, *arguments, "--dagfile-path", str(DAGS / f"{dag}.py"))
+
+
 @dataclass
 class AirflowCommand:
     """A running ``airflow ...`` whose output is kept.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.lake_environment import environment_of
+from tests.end_to_end.lake_environment import environment_of, make_database
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +27,5 @@ def airflow_environment(lake_home: Path) -> Mapping[str, str]:
 @pytest.fixture(scope="module")
 def migrated(airflow_environment: Mapping[str, str]) -> Mapping[str, str]:
     """The environment, with Airflow's database made."""
-    done = subprocess.run(
-        ["airflow", "db", "migrate"],
-        env=dict(airflow_environment),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, f"airflow db migrate ended with {done.returncode}:\n{done.stderr[-4000:]}"
+    make_database(airflow_environment)
     return airflow_environment

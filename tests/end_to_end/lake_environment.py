@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 REPOSITORY = Path(__file__).parents[2]
 _ARCHIVE = ("-XX:SharedArchiveFile=", "-Xlog:disable")
@@ -33,9 +38,7 @@ def environment_of(lake_home: Path) -> Mapping[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LAKE__SPARK_JARS": str(jars),
-        "AIRFLOW__LAKE__CLASS_ARCHIVE": str(
-            Path(os.environ.get("LAKE_HOME", REPOSITORY / ".lake")) / "test" / "classes"
-        ),
+        "AIRFLOW__LAKE__CLASS_ARCHIVE": str(_made_once() / "classes"),
         "AIRFLOW__LAKE__JOB_DIRECTORY": str(lake_home / "jobs"),
         "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "iceberg", "extra": lake}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
@@ -43,3 +46,43 @@ def environment_of(lake_home: Path) -> Mapping[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SUBMIT_OPTS": " ".join(options),
     }
+
+
+def make_database(environment: Mapping[str, str]) -> None:
+    """Give Airflow a database as ``airflow db migrate`` makes it: a copy of one that is made once for all tests.
+
+    :param environment: of Airflow's commands; its home has no database yet.
+    """
+    home, made_once = Path(environment["AIRFLOW_HOME"]), _made_once()
+    made_once.mkdir(parents=True, exist_ok=True)
+    database = made_once / f"airflow-{version('apache-airflow-core')}.db"
+    # Tests of several processes may begin at once.
+    with (made_once / "airflow.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not database.exists():
+            _migrate(environment, database)
+    home.mkdir(parents=True, exist_ok=True)
+    shutil.copy(database, home / "airflow.db")
+
+
+def _migrate(environment: Mapping[str, str], database: Path) -> None:
+    with TemporaryDirectory(dir=database.parent) as home:
+        done = subprocess.run(
+            ["airflow", "db", "migrate"],
+            env={
+                **environment,
+                "AIRFLOW_HOME": home,
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            },
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, f"airflow db migrate ended with {done.returncode}:\n{done.stderr[-4000:]}"
+        (Path(home) / "airflow.db").rename(database)
+
+
+def _made_once() -> Path:
+    """Return the folder of what all tests share."""
+    return Path(os.environ.get("LAKE_HOME", REPOSITORY / ".lake")) / "test"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.airflow_command import DAGS, AirflowCommand
+from tests.end_to_end.airflow_command import DAGS, AirflowCommand, dag_run
 
 Specs = Mapping[tuple[str, int], Any]
 
@@ -19,7 +19,7 @@ Specs = Mapping[tuple[str, int], Any]
 def database(migrated: Mapping[str, str], lake_home: Path) -> Iterator[sqlite3.Connection]:
     """Airflow's database after a run of the DAG."""
     environment = {**migrated, "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS)}
-    AirflowCommand(environment, ("dags", "test", "author_objects")).wait()
+    AirflowCommand(environment, dag_run("author_objects")).wait()
     connection = sqlite3.connect(lake_home / "airflow" / "airflow.db")
     yield connection
     connection.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table.snapshots import ancestors_of
 
-from tests.end_to_end.airflow_command import DAGS, AirflowCommand, processes
+from tests.end_to_end.airflow_command import DAGS, AirflowCommand, dag_run, processes
 from tests.shop_oracle import SHOP, keys_of, oracle
 
 
@@ -23,7 +23,7 @@ def test_a_retry_beside_the_living_driver_of_a_killed_task_applies_the_batch_onc
     for part in SHOP.glob("part-*.jsonl.gz"):
         shutil.copy(part, inbox)
     environment = {**migrated, "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS), "AIRFLOW_VAR_SHOP_INBOX": str(inbox)}
-    test_run = ("dags", "test", "products_once")
+    test_run = dag_run("products_once")
 
     killed = AirflowCommand(environment, test_run)
     killed.wait_for("[lake] read ...")

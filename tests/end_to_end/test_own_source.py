@@ -6,12 +6,14 @@ import json
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from tests.end_to_end.airflow_command import DAGS, AirflowCommand, processes
+from scripts.airflow_process import AirflowProcess
+from tests.end_to_end.airflow_command import DAGS, AirflowCommand, dag_run, processes
 from tests.end_to_end.test_table_operators import reports
 
 MONDAY, TUESDAY, WEDNESDAY = "2026-01-05", "2026-01-06", "2026-01-07"
@@ -37,12 +39,11 @@ def test_numbers_of_a_partly_ordered_source_are_added_once_whatever_happens(
 ) -> None:
     environment = {**migrated, "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS)}
 
-    def start(day: str, counted: str) -> AirflowCommand:
-        conf = json.dumps({"counted": counted})
-        return AirflowCommand(environment, ("dags", "test", "numbers", day, "--conf", conf))
+    def numbers(day: str, counted: str) -> tuple[str, ...]:
+        return dag_run("numbers", day, "--conf", json.dumps({"counted": counted}))
 
     def run(day: str, counted: str) -> tuple[str, str]:
-        start(day, counted).wait()
+        airflow.run(*numbers(day, counted))
         found = reports(lake_home, "numbers")
         return found["sums"]["outcome"], found["doubled"]["outcome"]
 
@@ -51,23 +52,25 @@ def test_numbers_of_a_partly_ordered_source_are_added_once_whatever_happens(
         assert rows(lake_home, "numbers.doubled") == {name: 2 * total for name, total in sums(**counted).items()}
 
     # The first try is killed while its driver lives on; the retry meets what that one commits.
-    killed = start(MONDAY, "a=3 b=2")
+    killed = AirflowCommand(environment, numbers(MONDAY, "a=3 b=2"))
     killed.wait_for("[lake] read ...")
     os.kill(killed.process.pid, signal.SIGKILL)
     killed.process.wait()
     assert processes("run_job.py --spec"), "the driver died with its task, so this test would prove nothing"
-    run(MONDAY, "a=3 b=2")
-    expect(a=3, b=2)
-    # Cleared, its run key is known; a new run of the same is known by the position.
-    assert run(MONDAY, "a=3 b=2") == ("already-applied", "nothing-new")
-    assert run(TUESDAY, "a=3 b=2") == ("nothing-new", "nothing-new")
-    expect(a=3, b=2)
-    # Neither before nor after what is consumed: "a" is delivered again in part, "b" goes on.
-    assert run(TUESDAY, "a=2 b=5") == ("applied", "applied")
-    expect(a=3, b=5)
-    assert run(WEDNESDAY, "a=3 b=1") == ("nothing-new", "nothing-new")
-    assert run(WEDNESDAY, "a=4 b=4 c=2") == ("applied", "applied")
-    expect(a=4, b=5, c=2)
+    # The other runs share a process: they prove nothing of its start.
+    with closing(AirflowProcess(environment, lake_home / "airflow.log", print)) as airflow:
+        run(MONDAY, "a=3 b=2")
+        expect(a=3, b=2)
+        # Cleared, its run key is known; a new run of the same is known by the position.
+        assert run(MONDAY, "a=3 b=2") == ("already-applied", "nothing-new")
+        assert run(TUESDAY, "a=3 b=2") == ("nothing-new", "nothing-new")
+        expect(a=3, b=2)
+        # Neither before nor after what is consumed: "a" is delivered again in part, "b" goes on.
+        assert run(TUESDAY, "a=2 b=5") == ("applied", "applied")
+        expect(a=3, b=5)
+        assert run(WEDNESDAY, "a=3 b=1") == ("nothing-new", "nothing-new")
+        assert run(WEDNESDAY, "a=4 b=4 c=2") == ("applied", "applied")
+        expect(a=4, b=5, c=2)
     (position,) = (
         text for name, text in table(lake_home, "numbers.sums").properties.items() if "lake.position." in name
     )

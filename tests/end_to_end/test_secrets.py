@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tests.end_to_end.airflow_command import DAGS, AirflowCommand
+from tests.end_to_end.airflow_command import DAGS, AirflowCommand, dag_run
 from tests.end_to_end.secret_watch import SecretWatch, assert_no_secret_was_seen, new_mark, pages_at
 from tests.shop_oracle import SHOP
 
@@ -57,7 +57,7 @@ def test_no_secret_of_the_connection_is_seen_anywhere_and_a_cluster_of_workers_r
         "SPARK_CONF_DIR": str(defaults),
     }
     with SecretWatch(mark, jobs, partial(pages_at, unused_tcp_port)) as watch:
-        output = AirflowCommand(environment, ("dags", "test", "products_once")).wait()
+        output = AirflowCommand(environment, dag_run("products_once")).wait()
 
     assert "[lake] commit" in output
     assert_sparks_own_lines_are_in_a_file(output, Path(migrated["AIRFLOW_HOME"]))

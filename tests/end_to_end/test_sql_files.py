@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.airflow_command import DAGS, AirflowCommand
+from tests.end_to_end.airflow_command import DAGS, AirflowCommand, dag_run
 
 DAY = "day = '2026-11-23'"
 REVENUE = f"-- Revenue of one day.\nSELECT * FROM source\nWHERE {DAY}"
@@ -18,7 +18,7 @@ def test_a_file_of_sql_is_read_rendered_and_checked_wherever_sql_is_given(
     migrated: Mapping[str, str], lake_home: Path
 ) -> None:
     environment = {**migrated, "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS)}
-    AirflowCommand(environment, ("dags", "test", "sql_files")).wait()
+    AirflowCommand(environment, dag_run("sql_files")).wait()
     specs = values(lake_home, "SELECT task_id, value FROM xcom WHERE key = 'return_value'")
     for task in ("objects", "mappings", "mapped"):
         assert specs[task]["source"]["sql"] == REVENUE, task

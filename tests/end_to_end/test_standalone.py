@@ -155,12 +155,12 @@ def seconds_to_the_run(airflow: StandaloneAirflow, catalog: Catalog) -> tuple[fl
 
 @contextmanager
 def busy_writer(table: Table) -> Iterator[None]:
-    """Commit to a table all the time."""
+    """Commit to a table all the time: several times while a driver plans and writes."""
     stopped = threading.Event()
 
     def write() -> None:
         number = 100
-        while not stopped.wait(0.05):
+        while not stopped.wait(0.4):
             number += 1
             # Another commit was quicker, or the database is locked.
             with suppress(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,8 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from tests.end_to_end.airflow_command import DAGS, AirflowCommand
+from scripts.airflow_process import AirflowProcess
+from tests.end_to_end.airflow_command import DAGS
 
 MONDAY, TAG = "2026-01-05", "prices_20260105"
 SUNDAYS = {"book": "5.00", "pen": "1.00"}
@@ -98,19 +100,28 @@ def runs(then: TableMetadata) -> tuple[str, ...]:
     return tuple(entry.partition("@")[0] for entry in reversed(known.split(",")) if entry)
 
 
-def run(environment: Mapping[str, str], lake_home: Path, dag: str, *arguments: str) -> dict[str, Any]:
-    """Run a DAG and return the reports of its tasks."""
-    AirflowCommand(environment, ("dags", "test", dag, *arguments)).wait()
-    return reports(lake_home, dag)
+@pytest.fixture(scope="module")
+def airflow(migrated: Mapping[str, str], lake_home: Path) -> Iterator[AirflowProcess]:
+    """Airflow's commands in one process, with a DAG of the repository and one of the tests."""
+    folder = lake_home / "dags"
+    folder.mkdir()
+    for file in (DAGS / "table_operators.py", Path(migrated["AIRFLOW__CORE__DAGS_FOLDER"]) / "publish_after_check.py"):
+        (folder / file.name).symlink_to(file)
+    environment = {**migrated, "AIRFLOW__CORE__DAGS_FOLDER": str(folder)}
+    with closing(AirflowProcess(environment, lake_home / "airflow.log", print)) as started:
+        yield started
 
 
 def test_a_day_is_published_tagged_rolled_back_and_comes_again_after_an_upgrade(
-    migrated: Mapping[str, str], lake_home: Path, prices: Table
+    airflow: AirflowProcess, lake_home: Path, prices: Table
 ) -> None:
-    first = run(migrated, lake_home, "publish_after_check", MONDAY)
+    def run(dag: str, *arguments: str) -> dict[str, Any]:
+        airflow.run("dags", "test", dag, *arguments)
+        return reports(lake_home, dag)
+
+    first = run("publish_after_check", MONDAY)
     assert first["check"] == 3
-    of_tests = {**migrated, "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS)}
-    second = run(of_tests, lake_home, "table_operators")
+    second = run("table_operators")
     history = list(moments(prices.refresh()))
 
     # The first version has no snapshot yet; each other one is of one task, in their order.
@@ -137,7 +148,7 @@ def test_a_day_is_published_tagged_rolled_back_and_comes_again_after_an_upgrade(
     kinds = [entry["content"] for entry in prices.inspect.delete_files().to_pylist()]
     assert kinds, "there is no deletion vector that PyIceberg could have read"
 
-    third = run(migrated, lake_home, "publish_after_check", MONDAY)
+    third = run("publish_after_check", MONDAY)
     outcomes = [third[task]["outcome"] for task in ("load", "publish", "tag")]
     assert outcomes == ["already-applied", "nothing-due", "nothing-due"]
     assert (third["load"]["run_key"], third["check"]) == (monday, 0)

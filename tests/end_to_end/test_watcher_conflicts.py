@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.airflow_command import AirflowCommand
-from tests.end_to_end.lake_environment import environment_of
+from tests.end_to_end.lake_environment import environment_of, make_database
 
 # The triggerer looks once a second: a watcher that lives shorter is not seen.
 DAG_FILE = """
@@ -41,7 +40,7 @@ def test_dag_files_that_disagree_on_a_watched_asset_are_named_in_the_triggerers_
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "2",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
     }
-    subprocess.run(["airflow", "db", "migrate"], env=environment, check=True, capture_output=True, timeout=600)
+    make_database(environment)
 
     with _running(environment, "dag-processor"), _running(environment, "triggerer", "--skip-serve-logs") as triggerer:
         triggerer.wait_for("DAG files declare the asset differently", seconds=240)
