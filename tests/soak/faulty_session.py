@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
@@ -26,6 +25,7 @@ from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import failure
 from tests.soak.bounded import bounded
+from tests.soak.java_class import java_class
 from tests.soak.lake import CATALOG, Lake
 from tests.soak.served_specs import serve
 
@@ -166,7 +166,7 @@ class FaultySession:
     @contextmanager
     def over(cls, lake: Lake, spark: SparkSession) -> Iterator[FaultySession]:
         """Open one beside a session, in the same JVM."""
-        faults = _java_class(spark)
+        faults = java_class(spark, _SOURCE, "lake.faults.Faults")
         java: Any = spark.sparkContext._jsc
         faults.install(java.hadoopConfiguration(), f"{lake.home}/")
         # The settings of the application: a session that the package opens has them, too.
@@ -224,33 +224,3 @@ class FaultySession:
         java.refresh()
         action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(session).deleteOrphanFiles(java)
         action.olderThan(int(time.time() * 1000) + 60_000).execute()
-
-
-def _java_class(spark: SparkSession) -> Any:
-    """Compile the Java part into the class loader that has Iceberg, once for each JVM."""
-    jvm: Any = spark._jvm
-    context = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    # A driver of a database serves those only whose class loader sees it.
-    loader = jvm.java.lang.Class.forName("org.apache.iceberg.jdbc.JdbcClientPool", True, context).getClassLoader()
-    try:
-        jvm.java.lang.Class.forName("lake.faults.Faults", True, loader)
-    except Py4JJavaError:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(_SOURCE.read_text())
-        classes = dict(compiler.getBytecodes())
-        # A class that another one extends comes before it.
-        for name in sorted(classes, key=lambda name: not name.endswith("Passing")):
-            _define(jvm, spark, loader, name, classes[name])
-    return jvm.lake.faults.Faults
-
-
-def _define(jvm: Any, spark: SparkSession, loader: Any, name: str, code: bytes) -> None:
-    gateway: Any = spark.sparkContext._gateway
-    given = gateway.new_array(jvm.java.lang.Object, 4)
-    given[0], given[1], given[2], given[3] = name, code, 0, len(code)
-    for method in jvm.java.lang.Class.forName("java.lang.ClassLoader").getDeclaredMethods():
-        if method.getName() == "defineClass" and method.getParameterCount() == len(given):
-            method.setAccessible(True)
-            method.invoke(loader, given)
-            return

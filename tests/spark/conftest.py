@@ -14,10 +14,12 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.jvm.jvm_lookups import remember_lookups
 from airflow_lake_provider.spark_jobs.session.open_session import CALL_SITES
+from tests.soak.java_class import java_class
 from tests.soak.tiny_batches import planned_for_tiny_batches
 from tests.spark.upsert_flow import Flow, NewFlow
 
 REPOSITORY = Path(__file__).parents[2]
+QUICK_FILES = REPOSITORY / "tests" / "soak" / "QuickFiles.java"
 EARLIER_MOUNT = "spark.hadoop.fs.viewfs.mounttable.earlier.link"
 
 
@@ -42,6 +44,9 @@ def start_session(home: Path) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.codegen.cache.maxEntries": "2000",
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # A check of each rule of the planner, for who writes rules.
+        "spark.sql.lightweightPlanChangeValidation": "false",
         CALL_SITES: "false",
         "spark.sql.ui.explainMode": "simple",
         "spark.jars": lake_jars(),
@@ -65,15 +70,22 @@ def start_session(home: Path) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     remember_lookups(session)
-    _write_no_checksum_files(session)
+    _write_files_quickly(session)
     return session
 
 
-def _write_no_checksum_files(session: SparkSession) -> None:
-    # Hadoop starts a chmod for each file that it writes to a local disk, and one for the file of its checksums.
+def _write_files_quickly(session: SparkSession) -> None:
+    """Write no files of checksums, and start no process for each file of a local disk: it took a tenth of all time."""
     jvm: Any = session._jvm
-    configuration: Any = session.sparkContext._jsc
-    jvm.org.apache.hadoop.fs.FileSystem.getLocal(configuration.hadoopConfiguration()).setWriteChecksum(False)
+    context: Any = session.sparkContext._jsc
+    configuration = context.hadoopConfiguration()
+    local = jvm.org.apache.hadoop.fs.FileSystem.getLocal(configuration)
+    local.setWriteChecksum(False)
+    files = java_class(session, QUICK_FILES, "lake.files.QuickFiles")()
+    files.initialize(local.getUri(), configuration)
+    inner = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
+    inner.setAccessible(True)
+    inner.set(local, files)
 
 
 @pytest.fixture(scope="session")
