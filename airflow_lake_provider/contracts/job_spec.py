@@ -6,6 +6,7 @@ a DAG is parsed, and whether it is templated. Operators take signature, template
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, TypedDict
@@ -15,6 +16,7 @@ from airflow_lake_provider.contracts.author_object import AuthorObject, is_open,
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json, to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sql_limits import is_unicode
 from airflow_lake_provider.contracts.table_name import TableName
 
 # Nobody's, while a DAG is parsed.
@@ -92,9 +94,25 @@ class JobSpec(AuthorObject):
     def framed(self, frame: SpecFrame) -> Self:
         """Return the spec as it is sent, with all fields checked; nothing is a template any more.
 
-        :raises InvalidSpecError: a field cannot be what it was rendered to.
+        :raises InvalidSpecError: a field cannot be what it was rendered to, or what is sent.
         """
-        return replace(self, **frame).checked()
+        found = replace(self, **frame).checked()
+        # What cannot be written is known of its task alone, and not of a job of many.
+        found.to_json_data()
+        return found
+
+    def to_json_data(self) -> dict[str, Any]:
+        """Return the fields as JSON has them.
+
+        :raises InvalidSpecError: a text of it is none that Java can take.
+        """
+        plain: dict[str, Any] = to_plain(self)
+        if not is_unicode(json.dumps(plain, ensure_ascii=False)):
+            raise InvalidSpecError(
+                f"{self.table}: an argument has half of a pair of surrogates, such as '\\ud800', which is no "
+                "character; look at where its text comes from"
+            )
+        return plain
 
     @property
     def is_framed(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
+from airflow_lake_provider.contracts.json_codec import from_plain, to_json
 from airflow_lake_provider.contracts.metadata_change_specs import (
     CreateTagSpec,
     DropTagSpec,
@@ -23,7 +22,6 @@ from airflow_lake_provider.contracts.metadata_change_specs import (
 )
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.sql_limits import is_unicode
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
 
@@ -99,13 +97,7 @@ def spec_to_plain(spec: JobSpec) -> dict[str, Any]:
 
     :raises InvalidSpecError: a text of it is none that Java can take.
     """
-    plain = to_plain(spec)
-    if not is_unicode(json.dumps(plain, ensure_ascii=False)):
-        raise InvalidSpecError(
-            f"{spec.table}: an argument has half of a pair of surrogates, such as '\\ud800', which is no character; "
-            "look at where its text comes from"
-        )
-    return {"action": spec.action, "spec": plain}
+    return {"action": spec.action, "spec": spec.to_json_data()}
 
 
 def spec_from_plain(plain: dict[str, object]) -> JobSpec:

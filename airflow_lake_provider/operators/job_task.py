@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
-from airflow_lake_provider.contracts.spec_codec import spec_to_plain
 from airflow_lake_provider.operators.allowed_tables import refuse_other_tables
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.trusted_tables import refuse_untrusted
@@ -33,6 +32,7 @@ class JobTask:
     :param report: None until there is one.
     :param error: why there will be none, or, beside a report, why its outcome is a failure.
     :param lost_report: what the table knew before a driver was started.
+    :param branch: that is written.
     """
 
     action: WorkerAction[Any]
@@ -42,6 +42,7 @@ class JobTask:
     report: JobReport | None = None
     error: LakeProviderError | None = None
     lost_report: LostReport | None = None
+    branch: str = "main"
 
     @property
     def is_open(self) -> bool:
@@ -76,11 +77,6 @@ class JobTask:
         """Name of the task in its job, the same for every try."""
         return " ".join(self.run.part) or "task"
 
-    @property
-    def branch(self) -> str:
-        """Branch that is written."""
-        return "main" if self.spec is None else self.spec.target_branch
-
     def take(self, found: JobReport | LakeProviderError) -> None:
         """Take what became of the task."""
         self.report = self._of_earlier_try(found) if isinstance(found, JobReport) else None
@@ -102,8 +98,7 @@ class JobTask:
                 run=self.action.identity(spec, self.run),
             )
             self.spec = spec.framed(frame)
-            # A text that Java cannot take is this task's alone.
-            spec_to_plain(self.spec)
+            self.branch = self.spec.target_branch
 
         self._attempt(make)
 
@@ -128,7 +123,7 @@ class JobTask:
         """Note what the table knows of earlier tries, by which a lost report is found again."""
 
         def look() -> None:
-            self.lost_report = LostReport.before(self.action.tables.lake, self.sent)
+            self.lost_report = LostReport.before(self.action.tables.lake, self.sent, self.branch)
 
         self._attempt(look)
 
@@ -160,7 +155,7 @@ class JobTask:
         if found.outcome is not Outcome.NOTHING_NEW or not self.run.is_retry or self.spec is None:
             return found
         with suppress(LakeProviderError):
-            earlier = LostReport(self.action.tables.lake, self.spec, frozenset())
+            earlier = LostReport(self.action.tables.lake, self.spec, self.branch, frozenset())
             report = earlier.resolve(JobFailedError(f"{self.table}: no earlier try has committed"))
             reason = f"an earlier try has committed: {found.reason}"
             return replace(report, outcome=Outcome.ALREADY_APPLIED, reason=reason, warnings=())

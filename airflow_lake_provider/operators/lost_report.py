@@ -32,17 +32,19 @@ _WITH_RUN_KEYS = (UpsertSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
 class LostReport:
     """The run keys of one task that a table knew before a submission.
 
+    :param branch: that is written.
     :param known: run keys; a new one afterwards proves the commit.
     """
 
     lake: LakeCatalogHook
     spec: JobSpec
+    branch: str
     known: frozenset[str]
 
     @classmethod
-    def before(cls, lake: LakeCatalogHook, spec: JobSpec) -> LostReport:
+    def before(cls, lake: LakeCatalogHook, spec: JobSpec, branch: str) -> LostReport:
         """Look at the table before the driver starts."""
-        lost_report = cls(lake, spec, frozenset())
+        lost_report = cls(lake, spec, branch, frozenset())
         return replace(lost_report, known=frozenset(lost_report._applied()[1]))
 
     def of_any_try(self) -> LostReport:
@@ -92,7 +94,7 @@ class LostReport:
             table = self.lake.load_table(self.spec.table)
         except MissingTableError:
             return None, {}
-        return table, applied_runs(table, self.spec.run.who, self.spec.target_branch)
+        return table, applied_runs(table, self.spec.run.who, self.branch)
 
 
 def _summary(table: Table | None, snapshot: str | None) -> Mapping[str, str]:

@@ -289,7 +289,7 @@ class SparkApplicationOperator(
             if task.key in job.answers:
                 task.take(job.answers[task.key])
             elif task.is_open:
-                task.lost_report = LostReport(self.lake, task.known_spec, frozenset(job.known_run_keys))
+                task.lost_report = LostReport(self.lake, task.known_spec, task.branch, frozenset(job.known_run_keys))
         found = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
         self._submitted = True
         self._take(open_tasks(tasks), found)

@@ -17,7 +17,7 @@ def refuse_untrusted(lake: LakeCatalogHook, spec: JobSpec) -> None:
     :raises UnsupportedError: naming the properties; a retry hears it again.
     :raises CatalogUnavailableError: the catalog does not answer.
     """
-    lake.refuse_for_spark(tables_of(spec))
+    lake.refuse_for_spark(list(tables_of(spec)))
 
 
 def tables_of(spec: JobSpec) -> Iterator[str]:

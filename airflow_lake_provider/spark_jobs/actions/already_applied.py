@@ -26,7 +26,7 @@ def recognised(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, r
     """
     if spec.on_repeat is not OnRepeat.APPLY:
         # Before the run key: that is a property, which a roll-back leaves behind.
-        applied_state.position.refuse_rolled_back(applied_state.newest, spec.source_name, spec.table)
+        applied_state.position.refuse_rolled_back(applied_state.newest, listed.source_name, spec.table)
     done = recognised_run(
         spec,
         applied_state,

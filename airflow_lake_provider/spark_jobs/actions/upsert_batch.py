@@ -80,12 +80,12 @@ def _attempt(spec: UpsertSpec, source: BatchSource, target: KeyedTable, progress
         batch = _read(spec, source, decision, target, applied_state)
         facts.update(rows=batch.rows, keys=batch.keys)
     try:
-        commit = _commit(spec, batch, applied_state, decision, run_key)
+        commit = _commit(spec, source, batch, applied_state, decision, run_key)
         if batch.keys == 0:
             batch.side.before_rows(applied_state)
             return _without_rows(spec, target, batch, wanted, commit, progress)
         before = target.state(spec.branch) if target.exists() else None
-        changes = fit_target(spec, target, batch.changes.drop(*batch.completed), spec.missing_columns)
+        changes = fit_target(spec, target, batch.changes.drop(*batch.completed), source.missing_columns)
         batch.side.before_rows(applied_state)
         applied = target.apply(batch.side.with_history(commit, applied_state, progress), progress)
     finally:
@@ -163,7 +163,12 @@ def _read(
 
 
 def _commit(
-    spec: UpsertSpec, batch: ChangeBatch, applied_state: AppliedState, decision: InputDecision, run_key: str
+    spec: UpsertSpec,
+    source: BatchSource,
+    batch: ChangeBatch,
+    applied_state: AppliedState,
+    decision: InputDecision,
+    run_key: str,
 ) -> KeyedCommit:
     commit = KeyedCommit(
         action=spec.action,
@@ -171,12 +176,12 @@ def _commit(
         keys=spec.keys,
         run_key=run_key,
         base=applied_state.base,
-        positions={spec.source_name: decision.position},
+        positions={decision.wanted.source_name: decision.position},
         summary=counts_to_summary(batch_files=len(decision.wanted.files), batch_rows=batch.rows, batch_keys=batch.keys),
         key_ranges=batch.key_ranges,
         upserts=None if batch.patches else batch.upserts,
         branch=spec.branch,
-        missing_columns=spec.missing_columns,
+        missing_columns=source.missing_columns,
         order_by=spec.order_by,
         merge_engine=spec.merge_engine,
         reads_table=batch.reads_table,

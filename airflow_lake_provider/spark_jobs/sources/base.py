@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
@@ -218,6 +220,16 @@ class BatchSource(ABC):
     spark: SparkSession
     spec: UpsertSpec
     source: Any
+
+    @property
+    def name(self) -> str:
+        """Name under which the table keeps its position."""
+        return self.spec.source.name or ""
+
+    @cached_property
+    def missing_columns(self) -> MissingColumns:
+        """Value of a column that the batch lacks, in the rows of the batch."""
+        return self.spec.missing_columns
 
     def location(self) -> SourceLocation:
         """Return where it is; nothing is looked for."""

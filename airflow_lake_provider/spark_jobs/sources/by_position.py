@@ -70,7 +70,7 @@ class PositionBatchSource(PlainSource):
     def list(self) -> PositionListing:
         """Ask how far the source is."""
         there = self.source.there(self.spark)
-        return PositionListing(source_name=self.spec.source_name, shape=self.shape, upto=there)
+        return PositionListing(source_name=self.name, shape=self.shape, upto=there)
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Read between the positions.

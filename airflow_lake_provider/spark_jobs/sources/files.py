@@ -99,7 +99,7 @@ class FileBatchSource(BatchSource):
         :raises BadInputError: a path without a pattern that does not exist.
         """
         # Its moment is before that of the files.
-        listing = FilesListing(source_name=self.spec.source_name, shape=self.shape)
+        listing = FilesListing(source_name=self.name, shape=self.shape)
         return replace(listing, files=list_input_files(self.spark, self.source.path))
 
     def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:

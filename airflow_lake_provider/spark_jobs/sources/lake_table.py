@@ -68,7 +68,7 @@ class LakeTableSource(PlainSource):
         table = keyed_table(self.spark, self.spec, TableName.parse(self.source.table))
         if not table.exists():
             raise MissingTableError(f"{self.source.table}: the source table does not exist")
-        listing = TableListing(source_name=self.spec.source_name, shape=self.shape)
+        listing = TableListing(source_name=self.name, shape=self.shape)
         return replace(listing, snapshot=table.state().snapshot)
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it

@@ -63,7 +63,7 @@ class PlainSource(BatchSource):
     @property
     def keeps_absent(self) -> bool:
         """True where what the batch lacks keeps its value in the table."""
-        return self.spec.missing_columns is MissingColumns.KEEP
+        return self.missing_columns is MissingColumns.KEEP
 
     def refusing_unreadable(self, listing: Listing) -> AbstractContextManager[None]:  # noqa: ARG002  # others ask it
         """Name the input in an error over one."""
@@ -87,7 +87,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
     """
     spark, spec, files = source.spark, source.spec, listing.files
     types = _types_of_files(spec, table_schema)
-    with released_on_failure() as cached, refusing_other_headers(spark, spec.source_name, files):
+    with released_on_failure() as cached, refusing_other_headers(spark, source.name, files):
         batch = source.raw(listing, types)
         if batch.may_be_unparsable:
             cached.append(batch.rows)
@@ -99,7 +99,7 @@ def read_row_changes(source: PlainSource, listing: Listing, table_schema: Struct
         rows = batch.rows.coalesce(1) if is_small else batch.rows
         kept = table_schema.names if table_schema and source.keeps_absent else []
         # A struct is dear to cache, and has decided by then.
-        reduced = _reduced(rows, spec, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE, NUMBER)
+        reduced = _reduced(source, rows, keys, order_by, batch.has_arrival, kept).drop(ARRIVAL, UNPARSABLE, NUMBER)
         # One task shuffles nothing. A query may, and so may one in delete_when.
         with without_adaptive_execution(spark) if is_small and not may_shuffle else nullcontext():
             latest = reduced.persist()
@@ -132,19 +132,19 @@ def _types_of_files(spec: UpsertSpec, table_schema: StructType | None) -> Struct
 
 
 def _reduced(
+    source: PlainSource,
     rows: DataFrame,
-    spec: UpsertSpec,
     keys: Sequence[str],
     order_by: Sequence[str],
     arrival: bool,
     kept: Sequence[str],
 ) -> DataFrame:
-    merge_engine = spec.merge_engine
+    spec, merge_engine = source.spec, source.spec.merge_engine
     if merge_engine.deletes is Deletes.IGNORE:
         # A record that cannot be read has NULL in every column, which delete_when may take for a delete.
         rows = _with_deleted(rows, spec.delete_when)
         rows = rows.filter(~sf.col(DELETED) | is_unparsable(rows)).drop(DELETED)
-    if not merge_engine.combines_rows and spec.delete_when is not None and spec.missing_columns is MissingColumns.KEEP:
+    if not merge_engine.combines_rows and spec.delete_when is not None and source.keeps_absent:
         numbered = numbered_changes(rows, keys, order_by, arrival)
         compared = order_by if merge_engine.ignore_stale else ()
         return _latest_with_reset(_with_deleted(numbered, spec.delete_when), keys, compared)
@@ -152,7 +152,7 @@ def _reduced(
         return _with_deleted(latest_change_per_key(rows, keys, order_by, arrival), spec.delete_when)
     numbered = _with_deleted(numbered_changes(rows, keys, order_by, arrival), spec.delete_when)
     if not arrival:
-        numbered = with_ambiguous_order(numbered, keys, order_by, merge_engine, spec.exclude_columns)
+        numbered = with_ambiguous_order(numbered, keys, order_by, merge_engine, spec.schema_contract.exclude_columns)
     return aggregate_changes(numbered, keys, order_by, merge_engine, kept)
 
 
@@ -171,7 +171,7 @@ def _latest_with_reset(numbered: DataFrame, keys: Sequence[str], compared: Seque
 
 
 def _excluded(latest: DataFrame, spec: UpsertSpec) -> list[str]:
-    excluded = {name.lower() for name in spec.exclude_columns}
+    excluded = {name.lower() for name in spec.schema_contract.exclude_columns}
     return [name for name in latest.columns if name.lower() in excluded]
 
 

@@ -54,7 +54,7 @@ COUNTS = {"lake.rows-inserted": "3", "lake.rows-updated": "2", "lake.rows-delete
 
 
 def test_the_counts_of_a_lost_report_are_those_of_the_snapshots_summary(lake: LakeCatalogHook, orders: Table) -> None:
-    lost_report = LostReport.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, UPSERT, "main")
     key = RUN.run_key("today's input", ())
     orders.append(pa.table({"id": [1]}), snapshot_properties={RUN_KEY: key, **COUNTS})
     report = lost_report.resolve(LOST)
@@ -66,7 +66,7 @@ def test_the_counts_of_a_lost_report_are_those_of_the_snapshots_summary(lake: La
 
 @pytest.mark.parametrize("said", ["-1", "1.5", "many", "", "9" * 30])
 def test_a_count_that_is_no_number_is_not_known(lake: LakeCatalogHook, orders: Table, said: str) -> None:
-    lost_report = LostReport.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, UPSERT, "main")
     counts = {**COUNTS, "lake.rows-inserted": said}
     orders.append(pa.table({"id": [1]}), snapshot_properties={RUN_KEY: RUN.run_key("x", ()), **counts})
     report = lost_report.resolve(LOST)
@@ -90,7 +90,7 @@ CHANGES: dict[str, tuple[JobSpec, dict[str, Any]]] = {
 def test_a_lost_report_of_changed_rows_says_how_many_and_what_proves_it(
     lake: LakeCatalogHook, orders: Table, spec: JobSpec, expected: dict[str, Any]
 ) -> None:
-    lost_report = LostReport.before(lake, spec)
+    lost_report = LostReport.before(lake, spec, "main")
     said = {RUN_KEY: RUN.run_key("rows", ()), "lake.rows-matched": "7", "lake.erased-digest": "f00d"}
     orders.append(pa.table({"id": [1]}), snapshot_properties=said)
     report = lost_report.resolve(LOST)
@@ -100,7 +100,7 @@ def test_a_lost_report_of_changed_rows_says_how_many_and_what_proves_it(
 
 def test_a_commit_since_the_submission_is_reported(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
     commit(RUN, "yesterday's input")
-    lost_report = LostReport.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, UPSERT, "main")
     snapshot = commit(RUN, "today's input")
     commit(OTHER, "today's input")
     report = lost_report.resolve(LOST)
@@ -116,7 +116,7 @@ def test_without_one_the_loss_is_the_failure(
     lake: LakeCatalogHook, commit: Callable[..., str], who: RunIdentity | None
 ) -> None:
     commit(RUN, "yesterday's input")
-    lost_report = LostReport.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, UPSERT, "main")
     if who is not None:
         commit(who, "today's input")
     with pytest.raises(JobFailedError) as failed:
@@ -129,8 +129,8 @@ def test_a_branch_is_asked_for_its_own_commits(
 ) -> None:
     base = commit(OTHER, "base")
     orders.manage_snapshots().create_branch(int(base), "audit").commit()
-    lost_report = LostReport.before(lake, replace(UPSERT, branch="audit"))
-    on_main = LostReport.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, replace(UPSERT, branch="audit"), "audit")
+    on_main = LostReport.before(lake, UPSERT, "main")
     snapshot = commit(RUN, "input", branch="audit")
     assert lost_report.resolve(LOST).committed == (snapshot,)
     with pytest.raises(JobFailedError):
@@ -139,7 +139,7 @@ def test_a_branch_is_asked_for_its_own_commits(
 
 def test_a_table_that_the_lost_run_created_resolves_it_too(lake: LakeCatalogHook, orders: Table) -> None:
     orders.catalog.drop_table("shop.orders")
-    lost_report = LostReport.before(lake, UPSERT)
+    lost_report = LostReport.before(lake, UPSERT, "main")
     created = orders.catalog.create_table("shop.orders", schema=pa.schema([("id", pa.int64())]))
     created.append(pa.table({"id": [1]}), snapshot_properties={RUN_KEY: RUN.run_key("input", ())})
     assert lost_report.resolve(LOST).outcome is Outcome.APPLIED
@@ -148,7 +148,7 @@ def test_a_table_that_the_lost_run_created_resolves_it_too(lake: LakeCatalogHook
 def test_an_incremental_run_is_resolved_with_its_own_report(lake: LakeCatalogHook, commit: Callable[..., str]) -> None:
     given: dict[str, Any] = {"source": "shop.lines", "consumer": "c", "to_snapshot": "1", "query": "SELECT 1"}
     spec = IncrementalSpec(catalog="lake_default", table="shop.orders", run=RUN, keys=("id",), **given)
-    lost_report = LostReport.before(lake, spec)
+    lost_report = LostReport.before(lake, spec, "main")
     commit(RUN, "range")
     assert isinstance(lost_report.resolve(LOST), IncrementalReport)
 
@@ -159,7 +159,7 @@ def test_actions_without_run_keys_resolve_no_lost_report(lake: LakeCatalogHook, 
         catalog="lake_default", table="shop.orders", run=RUN, expire_before=now, expire_stage_branches_before=now
     )
     for spec in (CompactionSpec(catalog="lake_default", table="shop.orders", run=RUN), expiry):
-        lost_report = LostReport.before(lake, spec)
+        lost_report = LostReport.before(lake, spec, "main")
         commit(RUN, spec.action)
         with pytest.raises(JobFailedError):
             lost_report.resolve(LOST)
@@ -174,6 +174,6 @@ def test_a_catalog_that_does_not_answer_leaves_the_outcome_unknown_and_a_retry_s
     down = {"conn_type": "iceberg", "host": f"http://127.0.0.1:{port}", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_DOWN", json.dumps(down))
     with pytest.raises(UnknownOutcomeError, match="the driver went away") as unknown:
-        LostReport(LakeCatalogHook("down"), UPSERT, frozenset()).resolve(LOST)
+        LostReport(LakeCatalogHook("down"), UPSERT, "main", frozenset()).resolve(LOST)
     assert "A retry is safe" in str(unknown.value)
     assert unknown.value.retry_may_help

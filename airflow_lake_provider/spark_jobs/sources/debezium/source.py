@@ -56,14 +56,14 @@ class DebeziumSource(FileBatchSource):
                 wanted.listing.files,
                 spec.keys,
                 target,
-                exclude_columns=spec.exclude_columns,
+                exclude_columns=spec.schema_contract.exclude_columns,
                 ignore_deletes=spec.merge_engine.deletes is Deletes.IGNORE,
-                tells_resets=spec.missing_columns is MissingColumns.KEEP,
+                tells_resets=self.missing_columns is MissingColumns.KEEP,
                 ignore_marks=wanted.repeats,
                 order=self._key_order(wanted, target) if self.source.is_by_key else None,
             )
         retention = duration(self.source.tombstone_retention, "tombstone_retention")
-        side = replace(StreamState.of(batch), source_name=spec.source_name, retention=retention)
+        side = replace(StreamState.of(batch), source_name=self.name, retention=retention)
         return replace(batch, side=side)
 
     def _target_state(self, wanted: Wanted) -> TargetState:
