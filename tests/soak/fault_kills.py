@@ -32,6 +32,7 @@ class Kills:
     tables: dict[str, FaultTable] = field(default_factory=dict)
     phases: dict[str, int] = field(default_factory=dict)
     started: int = 0
+    spare: Driver | None = None
 
     def __post_init__(self) -> None:
         self.checks = Checks(self.lake)
@@ -39,7 +40,7 @@ class Kills:
     def play(self, kills: int) -> None:
         """Kill drivers in jobs of every kind, one after another."""
         with ExitStack() as drivers:
-            self._drivers = drivers
+            self._drivers, self._kills = drivers, kills
             self.driver, self.spare = self._start(), self._start()
             self.driver.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
             for number in range(kills):
@@ -70,8 +71,9 @@ class Kills:
 
     def _next_driver(self) -> None:
         self.driver.kill()
-        # It has started while the one before it worked.
-        self.driver, self.spare = self.spare, self._start()
+        # It has started while the one before it worked; where none is killed any more, nobody waits for the next.
+        self.driver = self.spare or self._start()
+        self.spare = self._start() if self.started <= self._kills else None
 
     def _in_a_job(self, kind: str) -> str:
         """Kill a driver in a job, and let the next one retry it."""
