@@ -13,7 +13,7 @@ from airflow_lake_provider.assets.declared_assets import DeclaredAsset, declare
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.snapshots.detect_new_snapshot import EventThreshold
+from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
 from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION
 

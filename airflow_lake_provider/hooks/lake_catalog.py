@@ -132,7 +132,7 @@ class LakeCatalogHook(BaseHook):
         :raises BrokenMetadataError: when its metadata cannot be what a writer made.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        from airflow_lake_provider.snapshots.broken_metadata import refuse_broken_metadata
+        from airflow_lake_provider.tables.iceberg.broken_metadata import refuse_broken_metadata
 
         with self._reading(table) as (catalog, levels):
             found = catalog.load_table(levels)
@@ -152,7 +152,7 @@ class LakeCatalogHook(BaseHook):
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
         from airflow_lake_provider.hooks.conditional_load import load_if_changed
-        from airflow_lake_provider.snapshots.broken_metadata import refuse_broken_metadata
+        from airflow_lake_provider.tables.iceberg.broken_metadata import refuse_broken_metadata
 
         with self._reading(table) as (catalog, levels):
             found = load_if_changed(catalog, levels, seen)
@@ -181,7 +181,7 @@ class LakeCatalogHook(BaseHook):
         :raises UnknownOutcomeError: the answer was lost.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        from airflow_lake_provider.hooks.metadata_commit import commit_metadata, is_committed_without_spark
+        from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
 
         if not is_committed_without_spark(self.catalog, table, change):
             return False

@@ -20,9 +20,9 @@ from airflow_lake_provider.contracts.job_report import (
     UpsertReport,
 )
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.snapshots.detect_new_snapshot import NewSnapshot, Since, decide
-from airflow_lake_provider.snapshots.read_table_head import read_head
-from airflow_lake_provider.snapshots.snapshot_history import TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, decide
+from airflow_lake_provider.tables.iceberg.loaded_table import read_head
+from airflow_lake_provider.tables.snapshot_history import TableHead
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

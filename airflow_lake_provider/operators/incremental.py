@@ -18,7 +18,7 @@ from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
-from airflow_lake_provider.snapshots.read_table_head import read_head
+from airflow_lake_provider.tables.iceberg.loaded_table import read_head
 
 
 class IncrementalAction(WorkerAction[IncrementalSpec]):

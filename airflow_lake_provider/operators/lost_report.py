@@ -20,7 +20,7 @@ from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, Upd
 from airflow_lake_provider.contracts.table_properties import ERASED_DIGEST
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
+from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

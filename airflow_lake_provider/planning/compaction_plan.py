@@ -25,9 +25,9 @@ from airflow_lake_provider.contracts.untidied_compaction import (
     would_be_fewer,
 )
 from airflow_lake_provider.planning.file_groups import FileRecord, plan_groups
-from airflow_lake_provider.planning.file_records import DeleteIndex, parsed_where, read_files
 from airflow_lake_provider.planning.table_state import state_of, total
-from airflow_lake_provider.snapshots.ancestors import ancestors
+from airflow_lake_provider.tables.iceberg.ancestors import ancestors
+from airflow_lake_provider.tables.iceberg.live_files import DeleteIndex, parsed_where, read_files
 
 
 def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:

@@ -27,7 +27,7 @@ from airflow_lake_provider.contracts.table_obstacles import with_change_type, wi
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.planning.incremental_plan import position_id
 from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
-from airflow_lake_provider.snapshots.main_history import applied_of_source
+from airflow_lake_provider.tables.iceberg.main_history import applied_of_source
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

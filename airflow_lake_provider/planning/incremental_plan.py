@@ -9,9 +9,9 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.source_name import consumer_source_name
 from airflow_lake_provider.contracts.table_properties import reading_tag_of
-from airflow_lake_provider.snapshots.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, decide
-from airflow_lake_provider.snapshots.main_history import applied_of_source
-from airflow_lake_provider.snapshots.read_table_head import read_head
+from airflow_lake_provider.tables.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, decide
+from airflow_lake_provider.tables.iceberg.loaded_table import read_head
+from airflow_lake_provider.tables.iceberg.main_history import applied_of_source
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.table_properties import (
     RUN_KEY,
     applied_properties,
 )
-from airflow_lake_provider.snapshots.applied_properties import summaries
+from airflow_lake_provider.planning.applied_before import summaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

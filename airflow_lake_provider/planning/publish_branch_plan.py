@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.source_position import SourcePosition, move
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.planning.planned_change import PlannedChange, refs_of
 from airflow_lake_provider.planning.retention_facts import snapshot_facts
-from airflow_lake_provider.snapshots.ancestors import ancestors
+from airflow_lake_provider.tables.iceberg.ancestors import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,11 +14,11 @@ from airflow_lake_provider.contracts.metadata_change_specs import MAIN, Rollback
 from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, POSITION_PREFIX, applied_properties
+from airflow_lake_provider.planning.applied_before import applied_properties_at, is_of_main
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.properties_before import properties_before
 from airflow_lake_provider.planning.retention_facts import snapshot_facts
-from airflow_lake_provider.snapshots.ancestors import ancestors
-from airflow_lake_provider.snapshots.applied_properties import applied_properties_at, is_of_main
+from airflow_lake_provider.tables.iceberg.ancestors import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,8 +30,8 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refu
 from airflow_lake_provider.planning.retention_facts import branch_lines
 from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
 from airflow_lake_provider.planning.table_state import total
-from airflow_lake_provider.snapshots.ancestors import ancestors
-from airflow_lake_provider.snapshots.main_history import broken_position
+from airflow_lake_provider.tables.iceberg.ancestors import ancestors
+from airflow_lake_provider.tables.iceberg.main_history import broken_position
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.snapshots.detect_new_snapshot import (
+from airflow_lake_provider.tables.detect_new_snapshot import (
     EventThreshold,
     NewSnapshot,
     NoNewSnapshot,
@@ -20,7 +20,7 @@ from airflow_lake_provider.snapshots.detect_new_snapshot import (
     SkipReason,
     Watermark,
 )
-from airflow_lake_provider.snapshots.snapshot_history import TableHead
+from airflow_lake_provider.tables.snapshot_history import TableHead
 from airflow_lake_provider.triggers.decide_aside import decide_aside
 from airflow_lake_provider.triggers.shared_pollers import subscribed
 from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, default_poll_interval, may_pass

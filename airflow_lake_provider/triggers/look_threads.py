@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.snapshots.snapshot_history import TableHead
+from airflow_lake_provider.tables.snapshot_history import TableHead
 from airflow_lake_provider.triggers.watch_settings import look_timeout
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class LookThreads:
         :raises LakeProviderError: when the connection or the catalog fails.
         """
         # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
-        from airflow_lake_provider.snapshots.read_table_head import read_head
+        from airflow_lake_provider.tables.iceberg.loaded_table import read_head
 
         loaded = self._opened().load_table_if_changed(table, seen)
         if loaded is None:

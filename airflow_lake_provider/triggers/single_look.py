@@ -8,7 +8,7 @@ from airflow.sdk import conf
 
 from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.snapshots.snapshot_history import TableHead
+from airflow_lake_provider.tables.snapshot_history import TableHead
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -61,7 +61,7 @@ class SingleLook:
         """
         # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
         from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-        from airflow_lake_provider.snapshots.read_table_head import read_head
+        from airflow_lake_provider.tables.iceberg.loaded_table import read_head
 
         self._hook = self._hook or LakeCatalogHook(self.lake_conn_id)
         try:

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Protocol
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.snapshots.detect_new_snapshot import Watermark
+from airflow_lake_provider.tables.detect_new_snapshot import Watermark
 from airflow_lake_provider.triggers.single_look import Log
 
 # An event that Airflow drops, because its watcher is about to end, looks like a stored one. The watcher is told to end

@@ -32,9 +32,9 @@ from airflow_lake_provider.planning.early_refusals import (
 )
 from airflow_lake_provider.planning.table_check import check_table
 from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
-from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger, LakeSnapshotTrigger
 from tests.soak.bounded import Hang, bounded
 from tests.soak.hostile_lake import CATALOG, NAMESPACE, HostileLake, Row

@@ -16,7 +16,6 @@ from airflow_lake_provider.contracts.metadata_change_specs import (
     TableUpgradeSpec,
 )
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.hooks.metadata_commit import commit_metadata, is_committed_without_spark
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.publish_branch_plan import plan_publication
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
@@ -24,6 +23,7 @@ from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 from airflow_lake_provider.spark_jobs.actions.change_metadata import change_metadata
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
 from tests.spark.upsert_flow import Flow
 
 PLANS: dict[type[JobSpec], Any] = {

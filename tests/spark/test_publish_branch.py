@@ -10,8 +10,8 @@ from airflow_lake_provider.contracts.metadata_change_specs import PublishBranchS
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.snapshots.main_history import applied_of_source
-from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
+from airflow_lake_provider.tables.iceberg.main_history import applied_of_source
+from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
 

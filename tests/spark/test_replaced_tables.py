@@ -21,10 +21,10 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import nothing_new
-from airflow_lake_provider.snapshots.detect_new_snapshot import NewSnapshot, Since, decide
-from airflow_lake_provider.snapshots.read_table_head import read_head
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, decide
+from airflow_lake_provider.tables.iceberg.loaded_table import read_head
 from tests.spark.upsert_flow import Flow, row
 
 COLUMNS = "(id BIGINT, name STRING, n INT)"

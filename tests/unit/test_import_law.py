@@ -22,7 +22,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 PLAIN_SIDES = {"contracts", "catalogs", "submission"}
 # The address of a SQL catalog is what SQLAlchemy reads in it.
 CATALOG_LIBRARIES = {"sqlalchemy"}
-METADATA_SIDES = {"snapshots", "planning"}
+METADATA_SIDES = {"tables", "planning"}
 SPARK_SIDE = "spark_jobs"
 
 # py4j is pyspark's own bridge to the JVM and comes with it.
@@ -135,7 +135,7 @@ def test_a_library_of_an_extra_is_missed_by_no_module(tmp_path: Path) -> None:
         ("catalogs", f"from {OURS}.hooks.lake_catalog import LakeCatalogHook", f"{OURS}.hooks.lake_catalog"),
         ("spark_jobs", "import airflow", "airflow"),
         ("spark_jobs", f"from {OURS} import submission", f"{OURS}.submission"),
-        ("snapshots", "import airflow.sdk", "airflow.sdk"),
+        ("tables", "import airflow.sdk", "airflow.sdk"),
         ("operators", "def late():\n    import pyspark.sql", "pyspark.sql"),
         ("operators", f"if TYPE_CHECKING:\n    from {OURS}.spark_jobs import session", f"{OURS}.spark_jobs"),
         ("hooks", "importlib.import_module('pyspark')", "pyspark"),

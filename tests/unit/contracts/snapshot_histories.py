@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.snapshots.detect_new_snapshot import (
+from airflow_lake_provider.tables.detect_new_snapshot import (
     Since,
 )
-from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
 
 START = datetime(2026, 11, 20, 8, tzinfo=UTC)
 TOTALS = {"total-records": "100", "total-data-files": "3"}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, MissingTableError
 from airflow_lake_provider.hooks.conditional_load import MetadataVersion
-from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
 from airflow_lake_provider.triggers.look_threads import ChangedTable
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

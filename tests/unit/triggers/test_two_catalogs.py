@@ -212,8 +212,8 @@ async def test_a_table_that_goes_in_a_circle_is_said_once_and_its_neighbour_is_w
 async def test_a_decision_about_a_hundred_thousand_snapshots_does_not_keep_the_loop(noted: Noted) -> None:
     from datetime import UTC, datetime
 
-    from airflow_lake_provider.snapshots.detect_new_snapshot import NewSnapshot, Since
-    from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
+    from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since
+    from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
     from airflow_lake_provider.triggers.decide_aside import decide_aside
 
     at = datetime(2026, 1, 1, tzinfo=UTC)

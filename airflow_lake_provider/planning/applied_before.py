@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_generation
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY, applied_properties
-from airflow_lake_provider.snapshots.ancestors import ancestors
+from airflow_lake_provider.tables.iceberg.ancestors import ancestors
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.snapshots.detect_new_snapshot import (
+from airflow_lake_provider.tables.detect_new_snapshot import (
     Ancestry,
     NewSnapshot,
     NoNewSnapshot,
@@ -16,7 +16,7 @@ from airflow_lake_provider.snapshots.detect_new_snapshot import (
     Watermark,
     decide,
 )
-from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
 from tests.unit.contracts.snapshot_histories import (
     DATA_KINDS,
     SKIPPED_KINDS,

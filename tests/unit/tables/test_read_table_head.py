@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from airflow_lake_provider.snapshots.detect_new_snapshot import NewSnapshot, NoNewSnapshot, Since, decide
-from airflow_lake_provider.snapshots.read_table_head import read_head
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, Since, decide
+from airflow_lake_provider.tables.iceberg.loaded_table import read_head
 
 Append = Callable[..., int]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import moment, shown, whole_number
-from airflow_lake_provider.snapshots.snapshot_history import Lineage, SnapshotRecord, TableHead
+from airflow_lake_provider.tables.snapshot_history import Lineage, SnapshotRecord, TableHead
 
 
 class Ancestry(str, Enum):

@@ -19,10 +19,10 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
 from airflow_lake_provider.contracts.snapshot_retention_rules import RefFact, RetentionRequest, SnapshotFact, work_out
-from airflow_lake_provider.snapshots.ancestors import ancestors
-from airflow_lake_provider.snapshots.detect_new_snapshot import Since, decide
-from airflow_lake_provider.snapshots.read_table_head import read_head
-from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import Since, decide
+from airflow_lake_provider.tables.iceberg.ancestors import ancestors
+from airflow_lake_provider.tables.iceberg.loaded_table import read_head
+from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
 
 FAR = 2**63 - 1
 
@@ -79,7 +79,7 @@ def everything_that_looks(conn_id: str) -> dict[str, Callable[[], object]]:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.planning.table_check import check_table
     from airflow_lake_provider.planning.table_state import state_of
-    from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
+    from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
     from airflow_lake_provider.triggers.look_threads import LookThreads
 
     hook, looks = LakeCatalogHook(conn_id), LookThreads(conn_id)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
-from airflow_lake_provider.snapshots.ancestors import ancestors
+from airflow_lake_provider.tables.iceberg.ancestors import ancestors
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

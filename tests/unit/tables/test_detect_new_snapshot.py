@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.snapshots.detect_new_snapshot import (
+from airflow_lake_provider.tables.detect_new_snapshot import (
     EventThreshold,
     NewSnapshot,
     NoNewSnapshot,
@@ -20,7 +20,7 @@ from airflow_lake_provider.snapshots.detect_new_snapshot import (
     Watermark,
     decide,
 )
-from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
 from tests.unit.contracts.snapshot_histories import (
     START,
     chain,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
-from airflow_lake_provider.snapshots.broken_metadata import refuse_broken_metadata
-from airflow_lake_provider.snapshots.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.tables.iceberg.broken_metadata import refuse_broken_metadata
+from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

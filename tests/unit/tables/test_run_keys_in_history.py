@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.table_properties import RECENT_RUN_KEYS, RUN_KEY
-from airflow_lake_provider.snapshots.run_keys_in_history import applied_runs
+from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
 
 MINE, OTHERS = "aaaaaaaa", "bbbbbbbb"
 

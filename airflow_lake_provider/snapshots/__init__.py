@@ -1,1 +1,0 @@
-"""Reads snapshots of tables without Spark and without Airflow: PyIceberg, PyArrow, fsspec and ``contracts`` only."""

@@ -1,0 +1,1 @@
+"""Iceberg tables as PyIceberg loads, reads and changes them."""
