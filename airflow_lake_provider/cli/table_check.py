@@ -26,7 +26,7 @@ def check(args: Namespace) -> None:
     # Connections may be in Airflow's own database, as for Airflow's own commands.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     try:
-        found = check_table(LakeCatalogHook(args.conn_id).load_table(args.table), args.keys)
+        found = check_table(LakeCatalogHook(args.conn_id).loaded(args.table).facts, args.keys)
     except LakeProviderError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
     AirflowConsole().print_as(data=found, output=args.output, mapper=_row)

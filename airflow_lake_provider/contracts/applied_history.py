@@ -7,56 +7,16 @@ Expiry hides history: Iceberg's leaves the id of a parent that is gone, PyIceber
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.position_column import epoch_of, next_epoch
-from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, newest_generation
-from airflow_lake_provider.contracts.table_properties import RUN_KEY
-
-_KINDS = ("records", "data-files", "delete-files")
-_REMOVED = ("deleted-records", "deleted-data-files", "removed-delete-files")
-
-
-def begins_history(parent: int | None, sequence_number: int, summary: Mapping[str, str]) -> bool:
-    """Tell whether a snapshot is the first of a table, also of one that replaced another and keeps its numbers.
-
-    It has no parent, which PyIceberg's expiry erases as well, has removed nothing, and has in its totals no row or file
-    but those added.
-
-    :param sequence_number: 0 in format version 1.
-    """
-    if parent is not None or any(count_of(summary, name) for name in _REMOVED):
-        return False
-    counts = [(summary.get(f"total-{kind}"), summary.get(f"added-{kind}", "0")) for kind in _KINDS]
-    return sequence_number == 1 or all(total == added for total, added in counts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitFact:
-    """One snapshot as the metadata has it.
-
-    :param sequence_number: 0 in format version 1.
-    :param at: epoch milliseconds.
-    """
-
-    id: int
-    parent: int | None
-    sequence_number: int
-    at: int
-    summary: Mapping[str, str]
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Sorts the snapshots of a table by their commits."""
-        return self.sequence_number, self.at
-
-    @property
-    def is_first(self) -> bool:
-        """Tell whether nothing was there before."""
-        return begins_history(self.parent, self.sequence_number, self.summary)
+from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, ancestors
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 
 
 @dataclass(frozen=True)
@@ -67,24 +27,23 @@ class MainHistory:
     :param others: all others.
     """
 
-    line: tuple[CommitFact, ...] = ()
-    others: tuple[CommitFact, ...] = ()
+    line: tuple[Snapshot, ...] = ()
+    others: tuple[Snapshot, ...] = ()
 
     @classmethod
-    def of(cls, head: int | None, commits: Iterable[CommitFact]) -> MainHistory:
-        """Follow the parents from main's head; a snapshot is met once, whatever the metadata says."""
-        left = {commit.id: commit for commit in commits}
-        line: list[CommitFact] = []
-        current = None if head is None else left.pop(head, None)
-        while current is not None:
-            line.append(current)
-            current = None if current.parent is None else left.pop(current.parent, None)
-        return cls(tuple(line), tuple(left.values()))
+    def of(cls, head: int | None, snapshots: Mapping[int, Snapshot]) -> MainHistory:
+        """Follow the parents from main's head, or from that of another branch.
+
+        :param snapshots: of the table, by id.
+        :raises BrokenMetadataError: a snapshot is its own ancestor.
+        """
+        line = {snapshot.id: snapshot for snapshot in ancestors(snapshots, head)}
+        return cls(tuple(line.values()), tuple(other for id_, other in snapshots.items() if id_ not in line))
 
     @property
-    def first(self) -> CommitFact | None:
+    def first(self) -> Snapshot | None:
         """The first snapshot of main's history; None where that is not known any more."""
-        return self.line[-1] if self.line and self.line[-1].is_first else None
+        return self.line[-1] if self.line and self.line[-1].begins_history else None
 
     def newest_generation(self, source_name: str) -> int | None:
         """Return the generation that main's newest snapshot says which names a source.
@@ -118,7 +77,7 @@ class MainHistory:
         entries = tuple((key, at) for key, at in recent.entries if key in of_main or at > since)
         return RecentRunKeys(entries, recent.dropped_before)
 
-    def _commits_of(self, source_name: str) -> list[CommitFact]:
+    def _commits_of(self, source_name: str) -> list[Snapshot]:
         return [commit for commit in self.others if newest_generation([commit.summary], source_name) is not None]
 
 
@@ -157,3 +116,47 @@ class AppliedOfSource:
         # Keys that were deleted before are of an older epoch.
         anew = replace(position.restarted(), events=None)
         return cls(position=anew, newest=None, epoch=next_epoch(properties, table), is_replaced=True)
+
+
+def applied_of_source(facts: TableFacts | None, source_name: str) -> AppliedOfSource:
+    """Return what a table says it has applied of a source; the list of files may lie in a file and is not read.
+
+    :param facts: None for a table that does not exist.
+    :raises BrokenMetadataError: a property is not what this package writes.
+    """
+    if facts is None:
+        return AppliedOfSource(position=SourcePosition(), newest=None, epoch=1)
+    position = SourcePosition.read(facts.properties, source_name, facts.name)
+    return AppliedOfSource.of(
+        position, facts.properties, MainHistory.of(facts.head(), facts.snapshots), source_name, facts.name
+    )
+
+
+def broken_position(facts: TableFacts) -> str | None:
+    """Return what is wrong with a position that a table keeps of a source; None where all of them can be read."""
+    names = [name.removeprefix(POSITION_PREFIX) for name in facts.properties if name.startswith(POSITION_PREFIX)]
+    try:
+        for name in sorted(names):
+            applied_of_source(facts, name)
+            OpenKeyChanges.read(facts.properties, name, facts.name)
+    except BrokenMetadataError as broken:
+        return str(broken)
+    return None
+
+
+def applied_runs(facts: TableFacts, who: str, branch: str = MAIN) -> dict[str, str | None]:
+    """Return run key to snapshot id of the commits of ``who`` on a branch.
+
+    :param who: first half of the run key, see ``contracts.run_key``.
+    :return: newest first; the id is None where the snapshot was expired and only the property remembers.
+    """
+    applied: dict[str, str | None] = {}
+    for snapshot in facts.ancestors(branch):
+        key = snapshot.summary.get(RUN_KEY)
+        if key is not None and key.startswith(who):
+            applied.setdefault(key, str(snapshot.id))
+    if branch == MAIN:
+        for key, _ in RecentRunKeys.read(facts.properties).entries:
+            if key.startswith(who):
+                applied.setdefault(key, None)
+    return applied

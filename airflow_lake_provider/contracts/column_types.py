@@ -24,7 +24,7 @@ def changed_types(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[s
 
     :param before: a schema in JSON; likewise ``after``.
     """
-    old, new = dict(_columns(before, "")), dict(_columns(after, ""))
+    old, new = _kinds(before), _kinds(after)
     return {
         new[id_][0]: f"{old[id_][1]}, now {new[id_][1]}"
         for id_ in old.keys() & new.keys()
@@ -46,21 +46,35 @@ def other_types(table: str, start: str, changed: Mapping[str, str]) -> str:
     )
 
 
-def _columns(kind: Mapping[str, Any], path: str) -> Iterator[tuple[int, tuple[str, str]]]:
-    if kind["type"] == "struct":
-        for field in kind["fields"]:
-            yield from _column(field["id"], f"{path}{field['name']}", field["type"])
-    for part in ("element", "key", "value"):
-        if part in kind:
-            yield from _column(kind[f"{part}-id"], f"{path}{part}", kind[part])
+def _kinds(schema: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
+    return {id_: (path, kind if isinstance(kind, str) else kind["type"]) for id_, path, kind in schema_columns(schema)}
 
 
-def _column(id_: int, name: str, kind: Any) -> Iterator[tuple[int, tuple[str, str]]]:
+def schema_columns(kind: Any, path: str = "") -> Iterator[tuple[int, str, Any]]:
+    """Yield id, path and type of each column of a schema, those inside of others as well."""
+    parts = [(each["id"], each["name"], each["type"]) for each in kind.get("fields", ())]
+    parts += [(kind[f"{part}-id"], part, kind[part]) for part in ("element", "key", "value") if part in kind]
+    for id_, name, inner in parts:
+        yield id_, f"{path}{name}", inner
+        if not isinstance(inner, str):
+            yield from schema_columns(inner, f"{path}{name}.")
+
+
+def type_text(kind: Any) -> str:
+    """Return a type as Iceberg and PyIceberg write it: ``struct<4: a: optional int>``."""
     if isinstance(kind, str):
-        yield id_, (name, kind)
-        return
-    yield id_, (name, kind["type"])
-    yield from _columns(kind, f"{name}.")
+        return kind
+    if kind["type"] == "list":
+        return f"list<{type_text(kind['element'])}>"
+    if kind["type"] == "map":
+        return f"map<{type_text(kind['key'])}, {type_text(kind['value'])}>"
+    return f"struct<{', '.join(_field_text(each) for each in kind['fields'])}>"
+
+
+def _field_text(field: Mapping[str, Any]) -> str:
+    need = "required" if field["required"] else "optional"
+    doc = f" ({field['doc']})" if field.get("doc") else ""
+    return f"{field['id']}: {field['name']}: {need} {type_text(field['type'])}{doc}"
 
 
 def _can_be_read(old: str, new: str) -> bool:

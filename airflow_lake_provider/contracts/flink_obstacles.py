@@ -6,14 +6,15 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.flink_commits import age_of
-from airflow_lake_provider.contracts.snapshot_retention_rules import SnapshotFact, newest_of_jobs
+from airflow_lake_provider.contracts.snapshot_retention_rules import newest_of_jobs
+from airflow_lake_provider.contracts.table_facts import Snapshot
 
 # What an author says who knows that the job is gone, or bears it.
 REMEDY = "allow_other_writers=True"
 _NAMED = 3
 
 
-def upserting_jobs(lines: Sequence[Sequence[SnapshotFact]], since: int) -> list[SnapshotFact]:
+def upserting_jobs(lines: Sequence[Sequence[Snapshot]], since: int) -> list[Snapshot]:
     """Return the last commits of the Flink jobs that commit deletes on a branch whose whole history is there.
 
     :param lines: as of ``lines_of``.
@@ -27,7 +28,7 @@ def upserting_jobs(lines: Sequence[Sequence[SnapshotFact]], since: int) -> list[
 
 
 def without_expiry_of_version_3(
-    format_version: int, lines: Sequence[Sequence[SnapshotFact]], expired: Collection[int], since: int
+    format_version: int, lines: Sequence[Sequence[Snapshot]], expired: Collection[int], since: int
 ) -> str | None:
     """Return which Flink jobs could not commit after an expiry; None where none is harmed.
 
@@ -51,7 +52,7 @@ def without_expiry_of_version_3(
     )
 
 
-def without_upgrade_to_version_3(lines: Sequence[Sequence[SnapshotFact]], since: int) -> str | None:
+def without_upgrade_to_version_3(lines: Sequence[Sequence[Snapshot]], since: int) -> str | None:
     """Return which Flink jobs an upgrade could strand; None where none is seen.
 
     :param lines: as of ``lines_of``.
@@ -67,7 +68,7 @@ def without_upgrade_to_version_3(lines: Sequence[Sequence[SnapshotFact]], since:
     )
 
 
-def jobs_that_lose_commits(lost: Sequence[SnapshotFact], left: Sequence[SnapshotFact], since: int) -> list[str]:
+def jobs_that_lose_commits(lost: Sequence[Snapshot], left: Sequence[Snapshot], since: int) -> list[str]:
     """Return a warning for each Flink job whose last commit a branch loses.
 
     :param lost: snapshots that the branch loses, newest first.
@@ -86,7 +87,7 @@ def jobs_that_lose_commits(lost: Sequence[SnapshotFact], left: Sequence[Snapshot
     return found
 
 
-def jobs_of_dropped_branch(gained: Sequence[SnapshotFact], branch: str, since: int) -> list[str]:
+def jobs_of_dropped_branch(gained: Sequence[Snapshot], branch: str, since: int) -> list[str]:
     """Return a warning for the Flink jobs that write to a branch which is to be dropped.
 
     :param gained: snapshots that only the branch had, newest first.
@@ -100,7 +101,7 @@ def jobs_of_dropped_branch(gained: Sequence[SnapshotFact], branch: str, since: i
     ]
 
 
-def named(jobs: Sequence[SnapshotFact]) -> str:
+def named(jobs: Sequence[Snapshot]) -> str:
     """Return the jobs of some commits with their ages, the youngest first."""
     now = datetime.now(UTC)
     ages: dict[str, str] = {}

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE, FlinkCommit
+from airflow_lake_provider.contracts.flink_commits import JOB_AGE
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, ancestors, lines_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 
-MAIN = "main"
 FOREVER = 2**63 - 1
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
@@ -27,28 +27,6 @@ _DEFAULT_LEAST = 1
 _DEFAULT_AGE = 5 * 24 * 60 * 60 * 1000
 # Jobs that a sentence has.
 _NAMED = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class SnapshotFact:
-    """One snapshot: its id, its parent's, its commit time in epoch milliseconds, and what Flink wrote on it."""
-
-    id: int
-    parent: int | None
-    at: int
-    flink: FlinkCommit | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RefFact:
-    """One branch or tag with the retention of its own; None where the table's or the expiry's counts."""
-
-    name: str
-    snapshot: int
-    is_branch: bool
-    min_snapshots: int | None = None
-    max_snapshot_age: int | None = None
-    max_ref_age: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +69,7 @@ class Retention:
     kept_for_flink: dict[int, str] = field(default_factory=dict)
 
 
-def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request: RetentionRequest) -> Retention:
+def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: RetentionRequest) -> Retention:
     """Decide which snapshots, refs and stage branches go.
 
     Snapshots that no ref reaches go by age alone.
@@ -105,9 +83,9 @@ def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request
     for ref in live:
         for kept in _kept_by(ref, by_id, request):
             keepers.setdefault(kept, set()).add(ref.name)
-        reached |= set(_line(ref.snapshot, by_id)) if ref.is_branch else {ref.snapshot}
+        reached |= {s.id for s in ancestors(by_id, ref.snapshot)} if ref.is_branch else {ref.snapshot}
     young = {s.id for s in by_id.values() if s.id not in reached and s.at >= request.expire_before}
-    for_flink = kept_for_flink(lines_of(by_id.values(), live), request.expire_flink_before)
+    for_flink = kept_for_flink(lines_of(by_id, live), request.expire_flink_before)
     gone = (s for s in by_id.values() if s.id not in keepers.keys() | young | for_flink.keys())
     return Retention(
         expired=tuple(s.id for s in sorted(gone, key=lambda s: (s.at, s.id))),
@@ -122,13 +100,7 @@ def work_out(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact], request
     )
 
 
-def lines_of(snapshots: Iterable[SnapshotFact], refs: Iterable[RefFact]) -> list[list[SnapshotFact]]:
-    """Return the snapshots of each branch, newest first, as far as their parents are not expired."""
-    by_id = {snapshot.id: snapshot for snapshot in snapshots}
-    return [[by_id[id_] for id_ in _line(ref.snapshot, by_id)] for ref in refs if ref.is_branch]
-
-
-def kept_for_flink(lines: Iterable[Sequence[SnapshotFact]], since: int) -> dict[int, set[str]]:
+def kept_for_flink(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[int, set[str]]:
     """Return the snapshots by which restored Flink jobs find their last commit, with the ids of these jobs.
 
     A job goes from its branch's head to the commit, so each snapshot between the two is needed.
@@ -147,15 +119,15 @@ def kept_for_flink(lines: Iterable[Sequence[SnapshotFact]], since: int) -> dict[
     return found
 
 
-def newest_of_jobs(lines: Iterable[Sequence[SnapshotFact]], since: int) -> dict[tuple[str, str | None], SnapshotFact]:
+def newest_of_jobs(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[tuple[str, str | None], Snapshot]:
     """Return the last commit of each job and operator of Flink on some branches.
 
     :param lines: as of :func:`lines_of`.
     :param since: epoch milliseconds; older ones are left out.
     """
-    newest: dict[tuple[str, str | None], SnapshotFact] = {}
+    newest: dict[tuple[str, str | None], Snapshot] = {}
     for line in lines:
-        of_line: dict[tuple[str, str | None], SnapshotFact] = {}
+        of_line: dict[tuple[str, str | None], Snapshot] = {}
         for fact in line:
             if fact.flink is not None and fact.at >= since:
                 of_line.setdefault(fact.flink.writer, fact)
@@ -166,7 +138,7 @@ def newest_of_jobs(lines: Iterable[Sequence[SnapshotFact]], since: int) -> dict[
 
 
 def left_over_stage_branches(
-    by_id: Mapping[int, SnapshotFact], refs: Mapping[str, RefFact], expire_before: int
+    by_id: Mapping[int, Snapshot], refs: Mapping[str, Reference], expire_before: int
 ) -> tuple[str, ...]:
     """Return the stage branches whose run was over, or had begun, before ``expire_before``.
 
@@ -176,10 +148,10 @@ def left_over_stage_branches(
 
     :param expire_before: epoch milliseconds.
     """
-    main = list(_line(refs[MAIN].snapshot, by_id)) if MAIN in refs else []
+    main = [each.id for each in ancestors(by_id, refs[MAIN].snapshot)] if MAIN in refs else []
     next_on_main: dict[int, int | None] = dict(zip(main, [None, *main], strict=False))
 
-    def is_old(ref: RefFact) -> bool:
+    def is_old(ref: Reference) -> bool:
         dated_by = next_on_main.get(ref.snapshot, ref.snapshot)
         return dated_by is not None and dated_by in by_id and by_id[dated_by].at < expire_before
 
@@ -187,7 +159,7 @@ def left_over_stage_branches(
     return tuple(sorted(ref.name for ref in staged if is_old(ref)))
 
 
-def _aged(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: RetentionRequest) -> bool:
+def _aged(ref: Reference, by_id: Mapping[int, Snapshot], request: RetentionRequest) -> bool:
     if ref.name == MAIN:
         return False
     if ref.snapshot not in by_id:
@@ -196,26 +168,17 @@ def _aged(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: RetentionReq
     return request.now - by_id[ref.snapshot].at > most
 
 
-def _kept_by(ref: RefFact, by_id: Mapping[int, SnapshotFact], request: RetentionRequest) -> Iterator[int]:
+def _kept_by(ref: Reference, by_id: Mapping[int, Snapshot], request: RetentionRequest) -> Iterator[int]:
     yield ref.snapshot
     # A tag keeps its snapshot only, the tag of an incremental consumer (lake.consumer.*) like any other.
     if not ref.is_branch:
         return
     least = ref.min_snapshots if ref.min_snapshots is not None else request.retain_last
     since = request.now - ref.max_snapshot_age if ref.max_snapshot_age is not None else request.expire_before
-    for count, ancestor in enumerate(_line(ref.snapshot, by_id)):
-        if count >= least and by_id[ancestor].at < since:
+    for count, ancestor in enumerate(ancestors(by_id, ref.snapshot)):
+        if count >= least and ancestor.at < since:
             return
-        yield ancestor
-
-
-def _line(head: int, by_id: Mapping[int, SnapshotFact]) -> Iterator[int]:
-    current: int | None = head
-    for _ in range(len(by_id)):
-        if current is None or current not in by_id:
-            return
-        yield current
-        current = by_id[current].parent
+        yield ancestor.id
 
 
 def request_for(spec: SnapshotExpirySpec, properties: Mapping[str, str], now: datetime) -> RetentionRequest:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_lake_provider.contracts.code_properties import code_properties
+from airflow_lake_provider.contracts.table_facts import TableShape
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, unfit_as_equality_key
 
 CHANGE_TYPE = "_change_type"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
@@ -76,12 +78,40 @@ def without_expiry(properties: Mapping[str, str]) -> str | None:
     return "the table's gc.enabled is false: its files may belong to other tables, so nothing is expired"
 
 
-def foreign_partitions(partitions: Iterable[tuple[str, str]], keys: Collection[str]) -> str | None:
-    """Return which partition fields a key alone does not decide: the old row may be in any of their partitions.
+def strategy_obstacles(shape: TableShape, strategy: UpsertStrategy, keys: Sequence[str]) -> Iterator[str]:
+    """Yield what is in the way of a strategy of an upsert; nothing of ``auto`` and ``merge``, which every table takes.
 
-    :param partitions: of each field that is not void: its name, and the column that it is made of.
-    :param keys: key columns, as the table spells them.
+    :param keys: key columns, however they are spelled.
     """
+    if strategy in (UpsertStrategy.AUTO, UpsertStrategy.MERGE):
+        return
+    if strategy is not UpsertStrategy.COPY_ON_WRITE:
+        reason = refuses_delete_files(shape.format_version, shape.properties)
+        if reason is not None:
+            yield reason
+    is_by_equality = strategy is UpsertStrategy.EQUALITY
+    if "encryption.key-id" in shape.properties:
+        yield (
+            "delete files of an encrypted table would be written in plain"
+            if is_by_equality
+            else "an encrypted table's files cannot be read and written by file here"
+        )
+    if is_by_equality:
+        yield from _unfit_for_equality(shape, keys)
+
+
+def _unfit_for_equality(shape: TableShape, keys: Sequence[str]) -> Iterator[str]:
+    wanted = {name.lower() for name in keys}
+    names = [name for name in shape.names if name.lower() in wanted]
+    yield from filter(None, (unfit_as_equality_key(name, shape.columns[name]) for name in names))
+    partitions = [(each.name, each.source) for each in shape.partition_fields() if each.transform != "void"]
+    reason = _foreign_partitions(partitions, names)
+    if reason is not None:
+        yield reason
+
+
+def _foreign_partitions(partitions: Iterable[tuple[str, str]], keys: Collection[str]) -> str | None:
+    """Return which partition fields a key alone does not decide: the old row may be in any of their partitions."""
     foreign = [f"{field} ({column})" for field, column in partitions if column not in keys]
     if not foreign:
         return None

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from airflow_lake_provider.contracts.metadata_change import MetadataChange
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
+    from airflow_lake_provider.tables.base import LoadedTable
 
 _CATALOG = "the catalog"
 # Whoever serves a catalog chooses the text of its errors.
@@ -132,33 +133,41 @@ class LakeCatalogHook(BaseHook):
         :raises BrokenMetadataError: when its metadata cannot be what a writer made.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        from airflow_lake_provider.tables.iceberg.broken_metadata import refuse_broken_metadata
+        from airflow_lake_provider.tables.iceberg.loaded_table import refuse_broken_metadata
 
         with self._reading(table) as (catalog, levels):
             found = catalog.load_table(levels)
         refuse_broken_metadata(str(table), found.metadata)
         return found
 
-    def load_table_if_changed(
+    def loaded(self, table: TableName | str) -> LoadedTable:
+        """Load a table's current metadata as this package's operators ask it, whatever the table's format.
+
+        :param table: ``namespace.table``.
+        :raises LakeProviderError: as :meth:`load_table`.
+        """
+        from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+
+        return LoadedIcebergTable(self.load_table(table))
+
+    def loaded_if_changed(
         self, table: TableName | str, seen: MetadataVersion | None
-    ) -> tuple[Table, MetadataVersion] | None:
+    ) -> tuple[LoadedTable, MetadataVersion] | None:
         """Load a table's current metadata and its version, or return None where the version is still ``seen``.
 
         :param table: ``namespace.table``.
         :param seen: version of an earlier call; None loads the table in any case.
-        :raises MissingTableError: when the table or its namespace does not exist.
-        :raises UnsupportedError: when it is a table of another format.
-        :raises BrokenMetadataError: when its metadata cannot be what a writer made.
-        :raises CatalogUnavailableError: when the catalog does not answer.
+        :raises LakeProviderError: as :meth:`load_table`.
         """
         from airflow_lake_provider.hooks.conditional_load import load_if_changed
-        from airflow_lake_provider.tables.iceberg.broken_metadata import refuse_broken_metadata
+        from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, refuse_broken_metadata
 
         with self._reading(table) as (catalog, levels):
             found = load_if_changed(catalog, levels, seen)
-        if found is not None:
-            refuse_broken_metadata(str(table), found[0].metadata)
-        return found
+        if found is None:
+            return None
+        refuse_broken_metadata(str(table), found[0].metadata)
+        return LoadedIcebergTable(found[0]), found[1]
 
     def tables_named_like(self, table: TableName | str) -> list[str]:
         """Return up to three tables of a namespace whose names are like one that it lacks; none where nobody can tell.
@@ -172,8 +181,8 @@ class LakeCatalogHook(BaseHook):
             return []
         return difflib.get_close_matches(str(table), known, n=3)
 
-    def commit_metadata(self, table: Table, change: MetadataChange) -> bool:
-        """Make a change of a table's metadata, where PyIceberg can.
+    def commit_metadata(self, table: LoadedTable, change: MetadataChange) -> bool:
+        """Make a change of a table's metadata, where that needs no Spark.
 
         :param table: loaded now.
         :return: False where only Spark can; nothing was sent then.
@@ -181,13 +190,8 @@ class LakeCatalogHook(BaseHook):
         :raises UnknownOutcomeError: the answer was lost.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
-
-        if not is_committed_without_spark(self.catalog, table, change):
-            return False
-        with self._translated_errors(f"table {'.'.join(table.name())}"):
-            commit_metadata(self.catalog, table, change)
-        return True
+        with self._translated_errors(f"table {table.facts.name}"):
+            return table.commit(change)
 
     def refuse_for_spark(self, tables: Iterable[str]) -> None:
         """Refuse what Spark would follow though only the connection may say it: a class, a server that gets secrets.

@@ -20,9 +20,7 @@ from airflow_lake_provider.contracts.job_report import (
     UpsertReport,
 )
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, decide
-from airflow_lake_provider.tables.iceberg.loaded_table import read_head
-from airflow_lake_provider.tables.snapshot_history import TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, TableHead, decide
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -131,9 +129,9 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
     found_by_retry = report.outcome is Outcome.ALREADY_APPLIED and operator.task_run(context).is_retry
     if not isinstance(report, _OF_ROWS) or not report.committed or not (report.is_of_this_try or found_by_retry):
         return None
-    table = operator.lake.load_table(report.table)
+    facts = operator.lake.loaded(report.table).facts
     committed = int(report.committed[-1])
-    head = replace(read_head(table, branch), head=committed)
+    head = replace(TableHead.of(facts, branch), head=committed)
     new_snapshot = decide(head, Since(snapshot_id=_previous(report, head, committed)))
     return new_snapshot.to_payload(report.table, branch) if isinstance(new_snapshot, NewSnapshot) else None
 
@@ -144,5 +142,5 @@ def _previous(report: JobReport, head: TableHead, committed: int) -> int | None:
         return int(report.before.snapshot) if report.before.snapshot is not None else None
     # A new table, a lost report or an earlier try's commit; a new table's first snapshot has an empty one before it.
     record = head.snapshots.get(committed)
-    parent = head.snapshots.get(record.parent_id) if record is not None and record.parent_id is not None else None
-    return parent.snapshot_id if parent is not None and (parent.changes_rows or parent.parent_id is not None) else None
+    parent = head.snapshots.get(record.parent) if record is not None and record.parent is not None else None
+    return parent.id if parent is not None and (parent.changes_rows or parent.parent is not None) else None

@@ -9,7 +9,7 @@ from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
 @dataclass
@@ -30,26 +30,26 @@ class CatalogTables:
         """Open the catalog anew at its next use: after hours, a token and a connection of a database are over."""
         self._lake = None
 
-    def find_table(self, name: str) -> Table | None:
+    def find_table(self, name: str) -> LoadedTable | None:
         """Load a table's metadata; None where the catalog does not have it."""
         try:
-            return self.lake.load_table(name)
+            return self.lake.loaded(name)
         except MissingTableError:
             return None
 
-    def load_existing(self, name: str) -> Table:
+    def load_existing(self, name: str) -> LoadedTable:
         """Load the metadata of a table that has to be there.
 
         :raises MissingTableError: the catalog does not have it; with the tables of its namespace that have such a name.
         """
         try:
-            return self.lake.load_table(name)
+            return self.lake.loaded(name)
         except MissingTableError as error:
             alike = self.lake.tables_named_like(name)
             remedy = f"did you mean {' or '.join(alike)}?" if alike else "name a table of the catalog, or create it"
             raise MissingTableError(f"{str(error).rstrip('.')}; {remedy}") from None
 
-    def load_source(self, name: str, what: str) -> Table:
+    def load_source(self, name: str, what: str) -> LoadedTable:
         """Load the metadata of a table that is read.
 
         :param what: it is, for the message.

@@ -18,7 +18,6 @@ from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
-from airflow_lake_provider.tables.iceberg.loaded_table import read_head
 
 
 class IncrementalAction(WorkerAction[IncrementalSpec]):
@@ -38,9 +37,10 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
         if spec.full_refresh or spec.from_snapshot:
             return None
         target = self.tables.find_table(spec.table)
-        source = self.tables.load_existing(spec.source)
-        unread = nothing_new(source, target, spec.consumer)
-        replaced = target is not None and spec.replaces_transform(target.properties)
+        source = self.tables.load_existing(spec.source).facts
+        known = target.facts if target is not None else None
+        unread = nothing_new(source, known, spec.consumer)
+        replaced = known is not None and spec.replaces_transform(known.properties)
         if not unread.nothing_new or replaced:
             return None
         if spec.protect_source and is_guard_left(source, spec.consumer, unread.from_snapshot):
@@ -56,10 +56,10 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
 
     def refuse_from_metadata(self, spec: IncrementalSpec) -> None:
         """Refuse a source that cannot tell its changes, and a target that cannot take them."""
-        refuse_incremental(spec, self.tables.find_table(spec.table), self.tables.lake.load_table(spec.source))
+        refuse_incremental(spec, self.tables.find_table(spec.table), self.tables.lake.loaded(spec.source))
 
     def _head(self, source: str) -> str:
-        head = read_head(self.tables.load_existing(source)).head
+        head = self.tables.load_existing(source).facts.head()
         if head is None:
             raise MissingTableError(
                 f"{source}: the source has no snapshot: nothing was written yet, or since it was replaced"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow_lake_provider.contracts.applied_history import applied_runs
 from airflow_lake_provider.contracts.commit_counts import counts_in_summary, counts_in_words
 from airflow_lake_provider.contracts.errors import (
     CatalogUnavailableError,
@@ -17,13 +18,10 @@ from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.job_report import REPORTS, DeleteRowsReport, JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import ERASED_DIGEST
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 _WITH_RUN_KEYS = (UpsertSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)
 
@@ -58,7 +56,7 @@ class LostReport:
         :raises UnknownOutcomeError: the catalog does not answer either.
         """
         try:
-            table, applied = self._applied()
+            facts, applied = self._applied()
         except CatalogUnavailableError as error:
             raise UnknownOutcomeError(
                 f"{lost} Whether it committed is not known, the catalog does not answer: {error} A retry is safe."
@@ -68,7 +66,7 @@ class LostReport:
             raise lost
         snapshot = applied[new[0]]
         report = REPORTS[self.spec.action]
-        summary = _summary(table, snapshot)
+        summary = _summary(facts, snapshot)
         counts = counts_in_summary(report, summary)
         proof: dict[str, Any] = {"erased_digest": summary.get(ERASED_DIGEST)} if report is DeleteRowsReport else {}
         return report(
@@ -83,20 +81,20 @@ class LostReport:
             **proof,
         )
 
-    def _applied(self) -> tuple[Table | None, dict[str, str | None]]:
-        """Return the table, and run key to snapshot id of what this task has committed to it.
+    def _applied(self) -> tuple[TableFacts | None, dict[str, str | None]]:
+        """Return the table's facts, and run key to snapshot id of what this task has committed to it.
 
         :return: nothing for actions without run keys, and of a missing table.
         """
         if not isinstance(self.spec, _WITH_RUN_KEYS):
             return None, {}
         try:
-            table = self.lake.load_table(self.spec.table)
+            facts = self.lake.loaded(self.spec.table).facts
         except MissingTableError:
             return None, {}
-        return table, applied_runs(table, self.spec.run.who, self.branch)
+        return facts, applied_runs(facts, self.spec.run.who, self.branch)
 
 
-def _summary(table: Table | None, snapshot: str | None) -> Mapping[str, str]:
-    found = table.snapshot_by_id(int(snapshot)) if table is not None and snapshot else None
-    return found.summary.additional_properties if found is not None and found.summary is not None else {}
+def _summary(facts: TableFacts | None, snapshot: str | None) -> Mapping[str, str]:
+    found = facts.snapshots.get(int(snapshot)) if facts is not None and snapshot else None
+    return found.summary if found is not None else {}

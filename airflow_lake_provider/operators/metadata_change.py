@@ -11,10 +11,9 @@ from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.planned_change import PlannedChange
-from airflow_lake_provider.planning.table_state import state_of
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from airflow_lake_provider.tables.base import LoadedTable
 
 SpecT = TypeVar("SpecT", bound=JobSpec)
 
@@ -29,7 +28,7 @@ class MetadataChangeAction(WorkerAction[SpecT]):
     _planned: PlannedChange | None = None
 
     @abstractmethod
-    def plan(self, table: Table, spec: SpecT) -> PlannedChange:
+    def plan(self, table: LoadedTable, spec: SpecT) -> PlannedChange:
         """Decide from the metadata what to commit."""
 
     def report_without_spark(self, spec: SpecT) -> JobReport | None:
@@ -40,7 +39,7 @@ class MetadataChangeAction(WorkerAction[SpecT]):
             return planned.report
         if not self.tables.lake.commit_metadata(table, planned.change):
             return None
-        after = state_of(self.tables.lake.load_table(spec.table))
+        after = self.tables.lake.loaded(spec.table).state()
         return replace(planned.report, without_spark=True, after=after)
 
     def sent(self, spec: SpecT) -> JobSpec:

@@ -25,13 +25,13 @@ from airflow_lake_provider.contracts.property_values import whole_number
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Source
+from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from pyiceberg.table import Table
 
 
 def lineage(lake: LakeCatalogHook, tasks: Sequence[tuple[JobSpec, JobReport | None]]) -> OperatorLineage[Any, Any]:
@@ -103,13 +103,13 @@ class _Lineage:
         return [_input(found, facets, rows, None)] if found else []
 
     def _named(
-        self, table: str, loaded: Table | None, version: str | None
+        self, table: str, loaded: TableFacts | None, version: str | None
     ) -> tuple[DatasetName | None, dict[str, Any]]:
         """Return a table's name and facets; by its place in the catalog where no location is known."""
         from openlineage.client.facet_v2 import dataset_version_dataset, schema_dataset, symlinks_dataset
 
         connection, parsed = self.lake.connection, TableName.parse(table)
-        location = loaded.location() if loaded is not None else default_location(connection, parsed)
+        location = loaded.location if loaded is not None else default_location(connection, parsed)
         by_location = name_of_location(location) if location else None
         by_catalog = name_in_catalog(connection, parsed)
         facets: dict[str, Any] = {"catalog": self._catalog()}
@@ -120,8 +120,8 @@ class _Lineage:
             facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=version)
         if loaded is not None:
             columns = [
-                schema_dataset.SchemaDatasetFacetFields(name=field.name, type=str(field.field_type))
-                for field in loaded.schema().fields
+                schema_dataset.SchemaDatasetFacetFields(name=name, type=loaded.shape.columns[name])
+                for name in loaded.shape.names
             ]
             facets["schema"] = schema_dataset.SchemaDatasetFacet(fields=columns)
         return by_location or by_catalog, facets
@@ -146,23 +146,23 @@ class _Lineage:
         state: TableState | None = report.after or report.before
         return report.committed[-1] if report.committed else state.snapshot if state is not None else None
 
-    def _output_statistics(self, table: Table | None) -> Any:
+    def _output_statistics(self, table: TableFacts | None) -> Any:
         from openlineage.client.facet_v2 import output_statistics_output_dataset
 
         report = self.report
         if report is None or not report.committed:
             return None
-        snapshot = table.snapshot_by_id(int(report.committed[-1])) if table is not None else None
-        summary = dict(snapshot.summary.additional_properties) if snapshot is not None and snapshot.summary else {}
+        snapshot = table.snapshots.get(int(report.committed[-1])) if table is not None else None
+        summary = snapshot.summary if snapshot is not None else {}
         return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
             rowCount=_sum(report, "rows_inserted", "rows_updated"),
             size=whole_number(summary.get("added-files-size")),
             fileCount=whole_number(summary.get("added-data-files")),
         )
 
-    def _load(self, name: str) -> Table | None:
+    def _load(self, name: str) -> TableFacts | None:
         try:
-            return self.lake.load_table(name)
+            return self.lake.loaded(name).facts
         except LakeProviderError:
             return None
 

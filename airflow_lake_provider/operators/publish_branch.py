@@ -11,7 +11,7 @@ from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.publish_branch_plan import plan_publication
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
 class PublishBranchAction(MetadataChangeAction[PublishBranchSpec]):
@@ -19,7 +19,7 @@ class PublishBranchAction(MetadataChangeAction[PublishBranchSpec]):
 
     spec_type = PublishBranchSpec
 
-    def plan(self, table: Table, spec: PublishBranchSpec) -> PlannedChange:
+    def plan(self, table: LoadedTable, spec: PublishBranchSpec) -> PlannedChange:
         """Decide what main gains."""
         return plan_publication(table, spec)
 

@@ -12,7 +12,7 @@ from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
 class RollbackAction(MetadataChangeAction[RollbackSpec]):
@@ -21,7 +21,7 @@ class RollbackAction(MetadataChangeAction[RollbackSpec]):
     spec_type = RollbackSpec
     cleared_is_new = True
 
-    def plan(self, table: Table, spec: RollbackSpec) -> PlannedChange:
+    def plan(self, table: LoadedTable, spec: RollbackSpec) -> PlannedChange:
         """Decide where main goes."""
         return plan_rollback(table, spec)
 

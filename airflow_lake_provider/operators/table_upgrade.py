@@ -11,7 +11,7 @@ from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
 class TableUpgradeAction(MetadataChangeAction[TableUpgradeSpec]):
@@ -19,7 +19,7 @@ class TableUpgradeAction(MetadataChangeAction[TableUpgradeSpec]):
 
     spec_type = TableUpgradeSpec
 
-    def plan(self, table: Table, spec: TableUpgradeSpec) -> PlannedChange:
+    def plan(self, table: LoadedTable, spec: TableUpgradeSpec) -> PlannedChange:
         """Decide whether the table has to be upgraded."""
         return plan_upgrade(table, spec)
 

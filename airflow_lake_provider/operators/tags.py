@@ -12,7 +12,7 @@ from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
 class CreateTagAction(MetadataChangeAction[CreateTagSpec]):
@@ -20,7 +20,7 @@ class CreateTagAction(MetadataChangeAction[CreateTagSpec]):
 
     spec_type = CreateTagSpec
 
-    def plan(self, table: Table, spec: CreateTagSpec) -> PlannedChange:
+    def plan(self, table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
         """Decide where the tag goes."""
         return plan_tag(table, spec)
 
@@ -58,7 +58,7 @@ class DropTagAction(MetadataChangeAction[DropTagSpec]):
 
     spec_type = DropTagSpec
 
-    def plan(self, table: Table, spec: DropTagSpec) -> PlannedChange:
+    def plan(self, table: LoadedTable, spec: DropTagSpec) -> PlannedChange:
         """Decide whether there is a tag to remove."""
         return plan_tag_removal(table, spec)
 

@@ -1,1 +1,1 @@
-"""Plans of maintenance, made from metadata in the worker: PyIceberg, no Spark and no Airflow."""
+"""Plans of a worker, made from a table's facts and ``tables.base``: no PyIceberg, no Spark and no Airflow."""

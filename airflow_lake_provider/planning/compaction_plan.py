@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
-
 from airflow_lake_provider.contracts.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
@@ -24,13 +21,11 @@ from airflow_lake_provider.contracts.untidied_compaction import (
     manifest_target,
     would_be_fewer,
 )
-from airflow_lake_provider.planning.file_groups import FileRecord, plan_groups
-from airflow_lake_provider.planning.table_state import state_of, total
-from airflow_lake_provider.tables.iceberg.ancestors import ancestors
-from airflow_lake_provider.tables.iceberg.live_files import DeleteIndex, parsed_where, read_files
+from airflow_lake_provider.planning.file_groups import plan_groups
+from airflow_lake_provider.tables.base import FileRecord, LiveFiles, LoadedTable
 
 
-def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
+def plan_compaction(table: LoadedTable, spec: CompactionSpec) -> CompactionReport:
     """Tell which files a compaction would rewrite and why; nothing is written and no data file is opened.
 
     The head's summary is asked first and often proves that nothing is due; otherwise the manifests are read.
@@ -39,10 +34,12 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
     :raises InvalidSpecError: ``where`` does not parse or does not fit the table.
     :raises BrokenMetadataError: a target size of the table is no number.
     """
-    parsed_where(spec.where, spec.table)
-    before = state_of(table)
-    level, why = choose_level(spec, before, total(table.current_snapshot(), "total-equality-deletes"))
-    size = table_size(spec.table, table.properties, TARGET_SIZE)
+    if spec.where is not None:
+        # What cannot be read is refused, whatever is due.
+        table.columns_in(spec.where)
+    before = table.state()
+    level, why = choose_level(spec, before, before.equality_deletes or 0)
+    size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
     untidied = _is_untidied(table, spec)
     if surely_nothing_due(rules, before) and not untidied:
@@ -54,9 +51,9 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
             before=before,
             level=level.value,
         )
-    files, deletes = read_files(table, spec.where)
-    groups = plan_groups(files, rules, table.spec().spec_id)
-    to_merge = 0 if level is CompactionLevel.FULL else _deletes_to_merge(table, spec, deletes, groups)
+    files = table.live_files(spec.where)
+    groups = plan_groups(files.data, rules, table.facts.shape.spec_id)
+    to_merge = 0 if level is CompactionLevel.FULL else _deletes_to_merge(table, spec, files, groups)
     rewritten = [file for group in groups for file in group]
     is_due = groups or to_merge or untidied
     return CompactionReport(
@@ -68,25 +65,21 @@ def plan_compaction(table: Table, spec: CompactionSpec) -> CompactionReport:
         level=level.value,
         files_rewritten=len(rewritten),
         bytes_rewritten=sum(file.bytes for file in rewritten),
-        delete_files_removed=_deletes_gone(files, rewritten, deletes),
+        delete_files_removed=_deletes_gone(files, rewritten),
         groups_rewritten=len(groups),
     )
 
 
-def _is_untidied(table: Table, spec: CompactionSpec) -> bool:
-    target, spec_id = manifest_target(spec.table, table.properties), table.metadata.default_spec_id
+def _is_untidied(table: LoadedTable, spec: CompactionSpec) -> bool:
+    facts = table.facts
+    target = manifest_target(spec.table, facts.properties)
 
-    def has_small_manifests(snapshot: Snapshot) -> bool:
-        sizes: dict[int, list[int]] = {}
-        for manifest in snapshot.manifests(table.io):
-            if manifest.partition_spec_id == spec_id:
-                sizes.setdefault(manifest.content, []).append(manifest.manifest_length)
-        return any(would_be_fewer(each, target) for each in sizes.values())
+    def has_small_manifests(snapshot: int) -> bool:
+        return any(would_be_fewer(sizes, target) for sizes in table.manifest_sizes(snapshot))
 
     run_key = spec.run.run_key(spec.digest_text(), ())
-    main = ancestors(table.metadata, table.current_snapshot())
-    commits = ((each, each.summary.additional_properties if each.summary else {}) for each in main)
-    return is_untidied(spec, run_key, table.format_version, commits, has_small_manifests)
+    commits = ((snapshot.id, snapshot.summary) for snapshot in facts.ancestors())
+    return is_untidied(spec, run_key, facts.format_version, commits, has_small_manifests)
 
 
 def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge: int, untidied: bool) -> str:
@@ -105,24 +98,26 @@ def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge:
     return "; ".join(parts) or "no file is due"
 
 
-def _deletes_gone(files: list[FileRecord], rewritten: list[FileRecord], deletes: DeleteIndex) -> int:
+def _deletes_gone(files: LiveFiles, rewritten: list[FileRecord]) -> int:
     paths = {file.path for file in rewritten}
-    held_back = {id_ for file in files if file.path not in paths for id_ in file.delete_files}
+    held_back = {id_ for file in files.data if file.path not in paths for id_ in file.delete_files}
     released = {id_ for file in rewritten for id_ in file.delete_files}
     # A delete file of a whole partition or table may lie on files that ``where`` has left out of the plan.
-    known = {file.path for file in files}
-    surely = {d.id for d in deletes.all if d.target is None or d.target in known}
+    known = {file.path for file in files.data}
+    surely = {d.id for d in files.deletes if d.target is None or d.target in known}
     return len((released - held_back) & surely)
 
 
-def _deletes_to_merge(table: Table, spec: CompactionSpec, deletes: DeleteIndex, groups: list[list[FileRecord]]) -> int:
+def _deletes_to_merge(
+    table: LoadedTable, spec: CompactionSpec, files: LiveFiles, groups: list[list[FileRecord]]
+) -> int:
     """Count position delete files, besides those that the rewritten data files take along, that would be rewritten."""
     applied = {id_ for group in groups for file in group for id_ in file.delete_files}
-    left = [d for d in deletes.all if not (d.is_equality or d.is_vector or d.id in applied)]
+    left = [d for d in files.deletes if not (d.is_equality or d.is_vector or d.id in applied)]
     if not left or spec.where is not None:
         return 0
-    target = table_size(spec.table, table.properties, DELETE_TARGET_SIZE) or DELETE_TARGET_BYTES
-    to_vectors = table.format_version >= 3
+    target = table_size(spec.table, table.facts.properties, DELETE_TARGET_SIZE) or DELETE_TARGET_BYTES
+    to_vectors = table.facts.format_version >= 3
     rules = RewriteRules(target_bytes=target, min_input_files=spec.min_input_files, rewrite_all=to_vectors)
     records = [
         FileRecord(path=d.id, spec_id=0, partition=(d.spec_id, d.partition), bytes=d.bytes, records=d.records)

@@ -5,10 +5,9 @@ The driver decides: it looks again, at the newest metadata and at the rows. Noth
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
+from airflow_lake_provider.contracts.applied_history import applied_of_source
 from airflow_lake_provider.contracts.column_types import changed_types, other_types
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import (
@@ -22,19 +21,21 @@ from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.schema_contract import Evolution, SchemaContract
+from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
 from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_changes, without_row_lineage
+from airflow_lake_provider.contracts.table_obstacles import (
+    strategy_obstacles,
+    with_change_type,
+    without_row_changes,
+    without_row_lineage,
+    without_spark,
+)
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.planning.incremental_plan import position_id
-from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
-from airflow_lake_provider.tables.iceberg.main_history import applied_of_source
-
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
+from airflow_lake_provider.tables.base import LoadedTable
 
 
-def refuse_upsert(spec: UpsertSpec, target: Table | None, source: Table | None) -> None:
+def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTable | None) -> None:
     """Refuse an upsert that cannot be applied to its target.
 
     :param target: None where it does not exist.
@@ -47,20 +48,20 @@ def refuse_upsert(spec: UpsertSpec, target: Table | None, source: Table | None) 
     _refuse_missing_target(spec.table, target, spec.create)
     _refuse_without_spark(target, source)
     if source is not None:
-        columns = _names_ever(source)
+        columns = source.facts.shape.names_ever
         for what, names in {"keys": spec.keys, "order_by": spec.order_by}.items():
             if unknown := _unknown(names, columns):
                 raise BadInputError(f"{what} names columns that the batch lacks: {unknown}; it has {sorted(columns)}")
     if target is None:
         return
-    _refuse_frozen_keys(spec.table, target, spec.keys, spec.schema_contract)
-    obstacle = next(strategy_obstacles(target, spec.strategy, spec.keys), None)
+    _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
+    obstacle = next(strategy_obstacles(target.facts.shape, spec.strategy, spec.keys), None)
     if obstacle is not None:
         asked = spec.strategy.value
         raise UnsupportedError(f"{spec.table}: strategy={asked!r} is not possible, {obstacle}; use 'auto'")
 
 
-def refuse_incremental(spec: IncrementalSpec, target: Table | None, source: Table) -> None:
+def refuse_incremental(spec: IncrementalSpec, target: LoadedTable | None, source: LoadedTable) -> None:
     """Refuse an incremental run whose source cannot tell its changes, or whose target cannot take them.
 
     :param target: None where it does not exist.
@@ -73,16 +74,18 @@ def refuse_incremental(spec: IncrementalSpec, target: Table | None, source: Tabl
     """
     _refuse_missing_target(spec.table, target, spec.create)
     _refuse_without_spark(target, source)
-    if (why := without_row_lineage(source.format_version)) is not None:
+    if (why := without_row_lineage(source.facts.format_version)) is not None:
         raise UnsupportedError(f"{spec.source}: {why}")
-    _refuse_source_columns(spec, source)
+    _refuse_source_columns(spec, source.facts.shape)
     if target is not None:
-        _refuse_frozen_keys(spec.table, target, spec.keys, spec.schema_contract)
+        _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
     if not spec.full_refresh:
-        _refuse_start(spec, target, source)
+        _refuse_start(spec, target.facts if target is not None else None, source.facts)
 
 
-def refuse_row_change(spec: DeleteRowsSpec | UpdateRowsSpec, table: Table, keys: Table | None = None) -> None:
+def refuse_row_change(
+    spec: DeleteRowsSpec | UpdateRowsSpec, table: LoadedTable, keys: LoadedTable | None = None
+) -> None:
     """Refuse a deletion or an update that the table cannot take.
 
     :param keys: a lake table of keys; None for files and predicates.
@@ -91,67 +94,68 @@ def refuse_row_change(spec: DeleteRowsSpec | UpdateRowsSpec, table: Table, keys:
     :raises BadInputError: a key column is missing.
     """
     _refuse_without_spark(table, keys)
-    why = without_row_changes(table.format_version, table.properties)
+    why = without_row_changes(table.facts.format_version, table.facts.properties)
     if why is not None:
         raise UnsupportedError(f"{spec.table}: rows cannot be changed by position: {why}")
     if isinstance(spec, UpdateRowsSpec):
         _refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table)
-        _refuse_assignments(spec, table)
+        _refuse_assignments(spec, table.facts.shape)
         return
     _refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table, is_secret=True)
-    missing = [name for found in (table, keys) if found is not None for name in _unknown(spec.keys, _names_ever(found))]
+    shapes = [each.facts.shape for each in (table, keys) if each is not None]
+    missing = [name for shape in shapes for name in _unknown(spec.keys, shape.names_ever)]
     if missing:
         raise BadInputError(f"{spec.table}: key columns {sorted(set(missing))} are not in both the table and the keys")
 
 
-def refuse_compaction(spec: CompactionSpec, table: Table) -> None:
+def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
     """Refuse a compaction that sorts by columns which the table lacks.
 
     :raises UnsupportedError: Spark cannot read the table.
     :raises InvalidSpecError: naming them.
     """
     _refuse_without_spark(table)
-    if spec.strategy is CompactionStrategy.ZORDER and (unknown := _unknown(spec.sort_by, _paths(table))):
+    shape = table.facts.shape
+    if spec.strategy is CompactionStrategy.ZORDER and (unknown := _unknown(spec.sort_by, shape.columns)):
         raise InvalidSpecError(
-            f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {_columns(table)}"
+            f"{spec.table}: sort_by names columns that the table lacks: {unknown}; it has {shape.names}"
         )
 
 
-def _refuse_without_spark(*tables: Table | None) -> None:
+def _refuse_without_spark(*tables: LoadedTable | None) -> None:
     for table in tables:
-        if table is not None and (why := spark_obstacle(table)) is not None:
-            raise UnsupportedError(f"{'.'.join(table.name())}: {why}")
+        if table is not None and (why := without_spark(table.facts.shape.columns)) is not None:
+            raise UnsupportedError(f"{table.facts.name}: {why}")
 
 
-def _refuse_missing_target(name: str, target: Table | None, create: TableLayout | None) -> None:
+def _refuse_missing_target(name: str, target: LoadedTable | None, create: TableLayout | None) -> None:
     if target is None and create is None:
         raise MissingTableError(f"{name}: the table does not exist and create=False was asked for")
 
 
-def _refuse_frozen_keys(name: str, target: Table, keys: Sequence[str], contract: SchemaContract) -> None:
-    unknown = _unknown(keys, _columns(target))
+def _refuse_frozen_keys(name: str, target: TableShape, keys: Sequence[str], contract: SchemaContract) -> None:
+    unknown = _unknown(keys, target.names)
     if unknown and contract.new_columns is Evolution.FREEZE:
         raise BadInputError(
             f"{name}: keys names columns that the table lacks: {unknown}, and its schema_contract freezes it; it has "
-            f"{_columns(target)}"
+            f"{target.names}"
         )
 
 
-def _refuse_source_columns(spec: IncrementalSpec, source: Table) -> None:
-    if (why := with_change_type(_columns(source))) is not None:
+def _refuse_source_columns(spec: IncrementalSpec, source: TableShape) -> None:
+    if (why := with_change_type(source.names)) is not None:
         raise UnsupportedError(f"{spec.source}: {why}")
-    if not (spec.source_keys or source.schema().identifier_field_ids):
+    if not (spec.source_keys or source.identifiers):
         raise InvalidSpecError(
             f"{spec.source}: deletes need keys, and the table has no identifier fields; give source_keys, or set them "
             "with ALTER TABLE ... SET IDENTIFIER FIELDS"
         )
-    columns = {field.name for schema in source.schemas().values() for field in schema.fields}
-    unknown = sorted(set(spec.source_keys) - columns)
+    unknown = sorted(set(spec.source_keys) - source.names_ever)
     if unknown:
-        raise InvalidSpecError(f"{spec.source}: has no top-level column {unknown}; it has {_columns(source)}")
+        raise InvalidSpecError(f"{spec.source}: has no top-level column {unknown}; it has {source.names}")
 
 
-def _refuse_start(spec: IncrementalSpec, target: Table | None, source: Table) -> None:
+def _refuse_start(spec: IncrementalSpec, target: TableFacts | None, source: TableFacts) -> None:
     properties = target.properties if target is not None else {}
     start = spec.from_snapshot or applied_of_source(target, position_id(source, spec.consumer)).position.snapshot
     if start is None:
@@ -165,24 +169,23 @@ def _refuse_start(spec: IncrementalSpec, target: Table | None, source: Table) ->
         raise InvalidSpecError(f"{spec.table}: from_snapshot must be a snapshot id as text, got {shown(str(start))}")
     if spec.on_gap != "fail":
         return
-    before = source.snapshot_by_id(snapshot)
+    before = source.snapshots.get(snapshot)
     if before is None:
         raise RangeUnavailableError(
             f"{spec.source}: from_snapshot {start} is not in the table's metadata: it was expired, or is of another "
             "table. Rebuild with full_refresh=True, or let on_gap='full' do so"
         )
-    then = source.schemas().get(before.schema_id if before.schema_id is not None else -1, source.schema())
-    if changed := changed_types(*(json.loads(schema.model_dump_json()) for schema in (then, source.schema()))):
+    if changed := changed_types(source.shape.schema(before.schema_id), source.shape.schema()):
         raise RangeUnavailableError(other_types(spec.source, start, changed))
 
 
-def _refuse_assignments(spec: UpdateRowsSpec, table: Table) -> None:
-    if unknown := _unknown(spec.assignments, _columns(table)):
+def _refuse_assignments(spec: UpdateRowsSpec, table: TableShape) -> None:
+    if unknown := _unknown(spec.assignments, table.names):
         raise InvalidSpecError(
-            f"{spec.table}: assignments name columns that the table lacks: {unknown}; it has {_columns(table)}"
+            f"{spec.table}: assignments name columns that the table lacks: {unknown}; it has {table.names}"
         )
     given = {name.lower() for name in spec.assignments}
-    identifying = sorted(name for name in table.schema().identifier_field_names() if name.lower() in given)
+    identifying = [name for name in table.identifiers if name.lower() in given]
     if identifying:
         raise InvalidSpecError(
             f"{spec.table}: assignments may not change the identifier columns {identifying}: two rows could get one "
@@ -190,7 +193,7 @@ def _refuse_assignments(spec: UpdateRowsSpec, table: Table) -> None:
         )
 
 
-def _refuse_predicate(name: str, where: str | None, table: Table, *, is_secret: bool = False) -> None:
+def _refuse_predicate(name: str, where: str | None, table: LoadedTable, *, is_secret: bool = False) -> None:
     """Refuse columns that the table lacks, where PyIceberg reads the predicate as Spark would.
 
     :param is_secret: keep all of the text out of the message.
@@ -198,43 +201,13 @@ def _refuse_predicate(name: str, where: str | None, table: Table, *, is_secret: 
     # Quotes mean other things to the two; what PyIceberg cannot read at all is left to the driver.
     if where is None or any(quote in where for quote in ('"', "`")):
         return
-    # Half a second to import, which no DAG file has to pay.
-    from pyiceberg.expressions.parser import parse
-    from pyparsing import ParseException
-
     try:
-        named = list(_referenced(parse(where)))
-    except (ParseException, ValueError, RecursionError):
+        named = table.columns_in(where)
+    except InvalidSpecError:
         return
-    if unknown := _unknown(named, _paths(table)):
+    if unknown := _unknown(named, table.facts.shape.columns):
         shown = "a column, its name is withheld," if is_secret else f"columns {unknown}"
-        raise InvalidSpecError(f"{name}: where names {shown} that the table lacks; it has {_columns(table)}")
-
-
-def _referenced(expression: BooleanExpression) -> Iterator[str]:
-    from pyiceberg.expressions import BooleanExpression
-
-    for part in ("left", "right", "child"):
-        below = getattr(expression, part, None)
-        if isinstance(below, BooleanExpression):
-            yield from _referenced(below)
-    term = getattr(expression, "term", None)
-    if term is not None:
-        yield str(term.name)
-
-
-def _columns(table: Table) -> list[str]:
-    return [field.name for field in table.schema().fields]
-
-
-def _names_ever(table: Table) -> set[str]:
-    """Return the columns of every schema: a snapshot is read by that of its own time."""
-    return {field.name for schema in table.schemas().values() for field in schema.fields}
-
-
-def _paths(table: Table) -> list[str]:
-    """Return the names of all columns, nested ones with dots."""
-    return list(table.schema().column_names)
+        raise InvalidSpecError(f"{name}: where names {shown} that the table lacks; it has {table.facts.shape.names}")
 
 
 def _unknown(names: Iterable[str], known: Iterable[str]) -> list[str]:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.applied_history import applied_of_source
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.source_name import consumer_source_name
+from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import reading_tag_of
-from airflow_lake_provider.tables.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, decide
-from airflow_lake_provider.tables.iceberg.loaded_table import read_head
-from airflow_lake_provider.tables.iceberg.main_history import applied_of_source
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
+from airflow_lake_provider.tables.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, TableHead, decide
 
 _REASONS = {
     SkipReason.NO_SNAPSHOTS: "the source has no snapshot yet",
@@ -39,43 +35,43 @@ class IncrementalRange:
     reason: str
 
 
-def position_id(source_table: Table, consumer: str) -> str:
+def position_id(source: TableFacts, consumer: str) -> str:
     """Return the source name under which the target keeps this consumer's position.
 
     :param consumer: name of the cursor.
     """
-    return consumer_source_name(str(source_table.metadata.table_uuid), consumer)
+    return consumer_source_name(source.uuid, consumer)
 
 
-def is_guard_left(source_table: Table, consumer: str, position: str | None) -> bool:
+def is_guard_left(source: TableFacts, consumer: str, position: str | None) -> bool:
     """Tell whether a run was cut off after its commit, before it moved the consumer's tag to what it had read.
 
     :param consumer: name of the cursor.
     :param position: snapshot id that the target has consumed.
     """
-    reading = source_table.metadata.refs.get(reading_tag_of(consumer))
-    return reading is not None and str(reading.snapshot_id) == position
+    reading = source.head(reading_tag_of(consumer))
+    return reading is not None and str(reading) == position
 
 
-def nothing_new(source_table: Table, target_table: Table | None, consumer: str) -> IncrementalRange:
+def nothing_new(source: TableFacts, target: TableFacts | None, consumer: str) -> IncrementalRange:
     """Compare the consumer's position with the head of the source; reads loaded metadata only.
 
     The position is the target's property, never the tag on the source. A target without a position has a first load
     before it, so it is new whatever the source's commits did. What cannot be known, because the history between was
     expired, counts as new: the driver compares the contents.
 
-    :param source_table: just loaded, or refreshed.
-    :param target_table: likewise; None when it does not exist yet.
+    :param source: just loaded.
+    :param target: likewise; None when it does not exist yet.
     :param consumer: name of the cursor.
     """
-    head = read_head(source_table)
-    source_name = position_id(source_table, consumer)
-    applied = applied_of_source(target_table, source_name)
+    head = TableHead.of(source)
+    source_name = position_id(source, consumer)
+    applied = applied_of_source(target, source_name)
     start = applied.position.snapshot
     snapshot = whole_number(start)
     if start is not None and snapshot is None:
         raise BrokenMetadataError(
-            f"{'.'.join(target_table.name()) if target_table is not None else ''}: the position of source "
+            f"{target.name if target is not None else ''}: the position of source "
             f"{source_name!r} names snapshot {shown(str(start))}, expected a snapshot id; run it with full_refresh=True"
         )
     decision = decide(head, Since(snapshot_id=snapshot))

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.metadata_change import MetadataChange
-from airflow_lake_provider.planning.table_state import state_of
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from airflow_lake_provider.contracts.job_spec import JobSpec
+    from airflow_lake_provider.contracts.table_facts import TableFacts
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +26,14 @@ class PlannedChange:
     report: MetadataChangeReport
 
     @classmethod
-    def nothing(cls, table: Table, spec: JobSpec, reason: str, outcome: Outcome = Outcome.NOTHING_DUE) -> PlannedChange:
+    def nothing(
+        cls, table: LoadedTable, spec: JobSpec, reason: str, outcome: Outcome = Outcome.NOTHING_DUE
+    ) -> PlannedChange:
         """Return that the table is already as it was asked for."""
         return cls(change=None, report=_report(table, spec, outcome, reason))
 
     @classmethod
-    def of(cls, table: Table, spec: JobSpec, reason: str, change: MetadataChange, **facts: Any) -> PlannedChange:
+    def of(cls, table: LoadedTable, spec: JobSpec, reason: str, change: MetadataChange, **facts: Any) -> PlannedChange:
         """Return a change.
 
         :param facts: fields of the report.
@@ -40,8 +41,8 @@ class PlannedChange:
         return cls(change=change, report=replace(_report(table, spec, Outcome.DONE, reason), **facts))
 
 
-def _report(table: Table, spec: JobSpec, outcome: Outcome, reason: str) -> MetadataChangeReport:
-    state = state_of(table)
+def _report(table: LoadedTable, spec: JobSpec, outcome: Outcome, reason: str) -> MetadataChangeReport:
+    state = table.state()
     return MetadataChangeReport(
         table=spec.table,
         outcome=outcome,
@@ -49,10 +50,10 @@ def _report(table: Table, spec: JobSpec, outcome: Outcome, reason: str) -> Metad
         operation=spec.action,
         before=state,
         after=state,
-        format_version=table.format_version,
+        format_version=table.facts.format_version,
     )
 
 
-def refs_of(table: Table) -> dict[str, str]:
+def refs_of(facts: TableFacts) -> dict[str, str]:
     """Return the snapshot ids of all branches and tags, as text."""
-    return {name: str(ref.snapshot_id) for name, ref in table.metadata.refs.items()}
+    return {name: str(ref.snapshot) for name, ref in facts.references.items()}

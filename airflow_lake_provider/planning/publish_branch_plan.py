@@ -16,55 +16,59 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.planning.planned_change import PlannedChange, refs_of
-from airflow_lake_provider.planning.retention_facts import snapshot_facts
-from airflow_lake_provider.tables.iceberg.ancestors import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
+    from airflow_lake_provider.contracts.table_facts import Snapshot
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
-def plan_publication(table: Table, spec: PublishBranchSpec) -> PlannedChange:
+def plan_publication(table: LoadedTable, spec: PublishBranchSpec) -> PlannedChange:
     """Decide what main gains by a branch.
 
     :param table: loaded now.
     :raises UnsupportedError: there is no such branch, or main has commits that the branch lacks.
     """
-    branch = table.metadata.refs.get(spec.branch)
+    facts = table.facts
+    branch = facts.references.get(spec.branch)
     if branch is None and spec.drop_branch:
         reason = f"there is no branch {spec.branch!r}: it was published and dropped, or nothing was written to it"
         return PlannedChange.nothing(table, spec, reason)
-    if branch is None or branch.snapshot_ref_type.value != "branch":
+    if branch is None or not branch.is_branch:
         raise UnsupportedError(
-            f"{spec.table}: there is no branch {spec.branch!r}; its refs are {sorted(refs_of(table))}"
+            f"{spec.table}: there is no branch {spec.branch!r}; its refs are {sorted(facts.references)}"
         )
-    main = table.current_snapshot()
-    if main is not None and branch.snapshot_id in _lineage(table, MAIN):
+    main = facts.newest()
+    if main is not None and any(snapshot.id == branch.snapshot for snapshot in facts.ancestors()):
         return _already_published(table, spec)
-    gained = _lineage(table, spec.branch)
+    gained = list(facts.ancestors(spec.branch))
     if main is not None:
-        if main.snapshot_id not in gained:
+        if main not in gained:
             raise UnsupportedError(
-                f"{spec.table}: main is at snapshot {main.snapshot_id}, which branch {spec.branch!r} lacks, so main "
+                f"{spec.table}: main is at snapshot {main.id}, which branch {spec.branch!r} lacks, so main "
                 "cannot be moved forward to it. Drop the branch, and write the batch again: it then starts from main"
             )
-        gained = dict(list(gained.items())[: list(gained).index(main.snapshot_id)])
-    return _publication(table, spec, list(reversed(gained.values())))
+        gained = gained[: gained.index(main)]
+    return _publication(table, spec, gained)
 
 
-def _publication(table: Table, spec: PublishBranchSpec, gained: list[Snapshot]) -> PlannedChange:
-    refs = refs_of(table)
-    said = [snapshot.summary.additional_properties if snapshot.summary else {} for snapshot in gained]
+def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snapshot]) -> PlannedChange:
+    """Return the change that gives main some snapshots.
+
+    :param gained: newest first.
+    """
+    properties, refs = table.facts.properties, refs_of(table.facts)
+    said = [snapshot.summary for snapshot in reversed(gained)]
     keys = [summary[RUN_KEY] for summary in said if RUN_KEY in summary]
-    positions = _positions(table.properties, said)
+    positions = _positions(properties, said)
+    jobs = jobs_of_dropped_branch(gained, spec.branch, recent(JOB_AGE)) if spec.drop_branch else ()
     change = MetadataChange(
-        table_uuid=str(table.metadata.table_uuid),
+        table_uuid=table.facts.uuid,
         expected_refs={MAIN: refs.get(MAIN), spec.branch: refs[spec.branch]},
         moved_refs=(RefMove(name=MAIN, kind="branch", snapshot=refs[spec.branch]),),
         removed_refs=(spec.branch,) if spec.drop_branch else (),
-        set_properties=_with_run_keys(table.properties, keys) | _properties(positions),
+        set_properties=_with_run_keys(properties, keys) | _properties(positions),
     )
     return PlannedChange.of(
         table,
@@ -74,36 +78,25 @@ def _publication(table: Table, spec: PublishBranchSpec, gained: list[Snapshot]) 
         ref=MAIN,
         ref_before=refs.get(MAIN),
         ref_after=refs[spec.branch],
-        committed=tuple(str(snapshot.snapshot_id) for snapshot in gained),
+        committed=tuple(str(snapshot.id) for snapshot in reversed(gained)),
         run_keys_added=tuple(keys),
         source_positions={name: position.generation for name, position in positions.items()},
-        warnings=tuple(_flink_jobs(table, spec, gained)) if spec.drop_branch else (),
+        warnings=tuple(jobs),
     )
 
 
-def _flink_jobs(table: Table, spec: PublishBranchSpec, gained: list[Snapshot]) -> list[str]:
-    facts = {fact.id: fact for fact in snapshot_facts(table)}
-    newest_first = [facts[snapshot.snapshot_id] for snapshot in reversed(gained)]
-    return jobs_of_dropped_branch(newest_first, spec.branch, recent(JOB_AGE))
-
-
-def _already_published(table: Table, spec: PublishBranchSpec) -> PlannedChange:
-    refs, reason = refs_of(table), f"main has every snapshot of branch {spec.branch!r} already"
+def _already_published(table: LoadedTable, spec: PublishBranchSpec) -> PlannedChange:
+    refs, reason = refs_of(table.facts), f"main has every snapshot of branch {spec.branch!r} already"
     if not spec.drop_branch:
         return PlannedChange.nothing(table, spec, reason)
     change = MetadataChange(
-        table_uuid=str(table.metadata.table_uuid),
+        table_uuid=table.facts.uuid,
         expected_refs={spec.branch: refs[spec.branch]},
         removed_refs=(spec.branch,),
     )
     return PlannedChange.of(
         table, spec, f"{reason}; the branch was dropped", change, ref=spec.branch, ref_before=refs[spec.branch]
     )
-
-
-def _lineage(table: Table, branch: str) -> dict[int, Snapshot]:
-    """Return the snapshots of a branch, newest first."""
-    return {found.snapshot_id: found for found in ancestors(table.metadata, table.snapshot_by_name(branch))}
 
 
 def _with_run_keys(properties: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.flink_commits import JOB_AGE
@@ -13,21 +13,14 @@ from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefM
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN, RollbackSpec
 from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, POSITION_PREFIX, applied_properties
-from airflow_lake_provider.planning.applied_before import applied_properties_at, is_of_main
+from airflow_lake_provider.planning.applied_before import applied_before, is_of_main
 from airflow_lake_provider.planning.planned_change import PlannedChange
-from airflow_lake_provider.planning.properties_before import properties_before
-from airflow_lake_provider.planning.retention_facts import snapshot_facts
-from airflow_lake_provider.tables.iceberg.ancestors import ancestors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
+from airflow_lake_provider.tables.base import LoadedTable
 
 
-def plan_rollback(table: Table, spec: RollbackSpec) -> PlannedChange:
+def plan_rollback(table: LoadedTable, spec: RollbackSpec) -> PlannedChange:
     """Decide where main goes, and which run keys and positions it has there.
 
     The rollback leaves a run key of its own: a retry that comes after later commits takes none of them away.
@@ -38,42 +31,38 @@ def plan_rollback(table: Table, spec: RollbackSpec) -> PlannedChange:
     :raises ForgottenRunError: it cannot be told whether an earlier try has rolled the table back.
     """
     run_key = spec.run.run_key(spec.digest_text(), ())
-    known_runs = RecentRunKeys.read(table.properties)
+    facts = table.facts
+    known_runs = RecentRunKeys.read(facts.properties)
     if run_key in known_runs:
         reason = f"recognised by run key {run_key}: this run has rolled the table back"
         return PlannedChange.nothing(table, spec, reason, Outcome.ALREADY_APPLIED)
-    lineage = _lineage(table)
-    target = _target(table, spec)
-    if target.snapshot_id not in lineage:
+    line, target = list(facts.ancestors()), _target(facts, spec)
+    if target not in line:
+        head = [each.id for each in line[:1]]
         raise UnsupportedError(
-            f"{spec.table}: snapshot {target.snapshot_id} is no ancestor of main's head {lineage[:1]}, so main cannot "
+            f"{spec.table}: snapshot {target.id} is no ancestor of main's head {head}, so main cannot "
             "go back to it. A branch of yours is published by LakePublishBranchOperator"
         )
-    lost = lineage[: lineage.index(target.snapshot_id)]
-    if not lost and is_of_main(table.metadata, table.properties):
-        return PlannedChange.nothing(table, spec, f"main is at snapshot {target.snapshot_id} already")
+    lost, left = line[: line.index(target)], line[line.index(target) :]
+    if not lost and is_of_main(facts):
+        return PlannedChange.nothing(table, spec, f"main is at snapshot {target.id} already")
     known_runs.refuse_forgotten(spec.run, spec.table, CLEAR_OR_NEW_RUN)
-    _refuse_other_head(spec, lineage[0], target.snapshot_id)
-    known = applied_properties_at(table, target.snapshot_id)
-    before = known if known is not None else properties_before(table, target, lost)
-    return _planned(table, spec, target, lost, before, run_key)
+    _refuse_other_head(spec, line[0].id, target.id)
+    return _planned(table, spec, lost, left, run_key)
 
 
 def _planned(
-    table: Table,
-    spec: RollbackSpec,
-    target: Snapshot,
-    lost: list[int],
-    before: Mapping[str, str],
-    run_key: str,
+    table: LoadedTable, spec: RollbackSpec, lost: Sequence[Snapshot], left: Sequence[Snapshot], run_key: str
 ) -> PlannedChange:
-    now, head = applied_properties(table.properties), str(target.snapshot_id)
+    """Return the change that leaves main some of its snapshots; both sequences are newest first."""
+    before = applied_before(table, left[0], lost)
+    now, head = applied_properties(table.facts.properties), str(left[0].id)
     keys_now = {key for key, _ in RecentRunKeys.read(now).entries}
     keys_before = {key for key, _ in RecentRunKeys.read(before).entries}
     wanted = {**before, **RecentRunKeys.read(before).add(run_key, datetime.now(UTC)).to_properties()}
-    at = str(lost[0]) if lost else head
+    at = str(lost[0].id) if lost else head
     change = MetadataChange(
-        table_uuid=str(table.metadata.table_uuid),
+        table_uuid=table.facts.uuid,
         expected_refs={MAIN: at},
         moved_refs=(RefMove(name=MAIN, kind="branch", snapshot=head),),
         set_properties={name: value for name, value in wanted.items() if now.get(name) != value},
@@ -89,35 +78,25 @@ def _planned(
         ref_before=at,
         ref_after=head,
         run_key=run_key,
-        snapshots_rolled_back=tuple(str(snapshot) for snapshot in lost),
+        snapshots_rolled_back=tuple(str(snapshot.id) for snapshot in lost),
         run_keys_removed=tuple(sorted(keys_now - keys_before)),
         source_positions=_moved_positions(now, wanted),
-        warnings=(*_warnings(table, spec, wanted), *_flink_jobs(table, lost)),
+        warnings=(*_warnings(table, spec, wanted), *jobs_that_lose_commits(lost, left, recent(JOB_AGE))),
     )
 
 
-def _flink_jobs(table: Table, lost: list[int]) -> list[str]:
-    facts = {fact.id: fact for fact in snapshot_facts(table)}
-    line = [facts[snapshot] for snapshot in _lineage(table)]
-    return jobs_that_lose_commits(line[: len(lost)], line[len(lost) :], recent(JOB_AGE))
-
-
-def _lineage(table: Table) -> list[int]:
-    return [snapshot.snapshot_id for snapshot in ancestors(table.metadata, table.current_snapshot())]
-
-
-def _target(table: Table, spec: RollbackSpec) -> Snapshot:
+def _target(facts: TableFacts, spec: RollbackSpec) -> Snapshot:
     if spec.tag is not None:
-        ref = table.metadata.refs.get(spec.tag)
-        if ref is None or ref.snapshot_ref_type.value != "tag":
-            tags = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type.value == "tag")
+        ref = facts.references.get(spec.tag)
+        if ref is None or ref.is_branch:
+            tags = sorted(name for name, ref in facts.references.items() if not ref.is_branch)
             raise UnsupportedError(f"{spec.table}: there is no tag {spec.tag!r}; its tags are {tags}")
-        wanted, what = ref.snapshot_id, f"of tag {spec.tag!r}"
+        wanted, what = ref.snapshot, f"of tag {spec.tag!r}"
     elif spec.timestamp is not None:
-        wanted, what = _at(table, spec), f"of {spec.timestamp.isoformat()}"
+        wanted, what = _at(facts, spec), f"of {spec.timestamp.isoformat()}"
     else:
         wanted, what = int(spec.snapshot_id or 0), "that was named"
-    found = table.snapshot_by_id(wanted)
+    found = facts.snapshots.get(wanted)
     if found is None:
         raise UnsupportedError(
             f"{spec.table}: snapshot {wanted} {what} is not in the table's metadata: it was expired, or is of another "
@@ -126,10 +105,10 @@ def _target(table: Table, spec: RollbackSpec) -> Snapshot:
     return found
 
 
-def _at(table: Table, spec: RollbackSpec) -> int:
+def _at(facts: TableFacts, spec: RollbackSpec) -> int:
     """Return where main was at a moment, by its log: a snapshot may be made long before main gets it."""
     moment = int(spec.timestamp.timestamp() * 1000) if spec.timestamp is not None else 0
-    entries = [entry.snapshot_id for entry in table.metadata.snapshot_log if entry.timestamp_ms <= moment]
+    entries = [snapshot for at, snapshot in facts.main_log if at <= moment]
     if not entries:
         raise UnsupportedError(
             f"{spec.table}: main has no known snapshot of {spec.timestamp}: there was none, or it was expired"
@@ -152,16 +131,16 @@ def _moved_positions(now: Mapping[str, str], wanted: Mapping[str, str]) -> dict[
     return {name: SourcePosition.read(wanted, name).generation for name in names}
 
 
-def _warnings(table: Table, spec: RollbackSpec, wanted: Mapping[str, str]) -> list[str]:
+def _warnings(table: LoadedTable, spec: RollbackSpec, wanted: Mapping[str, str]) -> list[str]:
     found = []
     for name in sorted(name.removeprefix(POSITION_PREFIX) for name in wanted if name.startswith(POSITION_PREFIX)):
         side_file = SourcePosition.read(wanted, name).files.side_file
-        if side_file is not None and not table.io.new_input(side_file.path).exists():
+        if side_file is not None and not table.has_file(side_file.path):
             found.append(
                 f"the list of files that source {name} had consumed is gone, so its next upsert is refused until it "
                 "runs with on_repeat='apply'"
             )
-    if any(name.startswith(EPOCH_PREFIX) for name in applied_properties(table.properties)):
+    if any(name.startswith(EPOCH_PREFIX) for name in applied_properties(table.facts.properties)):
         found.append(
             f"{spec.table}__deleted_keys is a table of its own and was not rolled back: events of keys that were "
             "deleted since then are dropped; roll it back, too"

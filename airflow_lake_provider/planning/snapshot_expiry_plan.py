@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.flink_obstacles import without_expiry_of_version_3
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.snapshot_expiry_spec import REMEDY, ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
-    Retention,
-    RetentionRequest,
     expiry_sentence,
     request_for,
     work_out,
 )
+from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.contracts.table_locations import FileOwners, TableLocation, declared_paths
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
-from airflow_lake_provider.planning.foreign_metadata_files import refuse_foreign_metadata_files
-from airflow_lake_provider.planning.retention_facts import branch_lines, ref_facts, snapshot_facts
-from airflow_lake_provider.planning.table_state import state_of
+from airflow_lake_provider.tables.base import LoadedTable
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
-
-def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
+def plan_expiry(table: LoadedTable, spec: SnapshotExpirySpec) -> ExpiryReport:
     """Tell which snapshots and left-over stage branches an expiry would remove and which refs keep the others.
 
     Files are not counted: that needs the manifests of every snapshot, kept ones included.
@@ -37,25 +32,26 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
     :raises UnsupportedError: a file to delete lies outside of the table's locations, or a Flink job could not commit
         any more.
     """
-    if (why := without_expiry(table.properties)) is not None:
-        return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=state_of(table))
-    request = request_for(spec, table.properties, datetime.now(UTC))
-    retention = retention_of(table, request)
+    facts = table.facts
+    if (why := without_expiry(facts.properties)) is not None:
+        return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=table.state())
+    request = request_for(spec, facts.properties, datetime.now(UTC))
+    retention = work_out(facts.snapshots.values(), facts.references.values(), request)
     harm = without_expiry_of_version_3(
-        table.format_version, branch_lines(table), retention.expired, request.expire_flink_before
+        facts.format_version, facts.branch_lines(), retention.expired, request.expire_flink_before
     )
     if harm is not None and not spec.allow_other_writers:
         raise UnsupportedError(f"{spec.table}: {harm}")
-    refuse_foreign_metadata_files(table, spec, retention.expired)
+    _refuse_foreign_metadata_files(table, spec, retention.expired)
     due = retention.expired or retention.stage_branches or retention.aged_refs
-    is_unfinished = UNFINISHED_EXPIRY in table.properties
+    is_unfinished = UNFINISHED_EXPIRY in facts.properties
     sentence = expiry_sentence(retention, request)
     return ExpiryReport(
         table=spec.table,
         outcome=Outcome.PLANNED if due or is_unfinished else Outcome.NOTHING_DUE,
         reason=f"{sentence}; the files that would go were not counted" if due else sentence,
         warnings=(*((_UNFINISHED,) if is_unfinished else ()), *((harm,) if harm is not None else ())),
-        before=state_of(table),
+        before=table.state(),
         snapshots_expired=tuple(str(id_) for id_ in retention.expired),
         kept_by_refs={str(id_): names for id_, names in retention.kept_by_refs.items()},
         kept_for_flink={str(id_): jobs for id_, jobs in retention.kept_for_flink.items()},
@@ -63,6 +59,34 @@ def plan_expiry(table: Table, spec: SnapshotExpirySpec) -> ExpiryReport:
     )
 
 
-def retention_of(table: Table, request: RetentionRequest) -> Retention:
-    """Work out the retention of a PyIceberg table."""
-    return work_out(snapshot_facts(table), ref_facts(table), request)
+def _refuse_foreign_metadata_files(table: LoadedTable, spec: SnapshotExpirySpec, expired: Collection[int]) -> None:
+    """Refuse manifest lists and statistics of expired snapshots that lie outside of the table's locations.
+
+    Data files, delete files and manifests are named by files that only the driver reads, and so are other tables. A
+    table whose metadata log names another place may have lain there: then the driver decides.
+
+    :raises UnsupportedError: there is one, and the spec does not say what becomes of it.
+    """
+    facts = table.facts
+    location = TableLocation(name=spec.table, location=facts.location, declared=declared_paths(facts.properties))
+    owners = FileOwners(table=location, warehouse=table.warehouse)
+    if spec.foreign_files is not ForeignFiles.REFUSE or any(
+        owners.owner_of(file) != spec.table for _, file in facts.metadata_log
+    ):
+        return
+    foreign = [said for said, path in _metadata_files(facts, expired) if owners.owner_of(path) != spec.table]
+    if foreign:
+        raise UnsupportedError(
+            f"{spec.table}: the expiry would delete what lies outside of the table's locations: "
+            f"{'; '.join(foreign[:3])}. See who wrote these names into its metadata. {REMEDY}"
+        )
+
+
+def _metadata_files(facts: TableFacts, expired: Collection[int]) -> Iterator[tuple[str, str]]:
+    """Yield what to say of each file, and its location."""
+    for snapshot in facts.snapshots.values():
+        if snapshot.id in expired and snapshot.manifest_list:
+            yield f"manifest list {snapshot.manifest_list}", snapshot.manifest_list
+    for id_, path in facts.statistics:
+        if id_ in expired:
+            yield f"statistics file {path}", path

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.applied_history import broken_position
 from airflow_lake_provider.contracts.flink_commits import JOB_AGE
 from airflow_lake_provider.contracts.flink_obstacles import (
     named,
@@ -18,23 +18,18 @@ from airflow_lake_provider.contracts.flink_obstacles import (
 )
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN
 from airflow_lake_provider.contracts.snapshot_retention_rules import kept_for_flink, newest_of_jobs
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_obstacles import (
     choosing_code,
+    strategy_obstacles,
     with_change_type,
     without_expiry,
     without_row_changes,
     without_row_lineage,
+    without_spark,
 )
 from airflow_lake_provider.contracts.unusable_settings import unusable_settings
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
-from airflow_lake_provider.planning.retention_facts import branch_lines
-from airflow_lake_provider.planning.strategy_obstacles import spark_obstacle, strategy_obstacles
-from airflow_lake_provider.planning.table_state import total
-from airflow_lake_provider.tables.iceberg.ancestors import ancestors
-from airflow_lake_provider.tables.iceberg.main_history import broken_position
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"
 
@@ -53,13 +48,13 @@ class Verdict:
     reason: str
 
 
-def check_table(table: Table, keys: Sequence[str] = ()) -> list[Verdict]:
+def check_table(table: TableFacts, keys: Sequence[str] = ()) -> list[Verdict]:
     """Return what each operator can do with a table.
 
     :param table: loaded now.
     :param keys: key columns of upserts and changes; without any, the identifier fields.
     """
-    found = tuple(keys) or tuple(sorted(table.schema().identifier_field_names()))
+    found = tuple(keys) or tuple(table.shape.identifiers)
     verdicts = [
         *_upserts(table, found),
         *_row_changes(table),
@@ -75,50 +70,53 @@ def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "")
     return Verdict(operator=operator, use=use, possible=obstacle is None, reason=obstacle or otherwise)
 
 
-def _upserts(table: Table, keys: Sequence[str]) -> Iterator[Verdict]:
-    operator, wrong = "LakeUpsertOperator", spark_obstacle(table) or broken_position(table) or _unfit_keys(table, keys)
+def _spark_obstacle(table: TableFacts) -> str | None:
+    return without_spark(table.shape.columns)
+
+
+def _upserts(table: TableFacts, keys: Sequence[str]) -> Iterator[Verdict]:
+    operator, wrong = (
+        "LakeUpsertOperator",
+        _spark_obstacle(table) or broken_position(table) or _unfit_keys(table, keys),
+    )
     yield _verdict(operator, "strategy='auto'", wrong, _automatic(table, keys))
     for strategy in UpsertStrategy:
         if strategy is UpsertStrategy.AUTO:
             continue
-        obstacle = wrong or next(strategy_obstacles(table, strategy, keys), None)
+        obstacle = wrong or next(strategy_obstacles(table.shape, strategy, keys), None)
         yield _verdict(operator, f"strategy='{strategy.value}'", obstacle, f"by {', '.join(keys)}")
 
 
-def _automatic(table: Table, keys: Sequence[str]) -> str:
+def _automatic(table: TableFacts, keys: Sequence[str]) -> str:
     """Return which strategy ``auto`` takes, as ``choose_strategy`` does."""
-    if (obstacle := next(strategy_obstacles(table, UpsertStrategy.COPY_ON_WRITE, keys), None)) is not None:
+    if (obstacle := next(strategy_obstacles(table.shape, UpsertStrategy.COPY_ON_WRITE, keys), None)) is not None:
         return f"takes merge: {obstacle}"
     if (reason := refuses_delete_files(table.format_version, table.properties)) is not None:
         return f"takes copy-on-write: {reason}"
     return "takes positions, copy-on-write for a third of the rows, and merge for more than two million keys"
 
 
-def _unfit_keys(table: Table, keys: Sequence[str]) -> str | None:
+def _unfit_keys(table: TableFacts, keys: Sequence[str]) -> str | None:
     if not keys:
         return NO_KEYS
-    columns = [field.name for field in table.schema().fields]
+    columns = table.shape.names
     known = {name.lower() for name in columns}
     if unknown := [name for name in keys if name.lower() not in known]:
         return f"keys {unknown} are no top-level columns; the table has {columns}"
     return None
 
 
-def _row_changes(table: Table) -> Iterator[Verdict]:
-    obstacle = spark_obstacle(table) or without_row_changes(table.format_version, table.properties)
+def _row_changes(table: TableFacts) -> Iterator[Verdict]:
+    obstacle = _spark_obstacle(table) or without_row_changes(table.format_version, table.properties)
     yield _verdict("LakeDeleteRowsOperator", "where, keys_from", obstacle)
-    identifiers = sorted(table.schema().identifier_field_names())
+    identifiers = table.shape.identifiers
     kept = f"the identifier columns {identifiers} cannot be assigned to" if identifiers else ""
     yield _verdict("LakeUpdateRowsOperator", "where, assignments", obstacle, kept)
 
 
-def _source_of_changes(table: Table, keys: Sequence[str]) -> Verdict:
-    wrong = (
-        spark_obstacle(table)
-        or without_row_lineage(table.format_version)
-        or with_change_type([f.name for f in table.schema().fields])
-    )
-    head = table.current_snapshot()
+def _source_of_changes(table: TableFacts, keys: Sequence[str]) -> Verdict:
+    wrong = _spark_obstacle(table) or without_row_lineage(table.format_version) or with_change_type(table.shape.names)
+    head = table.newest()
     # Of a table that was upgraded, and written by nobody since.
     is_upgraded = head is not None and head.first_row_id is None
     first = "rows get row ids with the next commit; runs before it and the first after it read everything"
@@ -130,28 +128,31 @@ def _source_of_changes(table: Table, keys: Sequence[str]) -> Verdict:
     )
 
 
-def _maintenance(table: Table) -> Iterator[Verdict]:
-    operator, head = "LakeCompactionOperator", table.current_snapshot()
-    equality = total(head, "total-equality-deletes")
-    positions = total(head, "total-position-deletes")
+def _maintenance(table: TableFacts) -> Iterator[Verdict]:
+    operator = "LakeCompactionOperator"
+    equality = table.total("total-equality-deletes")
+    positions = table.total("total-position-deletes")
     debt = [f"{equality} keys in equality deletes, as Flink writes them"] if equality else []
     debt += [f"{positions} rows deleted by position"] if positions else []
     yield _verdict(
-        operator, "strategy='binpack'", spark_obstacle(table), f"applies {' and '.join(debt)}" if debt else ""
+        operator,
+        "strategy='binpack'",
+        _spark_obstacle(table),
+        f"applies {' and '.join(debt)}" if debt else "",
     )
-    order = [str(table.schema().find_column_name(field.source_id)) for field in table.sort_order().fields]
+    order = table.shape.sort_columns
     sorts = f"by the table's sort order ({', '.join(order)}), or by sort_by" if order else None
     yield _verdict(
         operator,
         "strategy='sort'",
-        spark_obstacle(table),
+        _spark_obstacle(table),
         sorts or "by sort_by; the table has no sort order of its own",
     )
     yield _expiry(table)
 
 
-def _expiry(table: Table) -> Verdict:
-    lines, since = branch_lines(table), recent(JOB_AGE)
+def _expiry(table: TableFacts) -> Verdict:
+    lines, since = table.branch_lines(), recent(JOB_AGE)
     # What an expiry of all but the heads would do.
     old = {fact.id for line in lines for fact in line[1:]} - kept_for_flink(lines, since).keys()
     obstacle = without_expiry(table.properties) or without_expiry_of_version_3(table.format_version, lines, old, since)
@@ -160,36 +161,32 @@ def _expiry(table: Table) -> Verdict:
     return _verdict("LakeSnapshotExpiryOperator", "older_than", obstacle, kept)
 
 
-def _metadata_changes(table: Table) -> Iterator[Verdict]:
+def _metadata_changes(table: TableFacts) -> Iterator[Verdict]:
     reached = f"the table has format version {table.format_version} already" if table.format_version >= 3 else None
     yield _verdict(
         "LakeTableUpgradeOperator",
         "format_version=3",
-        reached or without_upgrade_to_version_3(branch_lines(table), recent(JOB_AGE)),
+        reached or without_upgrade_to_version_3(table.branch_lines(), recent(JOB_AGE)),
         "no way back; every reader and writer has to know version 3. Flink's upserts into it fail after any expiry",
     )
-    lineage = _lineage(table, MAIN)
+    lineage = list(table.ancestors())
     yield _verdict(
         "LakeRollbackOperator",
         "snapshot_id, timestamp, tag",
         None if lineage[1:] else "main has no earlier snapshot",
         f"{len(lineage) - 1} earlier snapshots of main are not expired",
     )
-    branches = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type.value == "branch")
+    branches = sorted(name for name, ref in table.references.items() if ref.is_branch)
     for name in branches:
         if name != MAIN and not name.startswith("lake_"):
             yield _publication(table, name, lineage)
     yield _verdict("LakeCreateTagOperator", "tag", None if lineage else "main has no snapshot to tag")
 
 
-def _publication(table: Table, branch: str, main: Sequence[int]) -> Verdict:
-    ahead = _lineage(table, branch)
+def _publication(table: TableFacts, branch: str, main: Sequence[Snapshot]) -> Verdict:
+    ahead = list(table.ancestors(branch))
     obstacle = None
     if main and main[0] not in ahead and ahead[0] not in main:
-        obstacle = f"main is at snapshot {main[0]}, which the branch lacks"
+        obstacle = f"main is at snapshot {main[0].id}, which the branch lacks"
     gained = [snapshot for snapshot in ahead if snapshot not in main]
     return _verdict("LakePublishBranchOperator", f"branch='{branch}'", obstacle, f"main gains {len(gained)} snapshots")
-
-
-def _lineage(table: Table, branch: str) -> list[int]:
-    return [found.snapshot_id for found in ancestors(table.metadata, table.snapshot_by_name(branch))]

@@ -11,10 +11,11 @@ from airflow_lake_provider.contracts.metadata_change_specs import MAIN, CreateTa
 from airflow_lake_provider.planning.planned_change import PlannedChange, refs_of
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from airflow_lake_provider.contracts.table_facts import TableFacts
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
-def plan_tag(table: Table, spec: CreateTagSpec) -> PlannedChange:
+def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
     """Decide where a tag goes.
 
     A tag that is there stays, unless it is to be replaced or another snapshot was named: a retry moves nothing.
@@ -22,10 +23,11 @@ def plan_tag(table: Table, spec: CreateTagSpec) -> PlannedChange:
     :param table: loaded now.
     :raises UnsupportedError: the name is taken, or there is no such snapshot.
     """
-    _refuse_branch(table, spec.table, spec.tag)
-    refs = refs_of(table)
+    facts = table.facts
+    _refuse_branch(facts, spec.table, spec.tag)
+    refs = refs_of(facts)
     there, wanted = refs.get(spec.tag), spec.snapshot_id or refs.get(MAIN)
-    if wanted is None or table.snapshot_by_id(int(wanted)) is None:
+    if wanted is None or int(wanted) not in facts.snapshots:
         missing = f"snapshot {wanted} is not in the metadata" if wanted else "main has no snapshot"
         raise UnsupportedError(f"{spec.table}: tag {spec.tag!r} has nothing to be on: {missing}")
     if there is not None and (there == wanted or not (spec.replace or spec.snapshot_id)):
@@ -35,7 +37,7 @@ def plan_tag(table: Table, spec: CreateTagSpec) -> PlannedChange:
             f"{spec.table}: tag {spec.tag!r} is on snapshot {there}, not on {wanted}; move it with replace=True"
         )
     change = MetadataChange(
-        table_uuid=str(table.metadata.table_uuid),
+        table_uuid=facts.uuid,
         expected_refs={spec.tag: there},
         moved_refs=(
             RefMove(
@@ -50,23 +52,21 @@ def plan_tag(table: Table, spec: CreateTagSpec) -> PlannedChange:
     return PlannedChange.of(table, spec, reason, change, ref=spec.tag, ref_before=there, ref_after=wanted)
 
 
-def plan_tag_removal(table: Table, spec: DropTagSpec) -> PlannedChange:
+def plan_tag_removal(table: LoadedTable, spec: DropTagSpec) -> PlannedChange:
     """Decide whether there is a tag to remove.
 
     :param table: loaded now.
     :raises UnsupportedError: the name is a branch's.
     """
-    _refuse_branch(table, spec.table, spec.tag)
-    there = refs_of(table).get(spec.tag)
+    _refuse_branch(table.facts, spec.table, spec.tag)
+    there = refs_of(table.facts).get(spec.tag)
     if there is None:
         return PlannedChange.nothing(table, spec, f"there is no tag {spec.tag!r}")
-    change = MetadataChange(
-        table_uuid=str(table.metadata.table_uuid), expected_refs={spec.tag: there}, removed_refs=(spec.tag,)
-    )
+    change = MetadataChange(table_uuid=table.facts.uuid, expected_refs={spec.tag: there}, removed_refs=(spec.tag,))
     return PlannedChange.of(table, spec, f"tag {spec.tag!r} was removed", change, ref=spec.tag, ref_before=there)
 
 
-def _refuse_branch(table: Table, name: str, tag: str) -> None:
-    ref = table.metadata.refs.get(tag)
-    if ref is not None and ref.snapshot_ref_type.value == "branch":
+def _refuse_branch(facts: TableFacts, name: str, tag: str) -> None:
+    ref = facts.references.get(tag)
+    if ref is not None and ref.is_branch:
         raise UnsupportedError(f"{name}: {tag!r} is a branch of the table, not a tag")

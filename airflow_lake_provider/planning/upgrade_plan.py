@@ -10,47 +10,45 @@ from airflow_lake_provider.contracts.flink_obstacles import recent, without_upgr
 from airflow_lake_provider.contracts.metadata_change import MetadataChange
 from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
 from airflow_lake_provider.planning.planned_change import PlannedChange
-from airflow_lake_provider.planning.retention_facts import branch_lines
-from airflow_lake_provider.planning.table_state import total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyiceberg.table import Table
+    from airflow_lake_provider.contracts.table_facts import TableFacts
+    from airflow_lake_provider.tables.base import LoadedTable
 
 
-def plan_upgrade(table: Table, spec: TableUpgradeSpec) -> PlannedChange:
+def plan_upgrade(table: LoadedTable, spec: TableUpgradeSpec) -> PlannedChange:
     """Decide whether a table has to be upgraded, and warn of what changes for its readers and writers.
 
     :param table: loaded now.
     :raises UnsupportedError: a Flink job writes to the table, which may fail after an upgrade to version 3.
     """
-    version = table.format_version
+    facts, version = table.facts, table.facts.format_version
     if version >= spec.format_version:
         return PlannedChange.nothing(table, spec, f"the table has format version {version} already")
-    strands = without_upgrade_to_version_3(branch_lines(table), recent(JOB_AGE)) if spec.format_version == 3 else None
+    strands = without_upgrade_to_version_3(facts.branch_lines(), recent(JOB_AGE)) if spec.format_version == 3 else None
     if strands is not None and not spec.allow_other_writers:
         raise UnsupportedError(f"{spec.table}: {strands}")
-    change = MetadataChange(table_uuid=str(table.metadata.table_uuid), format_version=spec.format_version)
+    change = MetadataChange(table_uuid=facts.uuid, format_version=spec.format_version)
     return PlannedChange.of(
         table,
         spec,
         f"the table went from format version {version} to {spec.format_version}; there is no way back",
         change,
         format_version=spec.format_version,
-        warnings=(*_warnings(table, spec), *filter(None, [strands])) if spec.format_version == 3 else (),
+        warnings=(*_warnings(facts, spec), *filter(None, [strands])) if spec.format_version == 3 else (),
     )
 
 
-def _warnings(table: Table, spec: TableUpgradeSpec) -> Iterator[str]:
-    head = table.current_snapshot()
-    if head is None:
+def _warnings(facts: TableFacts, spec: TableUpgradeSpec) -> Iterator[str]:
+    if facts.newest() is None:
         return
     yield (
         "rows get row ids with the next commit; an incremental run that starts at a snapshot from before it has to "
         "read everything once (on_gap='full')"
     )
-    if total(head, "total-position-deletes"):
+    if facts.total("total-position-deletes"):
         yield (
             f"{spec.table} has position delete files of version 2; they stay valid, and are replaced by deletion "
             "vectors when their data files are changed or compacted"

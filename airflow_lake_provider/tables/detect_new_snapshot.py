@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -11,7 +11,10 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import moment, shown, whole_number
-from airflow_lake_provider.tables.snapshot_history import Lineage, SnapshotRecord, TableHead
+from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, ancestors
+from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
+
+_CONSUMER_SNAPSHOT = ".snapshot"
 
 
 class Ancestry(str, Enum):
@@ -137,6 +140,64 @@ class EventThreshold:
             raise InvalidSpecError(f"min_interval must be 0 or more, got {self.min_interval}")
 
 
+@dataclass(frozen=True)
+class Lineage:
+    """Known snapshots from one snapshot back towards the first.
+
+    :param records: newest first.
+    :param end: id at which the walk ended and which is not in ``records``: the wanted one, or one that is not known
+        any more; None where the oldest record names no parent.
+    """
+
+    records: tuple[Snapshot, ...]
+    end: int | None
+
+    @property
+    def complete(self) -> bool:
+        """True where the walk got to the table's first snapshot.
+
+        PyIceberg's expiry erases the parent id of what it leaves behind, so more has to agree.
+        """
+        if self.end is not None or not self.records:
+            return False
+        return self.records[-1].sequence_number == 1 or self.records[-1].begins_history
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableHead:
+    """Metadata of a table about one branch at one moment.
+
+    :param head: snapshot the branch points at; None without table, branch or snapshot.
+    :param snapshots: all snapshots of the table by id, other branches' too.
+    :param log: when the branch came to point at which snapshot, oldest first, in epoch milliseconds; only main has one.
+    :param consumers: last snapshot each named consumer says it has read.
+    """
+
+    head: int | None
+    snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
+    log: Sequence[tuple[int, int]] = ()
+    consumers: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, facts: TableFacts, branch: str = MAIN) -> TableHead:
+        """Return that of a branch or tag; one that does not exist has no head."""
+        return cls(
+            head=facts.head(branch),
+            snapshots=facts.snapshots,
+            log=facts.main_log if branch == MAIN else (),
+            consumers=_consumers(facts),
+        )
+
+    def lineage(self, start: int | None = None, *, stop: Collection[int] = ()) -> Lineage:
+        """Walk back from ``start`` (the head when None) until a snapshot of ``stop`` or the end of what is known.
+
+        :raises BrokenMetadataError: a snapshot is its own ancestor.
+        """
+        start = self.head if start is None else start
+        records = tuple(ancestors(self.snapshots, start, stop))
+        return Lineage(records, records[-1].parent if records else start)
+
+
 def decide(
     head: TableHead,
     since: Since,
@@ -182,8 +243,8 @@ class _Change:
 
     previous_id: int | None
     ancestry: Ancestry
-    records: tuple[SnapshotRecord, ...]
-    abandoned: tuple[SnapshotRecord, ...] = ()
+    records: tuple[Snapshot, ...]
+    abandoned: tuple[Snapshot, ...] = ()
     known: bool = True
 
     @property
@@ -219,13 +280,13 @@ def _change_since_snapshot(head: TableHead, start: int) -> _Change:
     return _rolled_back(head, start, lineage)
 
 
-def _may_continue(lineage: Lineage, start: SnapshotRecord) -> bool:
+def _may_continue(lineage: Lineage, start: Snapshot) -> bool:
     """Tell whether ``start`` may be an ancestor beyond the point where expiry cut the walk."""
     return not lineage.complete and start.order < lineage.records[-1].order
 
 
 def _rolled_back(head: TableHead, start: int, lineage: Lineage) -> _Change:
-    ids = frozenset(record.snapshot_id for record in lineage.records)
+    ids = frozenset(record.id for record in lineage.records)
     abandoned = head.lineage(start, stop=ids)
     shared = abandoned.end if abandoned.end in ids else None
     known = shared is not None
@@ -240,20 +301,22 @@ def _rolled_back(head: TableHead, start: int, lineage: Lineage) -> _Change:
 
 
 def _change_since_time(head: TableHead, time: datetime) -> _Change:
+    # Rounded up: commits have whole milliseconds.
+    since_ms = -(-(time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))
     # A snapshot may be made on another branch long before it gets to this one: the log knows, its own time does not.
-    logged = [snapshot_id for at, snapshot_id in head.log if at < time and snapshot_id in head.snapshots]
+    logged = [snapshot_id for at, snapshot_id in head.log if at < since_ms and snapshot_id in head.snapshots]
     lineage = head.lineage()
-    older = [record.snapshot_id for record in lineage.records if record.committed_at < time]
+    older = [record.id for record in lineage.records if record.at < since_ms]
     if logged or older:
         return _change_since_snapshot(head, logged[-1] if logged else older[0])
     ancestry = Ancestry.FIRST_LOOK if lineage.complete else Ancestry.START_EXPIRED
     return _Change(previous_id=None, ancestry=ancestry, records=lineage.records, known=lineage.complete)
 
 
-def _new_snapshot(newest: SnapshotRecord, change: _Change) -> NewSnapshot:
+def _new_snapshot(newest: Snapshot, change: _Change) -> NewSnapshot:
     data = [record for record in change.records if record.changes_rows]
     return NewSnapshot(
-        snapshot_id=newest.snapshot_id,
+        snapshot_id=newest.id,
         previous_id=change.previous_id,
         ancestry=change.ancestry,
         operation=data[0].operation if data else None,
@@ -263,7 +326,7 @@ def _new_snapshot(newest: SnapshotRecord, change: _Change) -> NewSnapshot:
     )
 
 
-def _sum_counts(records: Iterable[SnapshotRecord]) -> dict[str, int]:
+def _sum_counts(records: Iterable[Snapshot]) -> dict[str, int]:
     total: dict[str, int] = {}
     for record in records:
         for key, count in record.counts.items():
@@ -316,3 +379,16 @@ def _in_utc(time: datetime | None) -> datetime | None:
         return time.astimezone(UTC) if time is not None and time.tzinfo is not None else None
     except OverflowError:
         return None
+
+
+def _consumers(facts: TableFacts) -> dict[str, int]:
+    """Return the cursors of consumers; a tag, where there is one, is newer than or as new as the property."""
+    by_property = {
+        name.removeprefix(CONSUMER_PREFIX).removesuffix(_CONSUMER_SNAPSHOT): snapshot
+        for name, value in facts.properties.items()
+        if name.startswith(CONSUMER_PREFIX)
+        and name.endswith(_CONSUMER_SNAPSHOT)
+        and (snapshot := whole_number(value)) is not None
+    }
+    tags = {n: ref.snapshot for n, ref in facts.references.items() if n.startswith(CONSUMER_PREFIX)}
+    return by_property | {name.removeprefix(CONSUMER_PREFIX): snapshot for name, snapshot in tags.items()}

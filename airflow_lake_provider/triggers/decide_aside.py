@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, Since, decide
-from airflow_lake_provider.tables.snapshot_history import TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, Since, TableHead, decide
 
 # A decision about that many takes a millisecond, less than a thread is worth.
 _MOST_AT_ONCE = 1_000

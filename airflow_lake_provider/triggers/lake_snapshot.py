@@ -18,9 +18,9 @@ from airflow_lake_provider.tables.detect_new_snapshot import (
     NoNewSnapshot,
     Since,
     SkipReason,
+    TableHead,
     Watermark,
 )
-from airflow_lake_provider.tables.snapshot_history import TableHead
 from airflow_lake_provider.triggers.decide_aside import decide_aside
 from airflow_lake_provider.triggers.shared_pollers import subscribed
 from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, default_poll_interval, may_pass

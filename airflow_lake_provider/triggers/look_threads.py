@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.tables.snapshot_history import TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 from airflow_lake_provider.triggers.watch_settings import look_timeout
 
 if TYPE_CHECKING:
@@ -93,13 +93,10 @@ class LookThreads:
 
         :raises LakeProviderError: when the connection or the catalog fails.
         """
-        # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
-        from airflow_lake_provider.tables.iceberg.loaded_table import read_head
-
-        loaded = self._opened().load_table_if_changed(table, seen)
+        loaded = self._opened().loaded_if_changed(table, seen)
         if loaded is None:
             return None
-        return ChangedTable({branch: read_head(loaded[0], branch) for branch in branches}, loaded[1])
+        return ChangedTable({branch: TableHead.of(loaded[0].facts, branch) for branch in branches}, loaded[1])
 
     def _opened(self) -> LakeCatalogHook:
         """Return the opened catalog.

@@ -8,7 +8,7 @@ from airflow.sdk import conf
 
 from airflow_lake_provider.contracts.errors import LakeProviderError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.tables.snapshot_history import TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
@@ -61,11 +61,10 @@ class SingleLook:
         """
         # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
         from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-        from airflow_lake_provider.tables.iceberg.loaded_table import read_head
 
         self._hook = self._hook or LakeCatalogHook(self.lake_conn_id)
         try:
-            head = read_head(self._hook.load_table(self.table), self.branch)
+            head = TableHead.of(self._hook.loaded(self.table).facts, self.branch)
         except MissingTableError:
             self._say_missing(f"table {self.table}")
             return TableHead(head=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from airflow_lake_provider.tables.snapshot_history import TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 
 
 class Subscription:

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_lake_provider.tables.snapshot_history import TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 from airflow_lake_provider.triggers.subscription import Subscription
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException
 
+from airflow_lake_provider.contracts.applied_history import applied_runs
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import LakeProviderError, error_class
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
@@ -34,7 +35,6 @@ from airflow_lake_provider.planning.table_check import check_table
 from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger, LakeSnapshotTrigger
 from tests.soak.bounded import Hang, bounded
 from tests.soak.hostile_lake import CATALOG, NAMESPACE, HostileLake, Row
@@ -162,14 +162,14 @@ class Worker:
         return outcome
 
     def _check(self) -> str:
-        check_table(LakeCatalogHook(self.lake_conn_id).load_table(self.table), ["id"])
+        check_table(LakeCatalogHook(self.lake_conn_id).loaded(self.table).facts, ["id"])
         return DONE
 
     def _plan(self) -> str:
         """Refuse from metadata, and look for commits of a lost report, as operators do before and after a job."""
-        table = LakeCatalogHook(self.lake_conn_id).load_table(self.table)
+        table = LakeCatalogHook(self.lake_conn_id).loaded(self.table)
         jobs = Jobs.of(self.table, RunIdentity.of("dag", "plans", "task", "-1"))
-        applied_runs(table, jobs.run.who)
+        applied_runs(table.facts, jobs.run.who)
         refused = 0
         refusals: Sequence[Callable[[], None]] = (
             lambda: refuse_upsert(jobs.upsert(None), table, None),

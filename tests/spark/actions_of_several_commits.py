@@ -43,11 +43,13 @@ from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.failures.broken_tables import told_as_ours
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, MaintainedTable
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.sources.debezium.event_writer import SourceTable
 from tests.spark.upsert_flow import Flow, row
+from tests.table_facts import facts
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 RUN = RunIdentity.of("dag", "run", "task", "-1")
@@ -224,11 +226,11 @@ def _incremental(source: Flow, target: Flow, by: RunIdentity, **changes: Any) ->
         **changes,
     )
     there = target.catalog().load_table(target.table) if target.catalog().table_exists(target.table) else None
-    unread = nothing_new(source.loaded(), there, spec.consumer)
+    unread = nothing_new(facts(source.loaded()), facts(there) if there is not None else None, spec.consumer)
     if (
         unread.nothing_new
         and not spec.full_refresh
-        and not is_guard_left(source.loaded(), spec.consumer, unread.from_snapshot)
+        and not is_guard_left(facts(source.loaded()), spec.consumer, unread.from_snapshot)
     ):
         return IncrementalReport(table=spec.table, outcome=Outcome.NOTHING_NEW, reason="by the worker")
     return dispatch_action(source.spark, spec, Progress())
@@ -282,7 +284,7 @@ def compaction(
         spec = table.compaction(max_attempts=1, **arguments)
 
         def run() -> JobReport:
-            planned = plan_compaction(table.outside(), spec)
+            planned = plan_compaction(LoadedIcebergTable(table.outside()), spec)
             return planned if planned.outcome is Outcome.NOTHING_DUE else dispatch_action(spark, spec, Progress())
 
         return Action(run=run, flow=Flow(spark, table.name, folder / "unused"), tables=(table.name,))
@@ -344,7 +346,7 @@ def expiry(spark: SparkSession, folder: Path) -> Action:
     )
 
     def run() -> JobReport:
-        planned = plan_expiry(table.outside(), spec)
+        planned = plan_expiry(LoadedIcebergTable(table.outside()), spec)
         return planned if planned.outcome is Outcome.NOTHING_DUE else dispatch_action(spark, spec, Progress())
 
     return Action(run=run, flow=Flow(spark, table.name, folder / "unused"), tables=(table.name,))

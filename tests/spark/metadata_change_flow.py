@@ -23,7 +23,7 @@ from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 from airflow_lake_provider.spark_jobs.actions.change_metadata import change_metadata
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.upsert_flow import Flow
 
 PLANS: dict[type[JobSpec], Any] = {
@@ -41,7 +41,7 @@ def spec(flow: Flow, kind: type[JobSpec], run: str, **arguments: Any) -> Any:
 
 
 def plan(flow: Flow, kind: type[JobSpec], run: str = "run", **arguments: Any) -> PlannedChange:
-    planned: PlannedChange = PLANS[kind](flow.loaded(), spec(flow, kind, run, **arguments))
+    planned: PlannedChange = PLANS[kind](LoadedIcebergTable(flow.loaded()), spec(flow, kind, run, **arguments))
     return planned
 
 
@@ -49,9 +49,7 @@ def commit(flow: Flow, planned: PlannedChange) -> MetadataChangeReport:
     """Commit as the operators do: from the worker where that is possible, and else in the driver."""
     if planned.change is None:
         return planned.report
-    table = flow.loaded()
-    if is_committed_without_spark(flow.catalog(), table, planned.change):
-        commit_metadata(flow.catalog(), table, planned.change)
+    if LoadedIcebergTable(flow.loaded()).commit(planned.change):
         return replace(planned.report, without_spark=True)
     sent = MetadataChangeSpec(
         catalog="lake_default",

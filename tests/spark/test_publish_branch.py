@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_lake_provider.contracts.applied_history import applied_of_source, applied_runs
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.metadata_change_specs import PublishBranchSpec, RollbackSpec
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.tables.iceberg.main_history import applied_of_source
-from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
+from tests.table_facts import facts
 
 ONE = {1: ("a", 1)}
 TWO = {1: ("a", 1), 2: ("b", 2)}
@@ -43,7 +43,7 @@ def test_a_published_run_counts_as_applied(with_branch: Flow, drop_branch: bool)
     assert report.committed == (str(head.snapshot_id),)
     (key,) = report.run_keys_added
     assert key in RecentRunKeys.read(table.properties)
-    assert applied_runs(table, key[:8]) == {key: str(head.snapshot_id)}
+    assert applied_runs(facts(table), key[:8]) == {key: str(head.snapshot_id)}
 
     # A retry, or a cleared task, also where it makes the branch anew.
     assert with_branch.apply("run 2", branch="load").outcome is Outcome.ALREADY_APPLIED
@@ -59,7 +59,7 @@ def test_a_rollback_of_a_published_branch_is_told_by_the_position(with_branch: F
     carry_out(with_branch, PublishBranchSpec, branch="load")
     table = with_branch.loaded()
     position = SourcePosition.read(table.properties, "inbox")
-    assert applied_of_source(table, "inbox").newest == position.generation == 2
+    assert applied_of_source(facts(table), "inbox").newest == position.generation == 2
     # Main goes on from there, and goes back to before.
     assert with_branch.apply("run 3").outcome is Outcome.APPLIED
     assert with_branch.rows() == TWO

@@ -23,9 +23,10 @@ from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import nothing_new
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, decide
-from airflow_lake_provider.tables.iceberg.loaded_table import read_head
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, TableHead, decide
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.upsert_flow import Flow, row
+from tests.table_facts import facts
 
 COLUMNS = "(id BIGINT, name STRING, n INT)"
 WITH_ROWS = "AS SELECT 8L AS id, 'theirs' AS name, 0 AS n"
@@ -130,7 +131,7 @@ def test_a_watcher_says_of_a_replaced_table_that_it_was_replaced(spark: SparkSes
     change_it, _ = {**AGAIN, **KNOWN}[way]
     change_it(flow)
     spark.sql(f"INSERT INTO {flow.table} SELECT 9L, 'later', 0")
-    found = decide(read_head(flow.loaded()), Since(snapshot_id=seen))
+    found = decide(TableHead.of(facts(flow.loaded())), Since(snapshot_id=seen))
     assert isinstance(found, NewSnapshot)
     assert found.ancestry.value == ANCESTRY[way]
 
@@ -228,7 +229,7 @@ def test_a_source_whose_columns_got_other_types_under_their_ids_is_refused_by_na
     with pytest.raises(RangeUnavailableError, match=columns):
         run_incremental(spark, spec, Progress())
     with pytest.raises(RangeUnavailableError, match=columns):
-        refuse_incremental(spec, target.loaded(), source.loaded())
+        refuse_incremental(spec, LoadedIcebergTable(target.loaded()), LoadedIcebergTable(source.loaded()))
 
 
 def test_a_consumer_follows_a_source_that_is_replaced_and_is_rebuilt_where_types_differ(
@@ -246,11 +247,11 @@ def test_a_consumer_follows_a_source_that_is_replaced_and_is_rebuilt_where_types
     assert target.rows() == {1: ("10", 0), 2: ("20", 0)}
     assert incremental(source, target, "4").outcome is Outcome.NOTHING_NEW
     create_or_replace(target)
-    assert not nothing_new(source.loaded(), target.loaded(), "copy").nothing_new
+    assert not nothing_new(facts(source.loaded()), facts(target.loaded()), "copy").nothing_new
     assert incremental(source, target, "5").outcome is Outcome.APPLIED
     assert target.rows() == {1: ("10", 0), 2: ("20", 0)}
     create_or_replace(source)
-    assert not nothing_new(source.loaded(), target.loaded(), "copy").nothing_new
+    assert not nothing_new(facts(source.loaded()), facts(target.loaded()), "copy").nothing_new
 
 
 BROKEN = [

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_lake_provider.contracts.applied_history import applied_of_source
 from airflow_lake_provider.contracts.errors import (
     CommitConflictError,
     InvalidSpecError,
@@ -24,9 +25,9 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from airflow_lake_provider.tables.iceberg.main_history import applied_of_source
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
+from tests.table_facts import facts
 
 ONE = {1: ("a", 1)}
 TWO = {1: ("a", 1), 2: ("b", 2)}
@@ -60,7 +61,7 @@ def test_a_run_that_was_rolled_back_applies_its_batch_again(three_runs: Flow) ->
     assert report.without_spark is (three_runs.loaded().format_version == 2)
     assert three_runs.rows() == ONE
     table = three_runs.loaded()
-    assert applied_of_source(table, "inbox").newest == generation(three_runs) == 1
+    assert applied_of_source(facts(table), "inbox").newest == generation(three_runs) == 1
     assert len(report.snapshots_rolled_back) == len(report.run_keys_removed) == 2
 
     assert three_runs.apply("run 3").outcome is Outcome.APPLIED

@@ -12,6 +12,7 @@ from airflow_lake_provider.planning.table_check import check_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import Flow, row
+from tests.table_facts import facts
 
 BUCKETS, NAMES = "PARTITIONED BY (bucket(4, id))", "PARTITIONED BY (truncate(2, name))"
 COPY_ON_WRITE = "'write.merge.mode' = 'copy-on-write'"
@@ -35,7 +36,7 @@ def create(flow: Flow, partitioned: str, properties: str) -> None:
 
 def told(flow: Flow) -> list[str]:
     """Strategies that the check calls possible."""
-    found = {verdict.use: verdict.possible for verdict in check_table(flow.loaded(), ["id"])}
+    found = {verdict.use: verdict.possible for verdict in check_table(facts(flow.loaded()), ["id"])}
     return [name for name in (POSITIONS, COPIED, MERGE, EQUALITY) if found[f"strategy='{name}'"]]
 
 
@@ -66,7 +67,7 @@ def test_equality_deletes_of_another_writer_are_counted_and_in_nobodys_way(flow:
     create(flow, "", "'format-version' = '2'")
     table = IcebergTable(flow.spark, "lake_default", TableName.parse(flow.table))
     delete_by_equality(flow.spark, table.java, [2])
-    compaction = next(found for found in check_table(flow.loaded(), ["id"]) if found.use == "strategy='binpack'")
+    compaction = next(found for found in check_table(facts(flow.loaded()), ["id"]) if found.use == "strategy='binpack'")
     assert compaction.reason == "applies 1 keys in equality deletes, as Flink writes them"
     assert told(flow) == [POSITIONS, COPIED, MERGE, EQUALITY]
     flow.arrive("1.jsonl", row(1, "z", 9))

@@ -21,6 +21,7 @@ from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow
 from tests.topologies.flink_jobs import FlinkJobs
@@ -124,7 +125,7 @@ class TableBesideFlink:
     def expire(self, **arguments: Any) -> ExpiryReport:
         """Expire as the operator does: the worker plans, the driver expires."""
         spec = self.expiry(**arguments)
-        plan_expiry(self.flow.loaded(), spec)
+        plan_expiry(LoadedIcebergTable(self.flow.loaded()), spec)
         return expire_snapshots(self.spark, spec, Progress())
 
     def head(self) -> str:

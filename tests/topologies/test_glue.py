@@ -79,8 +79,8 @@ def test_each_of_concurrent_changes_in_glue_is_kept_or_refused(glue: Glue) -> No
         hook, made = LakeCatalogHook(), []
         for number in range(_ROUNDS):
             name = f"writer-{writer}-{number}"
-            table = hook.load_table("shop.orders")
-            change = MetadataChange(table_uuid=str(table.metadata.table_uuid), set_properties={name: "here"})
+            table = hook.loaded("shop.orders")
+            change = MetadataChange(table_uuid=table.facts.uuid, set_properties={name: "here"})
             together.wait(60)
             try:
                 assert hook.commit_metadata(table, change)

@@ -19,6 +19,7 @@ from airflow_lake_provider.operators.publish_branch import LakePublishBranchOper
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.topologies.rest_catalog import rest_catalog
 from tests.unit.operators.conftest import context
 
@@ -94,5 +95,5 @@ def test_a_commit_in_between_is_a_conflict(orders: Table) -> None:
         moved_refs=(RefMove(name="main", kind="branch", snapshot=first),),
     )
     with pytest.raises(CommitConflictError, match="Nothing changed"):
-        LakeCatalogHook("lake_default").commit_metadata(stale, change)
+        LakeCatalogHook("lake_default").commit_metadata(LoadedIcebergTable(stale), change)
     assert ids(orders) == [1, 2, 4]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_lake_provider.contracts.applied_history import CommitFact
 from airflow_lake_provider.contracts.commit_counts import counts_in_summary, counts_in_words
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
+from airflow_lake_provider.contracts.table_facts import Snapshot
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Unchanged:
     reason: str
     warning: str | None = None
     run_key: str | None = None
-    commit: CommitFact | None = None
+    commit: Snapshot | None = None
 
     def told(self, report: type[JobReport]) -> dict[str, Any]:
         """Return the fields of a report that say why, and what an earlier try did."""

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.applied_history import CommitFact
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
@@ -26,6 +25,7 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -82,9 +82,9 @@ class AppliedState:
     newest: int | None = None
     keys: KeyHistory = field(default_factory=KeyHistory)
     is_replaced: bool = False
-    commits: tuple[CommitFact, ...] = ()
+    commits: tuple[Snapshot, ...] = ()
 
-    def commit_of(self, run_key: str) -> CommitFact | None:
+    def commit_of(self, run_key: str) -> Snapshot | None:
         """Return the commit of a run; None where its snapshot has expired."""
         return next((commit for commit in self.commits if commit.summary.get(RUN_KEY) == run_key), None)
 

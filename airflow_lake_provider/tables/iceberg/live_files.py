@@ -27,7 +27,7 @@ from pyparsing import ParseException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import shown
-from airflow_lake_provider.planning.file_groups import FileRecord
+from airflow_lake_provider.tables.base import DeleteRecord, FileRecord, LiveFiles
 
 # Field ids of the table spec: a deletion vector names its data file, an older position delete bounds its paths.
 _REFERENCED_DATA_FILE = 143
@@ -38,25 +38,6 @@ _REFERENCED_AT = (
     if isinstance(_DATA_FILE_STRUCT, StructType)
     else -1
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeleteRecord:
-    """One delete file.
-
-    :param id: path, for a deletion vector with its offset, as many share one file.
-    :param target: the only data file it applies to; None when it applies to many.
-    """
-
-    id: str
-    spec_id: int
-    partition: tuple[Any, ...]
-    bytes: int
-    records: int
-    sequence: int
-    target: str | None
-    is_equality: bool
-    is_vector: bool
 
 
 @dataclass
@@ -89,7 +70,7 @@ class DeleteIndex:
         return [d for d in found_list if sequence < d.sequence or (sequence == d.sequence and not d.is_equality)]
 
 
-def parsed_where(where: str | None, table: str) -> BooleanExpression:
+def _parsed_where(where: str | None, table: str) -> BooleanExpression:
     """Parse a predicate as PyIceberg reads it.
 
     :raises InvalidSpecError: it does not parse.
@@ -105,7 +86,22 @@ def parsed_where(where: str | None, table: str) -> BooleanExpression:
         ) from error
 
 
-def read_files(table: Table, where: str | None) -> tuple[list[FileRecord], DeleteIndex]:
+def columns_in(where: str, table: str) -> list[str]:
+    """Return the columns that a predicate names.
+
+    :raises InvalidSpecError: it does not parse.
+    """
+    names, left = [], [_parsed_where(where, table)]
+    while left:
+        expression = left.pop()
+        parts = (getattr(expression, part, None) for part in ("left", "right", "child"))
+        left += [part for part in parts if isinstance(part, BooleanExpression)]
+        if (term := getattr(expression, "term", None)) is not None:
+            names.append(str(term.name))
+    return names
+
+
+def read_files(table: Table, where: str | None) -> LiveFiles:
     """Read the live data files that may hold rows of ``where``, and all delete files, of main's head.
 
     :raises InvalidSpecError: ``where`` does not parse or names a column that the table lacks.
@@ -113,21 +109,23 @@ def read_files(table: Table, where: str | None) -> tuple[list[FileRecord], Delet
     head = table.current_snapshot()
     deletes = DeleteIndex()
     if head is None:
-        return [], deletes
+        return LiveFiles(data=[], deletes=[])
     manifests = head.manifests(table.io)
     for manifest in manifests:
         if manifest.content == ManifestContent.DELETES:
             for delete in _read_deletes(table, manifest):
                 deletes.add(delete)
     data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
-    return [_file_record(entry, deletes) for entry in _data_entries(table, data, where)], deletes
+    return LiveFiles(
+        data=[_file_record(entry, deletes) for entry in _data_entries(table, data, where)], deletes=deletes.all
+    )
 
 
 def _data_entries(table: Table, manifests: list[ManifestFile], where: str | None) -> Iterator[ManifestEntry]:
     planner = ManifestGroupPlanner(
         table_metadata=table.metadata,
         io=table.io,
-        row_filter=parsed_where(where, ".".join(table.name())),
+        row_filter=_parsed_where(where, ".".join(table.name())),
         case_sensitive=False,
         options={"include_empty_files": "true"} if where is None else {},
     )

@@ -1,69 +1,170 @@
-"""Read the head of an Iceberg table from its loaded metadata: no call, no manifests, no data."""
+"""An Iceberg table as PyIceberg has loaded it."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from functools import cached_property
 
-from airflow_lake_provider.contracts.property_values import whole_number
-from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
-from airflow_lake_provider.tables.iceberg.broken_metadata import refuse_broken_metadata
-from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table import snapshots as pyiceberg_snapshots
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
 
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.history_checks import REMEDY, refuse_broken_history
+from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, TableFacts, TableShape
+from airflow_lake_provider.tables.base import LiveFiles
+from airflow_lake_provider.tables.iceberg.live_files import columns_in, read_files
+from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
 
-MAIN = "main"
-_CONSUMER_SNAPSHOT = ".snapshot"
 
+class LoadedIcebergTable:
+    """The :class:`.LoadedTable` of Iceberg.
 
-def read_head(table: Table, branch: str = MAIN) -> TableHead:
-    """Return what the loaded metadata says; nothing is fetched.
-
-    :param table: just loaded, or refreshed.
-    :param branch: branch or tag; one that does not exist has no head.
-    :raises BrokenMetadataError: the snapshots are such as no writer makes.
+    :param table: loaded now.
     """
-    metadata = table.metadata
-    refuse_broken_metadata(".".join(table.name()), metadata)
-    ref = metadata.refs.get(branch)
-    log = metadata.snapshot_log if branch == MAIN else []
-    return TableHead(
-        head=ref.snapshot_id if ref else None,
-        snapshots={snapshot.snapshot_id: _record(snapshot) for snapshot in metadata.snapshots},
-        log=tuple((_time(entry.timestamp_ms), entry.snapshot_id) for entry in log),
-        consumers=_consumers(table),
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._name = ".".join(table.name())
+
+    @cached_property
+    def facts(self) -> TableFacts:
+        """Facts of the version that was loaded."""
+        return facts_of(self._name, self._table.metadata)
+
+    @property
+    def warehouse(self) -> str | None:
+        """Root that its catalog puts tables below; None where that is not known."""
+        return self._table.catalog.properties.get("warehouse")
+
+    def state(self) -> TableState:
+        """Return the counts of main's head; its manifest list is opened."""
+        return self.facts.state(lambda snapshot: len(self._manifests(snapshot)))
+
+    def columns_in(self, where: str) -> list[str]:
+        """Return the columns that a predicate names."""
+        return columns_in(where, self._name)
+
+    def live_files(self, where: str | None) -> LiveFiles:
+        """Read the live files of main's head."""
+        return read_files(self._table, where)
+
+    def manifest_sizes(self, snapshot: int) -> list[list[int]]:
+        """Return the bytes of the manifests of the current partition spec, by what they hold."""
+        sizes: dict[int, list[int]] = {}
+        for manifest in self._manifests(snapshot):
+            if manifest.partition_spec_id == self._table.metadata.default_spec_id:
+                sizes.setdefault(manifest.content, []).append(manifest.manifest_length)
+        return list(sizes.values())
+
+    def versions_since(self, at: int) -> Iterator[TableFacts]:
+        """Yield the versions of the metadata since a moment, oldest first."""
+        for written, location in self.facts.metadata_log:
+            if written >= at:
+                try:
+                    yield facts_of(self._name, FromInputFile.table_metadata(self._table.io.new_input(location)))
+                except (FileNotFoundError, ValueError):
+                    # Removed by another tool.
+                    continue
+        yield self.facts
+
+    def has_file(self, location: str) -> bool:
+        """Tell whether a file exists."""
+        return self._table.io.new_input(location).exists()
+
+    def commit(self, change: MetadataChange) -> bool:
+        """Make a change where PyIceberg can."""
+        if not is_committed_without_spark(self._table, change):
+            return False
+        commit_metadata(self._table, change)
+        return True
+
+    def _manifests(self, snapshot: int) -> list[ManifestFile]:
+        found = self._table.snapshot_by_id(snapshot)
+        return found.manifests(self._table.io) if found is not None else []
+
+
+def facts_of(name: str, metadata: TableMetadata) -> TableFacts:
+    """Return what PyIceberg has read of a table's metadata.
+
+    :param name: of the table.
+    """
+    return TableFacts(
+        name=name,
+        uuid=str(metadata.table_uuid),
+        location=metadata.location,
+        format_version=metadata.format_version,
+        properties=metadata.properties,
+        snapshots={each.snapshot_id: _snapshot(each) for each in metadata.snapshots},
+        references={
+            name: Reference(
+                name=name,
+                snapshot=ref.snapshot_id,
+                is_branch=ref.snapshot_ref_type is SnapshotRefType.BRANCH,
+                min_snapshots=ref.min_snapshots_to_keep,
+                max_snapshot_age=ref.max_snapshot_age_ms,
+                max_ref_age=ref.max_ref_age_ms,
+            )
+            for name, ref in metadata.refs.items()
+        },
+        main_log=[(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log],
+        metadata_log=[(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log],
+        statistics=[
+            (each.snapshot_id, each.statistics_path) for each in (*metadata.statistics, *metadata.partition_statistics)
+        ],
+        read_shape=lambda: _shape(metadata),
     )
 
 
-def _consumers(table: Table) -> dict[str, int]:
-    """Cursors of consumers; the tag, where there is one, is newer than or as new as the property."""
-    by_property = {
-        name.removeprefix(CONSUMER_PREFIX).removesuffix(_CONSUMER_SNAPSHOT): snapshot
-        for name, value in table.metadata.properties.items()
-        if name.startswith(CONSUMER_PREFIX)
-        and name.endswith(_CONSUMER_SNAPSHOT)
-        and (snapshot := whole_number(value)) is not None
-    }
-    by_tag = {
-        name.removeprefix(CONSUMER_PREFIX): ref.snapshot_id
-        for name, ref in table.metadata.refs.items()
-        if name.startswith(CONSUMER_PREFIX)
-    }
-    return {**by_property, **by_tag}
-
-
-def _record(snapshot: Snapshot) -> SnapshotRecord:
-    summary = snapshot.summary
-    return SnapshotRecord.from_summary(
-        snapshot.snapshot_id,
-        snapshot.parent_snapshot_id,
-        _time(snapshot.timestamp_ms),
-        snapshot.sequence_number or 0,
-        {"operation": summary.operation.value, **summary.additional_properties} if summary else None,
+def _snapshot(given: pyiceberg_snapshots.Snapshot) -> Snapshot:
+    summary = given.summary
+    return Snapshot(
+        id=given.snapshot_id,
+        parent=given.parent_snapshot_id,
+        at=given.timestamp_ms,
+        sequence_number=given.sequence_number or 0,
+        summary={"operation": summary.operation.value, **summary.additional_properties} if summary else {},
+        schema_id=given.schema_id,
+        first_row_id=given.first_row_id,
+        manifest_list=given.manifest_list,
     )
 
 
-def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+def _shape(metadata: TableMetadata) -> TableShape:
+    orders = {order.order_id: order for order in metadata.sort_orders}
+    return TableShape(
+        format_version=metadata.format_version,
+        properties=metadata.properties,
+        schemas={each.schema_id: each.model_dump(mode="json") for each in metadata.schemas},
+        schema_id=metadata.current_schema_id,
+        partition_specs={
+            spec.spec_id: [field.model_dump(mode="json") for field in spec.fields] for spec in metadata.partition_specs
+        },
+        spec_id=metadata.default_spec_id,
+        sort_order=[field.model_dump(mode="json") for field in orders[metadata.default_sort_order_id].fields],
+    )
+
+
+def refuse_broken_metadata(name: str, metadata: TableMetadata) -> None:
+    """Refuse metadata whose snapshots or sort order no writer can have made, before anything walks along it.
+
+    :param name: of the table.
+    :raises BrokenMetadataError: naming what is wrong.
+    """
+    snapshots = ((s.snapshot_id, s.parent_snapshot_id, s.timestamp_ms) for s in metadata.snapshots)
+    moved = (entry.timestamp_ms for entry in metadata.snapshot_log)
+    written = (entry.timestamp_ms for entry in metadata.metadata_log)
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    # PyIceberg looks the order up as if it were there, and ends in a StopIteration.
+    orders = [order.order_id for order in metadata.sort_orders]
+    if metadata.default_sort_order_id not in orders:
+        raise BrokenMetadataError(
+            f"{name}: default-sort-order-id is {metadata.default_sort_order_id}, expected one of the sort-orders "
+            f"{orders}. {REMEDY}."
+        )
+    refuse_broken_history(name, snapshots, (*moved, *written), refs)

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from uuid import UUID
+
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table import Table
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+)
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.table.update import TableRequirement, TableUpdate
 
-
-def is_committed_without_spark(catalog: Catalog, table: Table, change: MetadataChange) -> bool:
+def is_committed_without_spark(table: Table, change: MetadataChange) -> bool:
     """Tell whether PyIceberg can make a change.
 
     A REST catalog writes metadata itself. For others PyIceberg does, and it writes neither version 3 nor an upgrade
     that keeps every snapshot's sequence number.
     """
-    from pyiceberg.catalog.rest import RestCatalog
-
-    return isinstance(catalog, RestCatalog) or (table.format_version == 2 and change.format_version is None)
+    return isinstance(table.catalog, RestCatalog) or (table.format_version == 2 and change.format_version is None)
 
 
-def commit_metadata(catalog: Catalog, table: Table, change: MetadataChange) -> None:
+def commit_metadata(table: Table, change: MetadataChange) -> None:
     """Make a change by one compare-and-swap of the catalog.
 
     :param table: loaded now.
     :raises CommitConflictError: another commit came in between; nothing changed.
     :raises UnknownOutcomeError: the answer was lost.
     """
-    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-
     try:
-        catalog.commit_table(table, tuple(_requirements(change)), tuple(_updates(table, change)))
+        table.catalog.commit_table(table, tuple(_requirements(change)), tuple(_updates(table, change)))
     except CommitFailedException as error:
         raise CommitConflictError(
             f"{'.'.join(table.name())}: commit refused: {error}. Nothing changed; a retry decides again."
@@ -48,10 +54,6 @@ def commit_metadata(catalog: Catalog, table: Table, change: MetadataChange) -> N
 
 
 def _requirements(change: MetadataChange) -> Iterator[TableRequirement]:
-    from uuid import UUID
-
-    from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
-
     yield AssertTableUUID(uuid=UUID(change.table_uuid))
     for name, expected in change.expected_refs.items():
         at = None if expected is None else int(expected)
@@ -59,13 +61,6 @@ def _requirements(change: MetadataChange) -> Iterator[TableRequirement]:
 
 
 def _updates(table: Table, change: MetadataChange) -> Iterator[TableUpdate]:
-    from pyiceberg.table.update import (
-        RemovePropertiesUpdate,
-        RemoveSnapshotRefUpdate,
-        SetPropertiesUpdate,
-        UpgradeFormatVersionUpdate,
-    )
-
     if change.format_version is not None:
         yield UpgradeFormatVersionUpdate.model_validate({"format-version": change.format_version})
     for move in change.moved_refs:
@@ -79,8 +74,6 @@ def _updates(table: Table, change: MetadataChange) -> Iterator[TableUpdate]:
 
 
 def _moved(table: Table, move: RefMove) -> TableUpdate:
-    from pyiceberg.table.update import SetSnapshotRefUpdate
-
     there = table.metadata.refs.get(move.name)
     # A ref that is there keeps its retention.
     kept = there.model_dump(by_alias=True, exclude_none=True) if there is not None else {}

@@ -27,6 +27,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, row
+from tests.table_facts import facts
 
 QUERY = "SELECT id, name, n * 10 AS revenue, _change_type FROM changes"
 
@@ -142,13 +143,13 @@ def test_a_target_that_was_rolled_back_is_refused_until_it_is_refreshed(consumer
     consumer.run("2")
     target = consumer.target.table
     consumer.source.spark.sql(f"CALL system.rollback_to_snapshot('{target}', {first.committed[-1]})")
-    assert not nothing_new(consumer.source.loaded(), consumer.target.loaded(), "revenue").nothing_new
+    assert not nothing_new(facts(consumer.source.loaded()), facts(consumer.target.loaded()), "revenue").nothing_new
     for run in ("2", "3"):
         with pytest.raises(RolledBackError, match="full_refresh"):
             consumer.run(run)
     assert consumer.run("4", full_refresh=True).outcome is Outcome.APPLIED
     assert consumer.target.rows() == consumer.expected()
-    assert nothing_new(consumer.source.loaded(), consumer.target.loaded(), "revenue").nothing_new
+    assert nothing_new(facts(consumer.source.loaded()), facts(consumer.target.loaded()), "revenue").nothing_new
 
 
 def test_another_transform_is_refused_until_told_what_to_do(consumer: Consumer) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.tables.detect_new_snapshot import (
-    Since,
-)
-from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.contracts.table_facts import Snapshot
+from airflow_lake_provider.tables.detect_new_snapshot import Since, TableHead
 
 START = datetime(2026, 11, 20, 8, tzinfo=UTC)
 TOTALS = {"total-records": "100", "total-data-files": "3"}
@@ -31,10 +29,11 @@ SKIPPED_KINDS = ("compaction", "our-compaction", "empty-delta", "empty-append")
 DATA_KINDS = ("append", "delete", "upsert", "vectors")
 
 
-def record(snapshot_id: int, parent: int | None, kind: str) -> SnapshotRecord:
+def record(snapshot_id: int, parent: int | None, kind: str) -> Snapshot:
     """Snapshot ``n`` is the n-th commit and was made n minutes after the start."""
-    at = START + timedelta(minutes=snapshot_id)
-    return SnapshotRecord.from_summary(snapshot_id, parent, at, snapshot_id, {**TOTALS, **SUMMARIES[kind]})
+    at = int((START + timedelta(minutes=snapshot_id)).timestamp() * 1000)
+    summary = {**TOTALS, **SUMMARIES[kind]}
+    return Snapshot(id=snapshot_id, parent=parent, at=at, sequence_number=snapshot_id, summary=summary)
 
 
 def chain(*kinds: str) -> TableHead:
@@ -42,8 +41,8 @@ def chain(*kinds: str) -> TableHead:
     records = [record(n, n - 1 or None, kind) for n, kind in enumerate(kinds, start=1)]
     return TableHead(
         head=len(kinds) or None,
-        snapshots={r.snapshot_id: r for r in records},
-        log=tuple((r.committed_at, r.snapshot_id) for r in records),
+        snapshots={r.id: r for r in records},
+        log=tuple((r.at, r.id) for r in records),
     )
 
 
@@ -59,7 +58,7 @@ def expire(table: TableHead, *gone: int) -> TableHead:
 def expire_like_pyiceberg(table: TableHead, *gone: int) -> TableHead:
     """As PyIceberg does it: children of what is gone lose their parent id."""
     left = expire(table, *gone)
-    orphaned = {k: replace(v, parent_id=None) if v.parent_id in gone else v for k, v in left.snapshots.items()}
+    orphaned = {k: replace(v, parent=None) if v.parent in gone else v for k, v in left.snapshots.items()}
     return replace(left, snapshots=orphaned)
 
 
@@ -68,7 +67,7 @@ def rolled_back(*kinds: str, to: int, then: str | None = None) -> TableHead:
     if then is None:
         return replace(table, head=to)
     new = record(len(kinds) + 1, to, then)
-    return replace(table, head=new.snapshot_id, snapshots={**table.snapshots, new.snapshot_id: new})
+    return replace(table, head=new.id, snapshots={**table.snapshots, new.id: new})
 
 
 def minutes(count: float) -> Since:

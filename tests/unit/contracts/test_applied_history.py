@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.applied_history import AppliedOfSource, CommitFact, MainHistory
+from airflow_lake_provider.contracts.applied_history import AppliedOfSource, MainHistory
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.positions import FilesPosition, SnapshotPosition
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, SOURCE_POSITION
 
 KEY = "0123456789abcdef"
@@ -28,7 +30,7 @@ class World:
     """
 
     head: int | None = None
-    known: dict[int, CommitFact] = field(default_factory=dict)
+    known: dict[int, Snapshot] = field(default_factory=dict)
     truth: dict[int, int | None] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
     replacements: list[int] = field(default_factory=list)
@@ -43,7 +45,7 @@ class World:
         if ours:
             self.generation, self.applied = self.generation + 1, id_
             summary[SOURCE_POSITION] = f"src={self.generation}"
-        self.known[id_] = CommitFact(id=id_, parent=self.head, sequence_number=id_, at=id_ * 1000, summary=summary)
+        self.known[id_] = Snapshot(id=id_, parent=self.head, sequence_number=id_, at=id_ * 1000, summary=summary)
         self.truth[id_], self.rows[id_], self.head = self.head, held + added, id_
 
     def step(self, name: str) -> None:
@@ -69,7 +71,7 @@ class World:
         self.known = left
 
     def history(self) -> MainHistory:
-        return MainHistory.of(self.head, self.known.values())
+        return MainHistory.of(self.head, self.known)
 
     def has_applied(self) -> bool:
         current = self.head
@@ -158,5 +160,6 @@ def test_run_keys_of_a_replaced_table_do_not_count_and_those_without_a_snapshot_
 
 
 def test_a_snapshot_that_is_its_own_ancestor_ends_the_walk() -> None:
-    commits = [CommitFact(id=n, parent=3 - n, sequence_number=n, at=n, summary={}) for n in (1, 2)]
-    assert [commit.id for commit in MainHistory.of(2, commits).line] == [2, 1]
+    commits = {n: Snapshot(id=n, parent=3 - n, sequence_number=n, at=n, summary={}) for n in (1, 2)}
+    with pytest.raises(BrokenMetadataError, match="is its own ancestor"):
+        MainHistory.of(2, commits)

@@ -13,28 +13,27 @@ from airflow_lake_provider.contracts.flink_commits import JOB_AGE, FlinkCommit, 
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
-    RefFact,
     Retention,
     RetentionRequest,
-    SnapshotFact,
     expiry_sentence,
     request_for,
     to_millis,
     work_out,
 )
+from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR
 A, B, OLD = ("job a", "sink"), ("job b", "sink"), ("job a", None)
 
 
-def commit(writer: tuple[str, str | None], checkpoint: int) -> FlinkCommit:
-    return FlinkCommit(job=writer[0], operator=writer[1], checkpoint=checkpoint)
+def commit(writer: tuple[str, str | None], checkpoint: int) -> dict[str, str]:
+    """Return the summary of a commit of Flink's."""
+    summary = {"flink.job-id": writer[0], "flink.max-committed-checkpoint-id": str(checkpoint)}
+    return summary | ({"flink.operator-id": writer[1]} if writer[1] is not None else {})
 
 
-def found(
-    head: int, snapshots: Sequence[SnapshotFact], writer: tuple[str, str | None], gone: Sequence[int] = ()
-) -> int:
+def found(head: int, snapshots: Sequence[Snapshot], writer: tuple[str, str | None], gone: Sequence[int] = ()) -> int:
     """Return the checkpoint that a restored job finds, as ``SinkUtil.getMaxCommittedCheckpointId`` does."""
     known = {fact.id: fact for fact in snapshots if fact.id not in gone}
     current = known.get(head)
@@ -47,22 +46,22 @@ def found(
 
 
 def line(
-    *commits: FlinkCommit | None, hours: Sequence[int] = (), first: int = 1, parent: int | None = None
-) -> list[SnapshotFact]:
+    *commits: dict[str, str] | None, hours: Sequence[int] = (), first: int = 1, parent: int | None = None
+) -> list[Snapshot]:
     """Snapshots first, first + 1, ... each the parent of the next."""
     at = hours or range(1, len(commits) + 1)
     parents = [parent, *range(first, first + len(commits))]
     return [
-        SnapshotFact(id=first + place, parent=parents[place], at=hour * HOUR, flink=said)
+        Snapshot(id=first + place, parent=parents[place], at=hour * HOUR, summary=said or {})
         for place, (said, hour) in enumerate(zip(commits, at, strict=True))
     ]
 
 
-def branch(name: str, snapshot: int) -> RefFact:
-    return RefFact(name=name, snapshot=snapshot, is_branch=True)
+def branch(name: str, snapshot: int) -> Reference:
+    return Reference(name=name, snapshot=snapshot, is_branch=True)
 
 
-def expire(snapshots: list[SnapshotFact], *refs: RefFact, since: int = 0) -> Retention:
+def expire(snapshots: list[Snapshot], *refs: Reference, since: int = 0) -> Retention:
     request = RetentionRequest(
         expire_before=NOW, retain_last=1, expire_stages_before=0, now=NOW, expire_flink_before=since * HOUR
     )
@@ -70,7 +69,7 @@ def expire(snapshots: list[SnapshotFact], *refs: RefFact, since: int = 0) -> Ret
 
 
 MAIN = (branch("main", 4),)
-HISTORIES: dict[str, tuple[list[SnapshotFact], tuple[RefFact, ...], tuple[int, ...], dict[int, str]]] = {
+HISTORIES: dict[str, tuple[list[Snapshot], tuple[Reference, ...], tuple[int, ...], dict[int, str]]] = {
     "one job": (line(commit(A, 1), commit(A, 2), None, None), MAIN, (1,), {2: "job a", 3: "job a"}),
     "a job that committed last": (line(None, None, commit(A, 1), commit(A, 2)), MAIN, (1, 2, 3), {}),
     "two jobs": (line(None, commit(A, 2), commit(B, 7), None), MAIN, (1,), {2: "job a", 3: "job a, job b"}),
@@ -99,7 +98,7 @@ HISTORIES: dict[str, tuple[list[SnapshotFact], tuple[RefFact, ...], tuple[int, .
 
 @pytest.mark.parametrize(("snapshots", "refs", "expired", "kept"), HISTORIES.values(), ids=HISTORIES)
 def test_the_way_from_a_branchs_head_to_the_last_commit_of_each_job_stays(
-    snapshots: list[SnapshotFact], refs: tuple[RefFact, ...], expired: tuple[int, ...], kept: dict[int, str]
+    snapshots: list[Snapshot], refs: tuple[Reference, ...], expired: tuple[int, ...], kept: dict[int, str]
 ) -> None:
     answer = expire(snapshots, *refs)
 
@@ -129,7 +128,7 @@ TREES = st.lists(
     st.tuples(st.integers(0, 30), st.none() | st.tuples(WRITERS, st.integers(1, 9))), min_size=1, max_size=15
 ).map(
     lambda rows: [
-        SnapshotFact(id=i + 1, parent=(parent % i) + 1 if i else None, at=i * HOUR, flink=said and commit(*said))
+        Snapshot(id=i + 1, parent=(parent % i) + 1 if i else None, at=i * HOUR, summary=commit(*said) if said else {})
         for i, (parent, said) in enumerate(rows)
     ]
 )
@@ -137,7 +136,7 @@ TREES = st.lists(
 
 @given(TREES, st.data())
 def test_a_restored_job_finds_after_an_expiry_what_it_found_before(
-    snapshots: list[SnapshotFact], data: st.DataObject
+    snapshots: list[Snapshot], data: st.DataObject
 ) -> None:
     ids = st.sampled_from([fact.id for fact in snapshots])
     refs = [branch("main", data.draw(ids)), branch("audit", data.draw(ids))]
@@ -153,7 +152,7 @@ def test_a_restored_job_finds_after_an_expiry_what_it_found_before(
                 assert found(ref.snapshot, snapshots, writer, gone) == found(ref.snapshot, snapshots, writer)
 
 
-def ancestry(by_id: Mapping[int, SnapshotFact], head: int) -> list[int]:
+def ancestry(by_id: Mapping[int, Snapshot], head: int) -> list[int]:
     ids, current = [], by_id.get(head)
     while current is not None:
         ids.append(current.id)
@@ -161,7 +160,7 @@ def ancestry(by_id: Mapping[int, SnapshotFact], head: int) -> list[int]:
     return ids
 
 
-def of(fact: SnapshotFact, writer: tuple[str, str | None]) -> bool:
+def of(fact: Snapshot, writer: tuple[str, str | None]) -> bool:
     return fact.flink is not None and fact.flink.writer == writer
 
 

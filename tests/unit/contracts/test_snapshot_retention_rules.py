@@ -10,35 +10,34 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
-    RefFact,
     Retention,
     RetentionRequest,
-    SnapshotFact,
     request_for,
     work_out,
 )
+from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR
 
 
-def line(*hours: int, first: int = 1, parent: int | None = None) -> list[SnapshotFact]:
+def line(*hours: int, first: int = 1, parent: int | None = None) -> list[Snapshot]:
     """Snapshots first, first + 1, ... committed at these hours, each the parent of the next."""
     ids = range(first, first + len(hours))
     parents = [parent, *ids]
-    return [SnapshotFact(id=i, parent=p, at=h * HOUR) for i, p, h in zip(ids, parents, hours, strict=False)]
+    return [Snapshot(id=i, parent=p, at=h * HOUR) for i, p, h in zip(ids, parents, hours, strict=False)]
 
 
-def branch(name: str, snapshot: int, **retention: int) -> RefFact:
-    return RefFact(name=name, snapshot=snapshot, is_branch=True, **retention)
+def branch(name: str, snapshot: int, **retention: int) -> Reference:
+    return Reference(name=name, snapshot=snapshot, is_branch=True, **retention)
 
 
-def tag(name: str, snapshot: int, **retention: int) -> RefFact:
-    return RefFact(name=name, snapshot=snapshot, is_branch=False, **retention)
+def tag(name: str, snapshot: int, **retention: int) -> Reference:
+    return Reference(name=name, snapshot=snapshot, is_branch=False, **retention)
 
 
 def expire(
-    snapshots: list[SnapshotFact], *refs: RefFact, hour: int = 900, retain_last: int = 1, stage_hour: int = 0
+    snapshots: list[Snapshot], *refs: Reference, hour: int = 900, retain_last: int = 1, stage_hour: int = 0
 ) -> Retention:
     request = RetentionRequest(
         expire_before=hour * HOUR, retain_last=retain_last, expire_stages_before=stage_hour * HOUR, now=NOW
@@ -96,7 +95,7 @@ def test_a_ref_past_its_own_age_goes_and_main_never_does() -> None:
 
 
 def test_snapshots_that_no_ref_reaches_go_by_age_alone() -> None:
-    snapshots = [*line(1, 2), SnapshotFact(id=8, parent=1, at=10 * HOUR), SnapshotFact(id=9, parent=1, at=950 * HOUR)]
+    snapshots = [*line(1, 2), Snapshot(id=8, parent=1, at=10 * HOUR), Snapshot(id=9, parent=1, at=950 * HOUR)]
 
     assert expire(snapshots, branch("main", 2), retain_last=5).expired == (8,)
 
@@ -137,7 +136,7 @@ def test_only_branches_with_the_prefix_are_swept() -> None:
 
 TREES = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=1, max_size=15).map(
     lambda rows: [
-        SnapshotFact(id=i + 1, parent=(parent % i) + 1 if i else None, at=hour * HOUR)
+        Snapshot(id=i + 1, parent=(parent % i) + 1 if i else None, at=hour * HOUR)
         for i, (hour, parent) in enumerate(rows)
     ]
 )
@@ -145,7 +144,7 @@ TREES = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=1
 
 @given(TREES, st.data(), st.integers(0, 1000), st.integers(1, 4))
 def test_no_ref_loses_its_snapshot_and_nothing_young_goes(
-    snapshots: list[SnapshotFact], data: st.DataObject, hour: int, retain_last: int
+    snapshots: list[Snapshot], data: st.DataObject, hour: int, retain_last: int
 ) -> None:
     ids = st.sampled_from([s.id for s in snapshots])
     refs = [branch("main", data.draw(ids)), branch("audit", data.draw(ids)), tag("t", data.draw(ids))]

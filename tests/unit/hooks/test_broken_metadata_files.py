@@ -132,14 +132,13 @@ def test_packed_metadata_of_a_sound_size_is_read(
     orders: Table, append: Callable[..., int], tmp_path: Path, lake_connection: str
 ) -> None:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-    from airflow_lake_provider.planning.table_state import state_of
 
     append(orders, 1)
     body = Path(orders.metadata_location.removeprefix("file://")).read_bytes()
     packed = written(tmp_path, "p.gz.metadata.json", gzip.compress(body))
     with sqlite3.connect(tmp_path / "catalog.db") as connection:
         connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (packed,))
-    assert state_of(LakeCatalogHook(lake_connection).load_table("shop.orders")).manifests == 1
+    assert LakeCatalogHook(lake_connection).loaded("shop.orders").state().manifests == 1
 
 
 @pytest.mark.usefixtures("orders")

@@ -19,6 +19,7 @@ from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
 from airflow_lake_provider.planning.table_check import check_table
+from tests.table_facts import facts
 from tests.unit.operators.run_of_tests import NO_SPARK
 from tests.unit.planning.test_early_refusals import as_version_3
 
@@ -71,7 +72,7 @@ def expiry(**arguments: Any) -> LakeSnapshotExpiryOperator:
 
 
 def verdict(table: Table, operator: str) -> tuple[bool, str]:
-    return next((each.possible, each.reason) for each in check_table(table, ["id"]) if each.operator == operator)
+    return next((each.possible, each.reason) for each in check_table(facts(table), ["id"]) if each.operator == operator)
 
 
 @pytest.fixture

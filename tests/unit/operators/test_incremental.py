@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.source_position import SourcePosition, summ
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.planning.incremental_plan import position_id
+from tests.table_facts import facts
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
 from tests.unit.operators.submitted import report_without_spark
 
@@ -32,7 +33,7 @@ def incremental(**arguments: Any) -> LakeIncrementalOperator:
 
 def consumed(catalog: SqlCatalog, source: Table, snapshot: int) -> Table:
     """Make the target with the position that a run leaves."""
-    name, position = position_id(source, "revenue"), SourcePosition().moved(SnapshotPosition(str(snapshot)))
+    name, position = position_id(facts(source), "revenue"), SourcePosition().moved(SnapshotPosition(str(snapshot)))
     target = catalog.create_table("shop.revenue", schema=pa.schema([("id", pa.int64())]))
     with target.transaction() as run:
         run.append(pa.table({"id": [1]}), snapshot_properties={SOURCE_POSITION: summary_of({name: position})})

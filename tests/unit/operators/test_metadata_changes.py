@@ -31,6 +31,7 @@ from airflow_lake_provider.operators.publish_branch import LakePublishBranchOper
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
 from airflow_lake_provider.operators.tags import LakeCreateTagOperator, LakeDropTagOperator
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.unit.operators.run_of_tests import NO_SPARK, RUN
 from tests.unit.planning.test_early_refusals import as_version_3
 
@@ -166,7 +167,7 @@ def test_a_change_that_was_decided_on_another_head_is_refused(orders: Table, app
         moved_refs=(RefMove(name="main", kind="branch", snapshot=str(first)),),
     )
     with pytest.raises(CommitConflictError, match="Nothing changed"):
-        LakeCatalogHook("lake_default").commit_metadata(stale, change)
+        LakeCatalogHook("lake_default").commit_metadata(LoadedIcebergTable(stale), change)
     assert ids(orders) == [1, 2, 3]
 
 

@@ -22,6 +22,7 @@ from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.planning.table_check import check_table
+from tests.table_facts import facts
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK
 from tests.unit.planning.test_early_refusals import as_version_3
@@ -87,7 +88,7 @@ def operators() -> list[Any]:
 
 def assert_told(table: Table, context: Context, said: str) -> None:
     rows = ("Upsert", "RowsOperator", "Incremental", "Compaction")
-    verdicts = [found for found in check_table(table) if any(name in found.operator for name in rows)]
+    verdicts = [found for found in check_table(facts(table)) if any(name in found.operator for name in rows)]
     assert len(verdicts) == 10
     assert [found for found in verdicts if found.possible or said not in found.reason] == []
     for job in operators():

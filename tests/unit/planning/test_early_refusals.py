@@ -36,6 +36,7 @@ from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.update_rows import LakeUpdateRowsOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.planning.incremental_plan import position_id
+from tests.table_facts import facts
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK
 
@@ -239,7 +240,9 @@ def test_a_position_whose_snapshot_was_expired_is_refused_unless_everything_is_r
 ) -> None:
     source, target = make("shop.source", 3), make("shop.target")
     with target.transaction() as changed:
-        changed.set_properties(SourcePosition().moved(SnapshotPosition("17")).to_properties(position_id(source, "c")))
+        changed.set_properties(
+            SourcePosition().moved(SnapshotPosition("17")).to_properties(position_id(facts(source), "c"))
+        )
     job = incremental(**arguments)
     assert starts_spark(job, context) if expected is None else isinstance(refusal(job, context), expected)
 
@@ -249,7 +252,7 @@ def test_a_target_that_another_transform_filled_is_refused_without_spark(
     make: Make, context: Context, on_change: str, refused: bool
 ) -> None:
     source, target = make("shop.source", 3), make("shop.target")
-    position = SourcePosition().moved(SnapshotPosition("17")).to_properties(position_id(source, "c"))
+    position = SourcePosition().moved(SnapshotPosition("17")).to_properties(position_id(facts(source), "c"))
     with target.transaction() as changed:
         changed.set_properties({**position, "lake.transform.c": "0" * 32})
     job = incremental(on_transform_change=on_change, on_gap="full")

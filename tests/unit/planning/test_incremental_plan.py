@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.positions import SnapshotPosition
 from airflow_lake_provider.contracts.source_position import SourcePosition, summary_of
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.planning.incremental_plan import IncrementalRange, nothing_new, position_id
+from tests.table_facts import facts
 
 Append = Callable[..., int]
 
@@ -22,9 +23,13 @@ def target(lake_catalog: SqlCatalog) -> Table:
     return lake_catalog.create_table("shop.target", schema=pa.schema([("id", pa.int64())]))
 
 
+def unread(source: Table, target: Table | None) -> IncrementalRange:
+    return nothing_new(facts(source), facts(target) if target is not None else None, "mart")
+
+
 def consume(source: Table, target: Table, snapshot: int, consumer: str = "mart") -> None:
     """Set the position as a commit to the target does."""
-    name = position_id(source, consumer)
+    name = position_id(facts(source), consumer)
     position = SourcePosition.read(target.properties, name).moved(SnapshotPosition(str(snapshot)))
     with target.transaction() as transaction:
         summary = {SOURCE_POSITION: summary_of({name: position})}
@@ -36,13 +41,13 @@ def test_a_source_without_snapshots_has_nothing(orders: Table, target: Table) ->
     expected = IncrementalRange(
         from_snapshot=None, to_snapshot=None, nothing_new=True, reason="the source has no snapshot yet"
     )
-    assert nothing_new(orders, target, "mart") == nothing_new(orders, None, "mart") == expected
+    assert unread(orders, target) == unread(orders, None) == expected
 
 
 def test_a_missing_or_fresh_target_has_everything_before_it(orders: Table, target: Table, append: Append) -> None:
     head = str(append(orders, 1))
     for table in (None, target):
-        found = nothing_new(orders, table, "mart")
+        found = unread(orders, table)
         assert (found.from_snapshot, found.to_snapshot, found.nothing_new) == (None, head, False)
 
 
@@ -51,12 +56,12 @@ def test_a_consumer_at_the_head_has_nothing_and_behind_it_has_the_range(
 ) -> None:
     first = append(orders, 1)
     consume(orders, target, first)
-    assert nothing_new(orders, target, "mart").nothing_new
+    assert unread(orders, target).nothing_new
     second = append(orders, 2)
-    found = nothing_new(orders, target, "mart")
+    found = unread(orders, target)
     assert (found.from_snapshot, found.to_snapshot, found.nothing_new) == (str(first), str(second), False)
     consume(orders, target, second)
-    assert nothing_new(orders, target, "mart").nothing_new
+    assert unread(orders, target).nothing_new
 
 
 def test_positions_of_other_consumers_and_other_sources_do_not_count(
@@ -65,15 +70,15 @@ def test_positions_of_other_consumers_and_other_sources_do_not_count(
     consume(orders, target, append(orders, 1), consumer="other")
     twin = lake_catalog.create_table("shop.twin", schema=pa.schema([("id", pa.int64())]))
     consume(twin, target, append(twin, 1))
-    assert nothing_new(orders, target, "mart").from_snapshot is None
-    assert not nothing_new(orders, target, "mart").nothing_new
+    assert unread(orders, target).from_snapshot is None
+    assert not unread(orders, target).nothing_new
 
 
 def test_the_tag_on_the_source_is_no_position(orders: Table, target: Table, append: Append) -> None:
     head = append(orders, 1)
     with orders.manage_snapshots() as manage:
         manage.create_tag(head, "lake.consumer.mart")
-    assert not nothing_new(orders, target, "mart").nothing_new
+    assert not unread(orders, target).nothing_new
 
 
 def test_commits_that_change_no_row_are_nothing_new(
@@ -82,11 +87,11 @@ def test_commits_that_change_no_row_are_nothing_new(
     consume(orders, target, append(orders, 1))
     append(orders)
     compacted = compact(orders)
-    found = nothing_new(orders, target, "mart")
+    found = unread(orders, target)
     assert (found.to_snapshot, found.nothing_new) == (str(compacted), True)
     assert found.reason == "only commits that change no rows were made since the consumer's position"
     append(orders, 2)
-    assert not nothing_new(orders, target, "mart").nothing_new
+    assert not unread(orders, target).nothing_new
 
 
 def test_a_rollback_behind_the_position_is_new(orders: Table, target: Table, append: Append) -> None:
@@ -94,7 +99,7 @@ def test_a_rollback_behind_the_position_is_new(orders: Table, target: Table, app
     consume(orders, target, append(orders, 2))
     with orders.manage_snapshots() as manage:
         manage.rollback_to_snapshot(first)
-    assert not nothing_new(orders, target, "mart").nothing_new
+    assert not unread(orders, target).nothing_new
 
 
 def test_an_expired_position_is_left_to_the_driver(orders: Table, target: Table, append: Append) -> None:
@@ -103,5 +108,5 @@ def test_an_expired_position_is_left_to_the_driver(orders: Table, target: Table,
     append(orders, 2)
     append(orders, 3)
     orders.maintenance.expire_snapshots().by_id(first).commit()
-    found = nothing_new(orders.refresh(), target, "mart")
+    found = unread(orders.refresh(), target)
     assert (found.from_snapshot, found.nothing_new) == (str(first), False)

@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -50,7 +51,7 @@ def expiry(**arguments: object) -> SnapshotExpirySpec:
 
 
 def test_a_plan_counts_the_files_that_each_partition_would_merge(table: Table) -> None:
-    report = plan_compaction(table, compaction(min_input_files=3))
+    report = plan_compaction(LoadedIcebergTable(table), compaction(min_input_files=3))
 
     sizes = {f["file_path"]: f["file_size_in_bytes"] for f in table.inspect.files().to_pylist()}
     north = [size for path, size in sizes.items() if "region=north" in path]
@@ -66,8 +67,8 @@ def test_a_plan_counts_the_files_that_each_partition_would_merge(table: Table) -
 def test_a_plan_changes_nothing(table: Table) -> None:
     before = table.metadata_location
 
-    plan_compaction(table, compaction())
-    plan_expiry(table, expiry())
+    plan_compaction(LoadedIcebergTable(table), compaction())
+    plan_expiry(LoadedIcebergTable(table), expiry())
 
     assert table.refresh().metadata_location == before
 
@@ -75,27 +76,27 @@ def test_a_plan_changes_nothing(table: Table) -> None:
 def test_where_narrows_the_plan_to_files_that_may_match(table: Table) -> None:
     arguments = {"min_input_files": 2, "where": "region = 'south'"}
 
-    assert plan_compaction(table, compaction(min_input_files=2)).files_rewritten == 6
-    assert plan_compaction(table, compaction(**arguments)).files_rewritten == 2
+    assert plan_compaction(LoadedIcebergTable(table), compaction(min_input_files=2)).files_rewritten == 6
+    assert plan_compaction(LoadedIcebergTable(table), compaction(**arguments)).files_rewritten == 2
 
 
 @pytest.mark.parametrize("where", ["amount >", "nothing = 1", "upper(region) = 'X'"], ids=["syntax", "column", "call"])
 def test_a_where_that_pyiceberg_cannot_read_is_refused_by_its_text(table: Table, where: str) -> None:
     with pytest.raises(InvalidSpecError, match="where="):
-        plan_compaction(table, compaction(where=where, min_input_files=2))
+        plan_compaction(LoadedIcebergTable(table), compaction(where=where, min_input_files=2))
 
 
 def test_a_table_of_few_files_is_answered_without_opening_its_data_manifests(table: Table) -> None:
     for path in set(table.inspect.all_manifests()["path"].to_pylist()):
         Path(path.removeprefix("file://")).unlink()
 
-    report = plan_compaction(table, compaction(min_input_files=7))
+    report = plan_compaction(LoadedIcebergTable(table), compaction(min_input_files=7))
 
     assert report.outcome is Outcome.NOTHING_DUE
 
 
 def test_full_plans_every_file(table: Table) -> None:
-    report = plan_compaction(table, compaction(level=CompactionLevel.FULL))
+    report = plan_compaction(LoadedIcebergTable(table), compaction(level=CompactionLevel.FULL))
 
     assert (report.groups_rewritten, report.files_rewritten) == (2, 6)
 
@@ -104,7 +105,7 @@ def test_an_expiry_plan_names_what_goes_and_what_keeps_the_rest(table: Table) ->
     ids = [str(s.snapshot_id) for s in table.metadata.snapshots]
     table.manage_snapshots().create_tag(int(ids[1]), "lake.consumer.revenue").commit()
 
-    report = plan_expiry(table, expiry(retain_last=2))
+    report = plan_expiry(LoadedIcebergTable(table), expiry(retain_last=2))
 
     assert report.outcome is Outcome.PLANNED
     assert report.snapshots_expired == (ids[0], ids[2], ids[3])
@@ -118,8 +119,10 @@ def test_a_snapshot_that_a_replaced_branch_left_behind_goes_by_age(table: Table)
     table.delete("id = 0", branch="lake_stage_x")
     own = table.refresh().metadata.refs["lake_stage_x"].snapshot_id
 
-    kept = plan_expiry(table, expiry())
-    swept = plan_expiry(table, expiry(expire_stage_branches_before=datetime.now(UTC) + timedelta(minutes=1)))
+    kept = plan_expiry(LoadedIcebergTable(table), expiry())
+    swept = plan_expiry(
+        LoadedIcebergTable(table), expiry(expire_stage_branches_before=datetime.now(UTC) + timedelta(minutes=1))
+    )
 
     assert str(own) not in kept.snapshots_expired
     assert swept.stage_branches_removed == ("lake_stage_x",)
@@ -127,13 +130,13 @@ def test_a_snapshot_that_a_replaced_branch_left_behind_goes_by_age(table: Table)
 
 
 def test_nothing_is_due_when_all_snapshots_are_young(table: Table) -> None:
-    assert plan_expiry(table, expiry(expire_before=LONG_AGO)).outcome is Outcome.NOTHING_DUE
+    assert plan_expiry(LoadedIcebergTable(table), expiry(expire_before=LONG_AGO)).outcome is Outcome.NOTHING_DUE
 
 
 def test_an_expiry_of_shared_files_is_skipped_and_says_why(table: Table) -> None:
     with table.transaction() as transaction:
         transaction.set_properties({"gc.enabled": "false"})
 
-    planned = plan_expiry(table, expiry())
+    planned = plan_expiry(LoadedIcebergTable(table), expiry())
     assert (planned.outcome, planned.snapshots_expired) == (Outcome.SKIPPED, ())
     assert "gc.enabled is false" in planned.reason

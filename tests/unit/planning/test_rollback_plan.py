@@ -15,6 +15,7 @@ from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 Append = Callable[..., int]
 
@@ -22,7 +23,7 @@ Append = Callable[..., int]
 def plan(table: Table, snapshot: int, run: RunIdentity | None = None) -> PlannedChange:
     run = run or RunIdentity.of("run")
     spec = RollbackSpec(catalog="lake", table="shop.orders", run=run, snapshot_id=str(snapshot))
-    return plan_rollback(table.refresh(), spec)
+    return plan_rollback(LoadedIcebergTable(table.refresh()), spec)
 
 
 def set_properties(table: Table, **properties: str) -> None:

@@ -18,6 +18,7 @@ from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from airflow_lake_provider.planning.table_check import NO_KEYS, Verdict, check_table
+from tests.table_facts import facts
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK
 from tests.unit.planning.test_early_refusals import COLUMNS, Make, as_version_3, make
@@ -30,7 +31,7 @@ UPSERT, DELETE, INCREMENTAL = "LakeUpsertOperator", "LakeDeleteRowsOperator", "L
 
 
 def answers(table: Table, *keys: str) -> dict[tuple[str, str], Verdict]:
-    return {(found.operator, found.use): found for found in check_table(table, keys)}
+    return {(found.operator, found.use): found for found in check_table(facts(table), keys)}
 
 
 def said(table: Table, operator: str, use: str, *keys: str) -> tuple[bool, str]:
@@ -167,7 +168,7 @@ def test_branches_rollback_expiry_and_upgrade_are_told(lake_catalog: SqlCatalog)
 
 def test_a_table_whose_properties_choose_code_is_no_table_for_any_operator(make: Make) -> None:
     table = make("shop.orders", 2, **{"fs_file.impl": "x", "write_location-provider.impl": "x"})
-    found = check_table(table, ["id"])
+    found = check_table(facts(table), ["id"])
     assert {each.operator for each in found if each.possible} == set()
     assert all("fs.file.impl, write.location-provider.impl" in each.reason for each in found)
 
@@ -198,7 +199,7 @@ def test_a_position_that_no_upsert_can_read_is_told_before_one_starts(make: Make
 
 def test_a_setting_that_iceberg_cannot_use_is_named_beforehand(make: Make) -> None:
     table = make("shop.unusable", **{"read_split_open-file-cost": "4M", "write_delete_mode": "merge"})
-    for found in check_table(table, ["id"]):
+    for found in check_table(facts(table), ["id"]):
         assert not found.possible
         assert "property 'read.split.open-file-cost' is '4M', expected a whole number" in found.reason
         assert "property 'write.delete.mode' is 'merge', expected one of copy-on-write, merge-on-read" in found.reason

@@ -14,15 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
-from airflow_lake_provider.contracts.snapshot_retention_rules import RefFact, RetentionRequest, SnapshotFact, work_out
-from airflow_lake_provider.tables.detect_new_snapshot import Since, decide
-from airflow_lake_provider.tables.iceberg.ancestors import ancestors
-from airflow_lake_provider.tables.iceberg.loaded_table import read_head
-from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.contracts.snapshot_retention_rules import RetentionRequest, work_out
+from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, ancestors
+from airflow_lake_provider.tables.detect_new_snapshot import Since, TableHead, decide
 
 FAR = 2**63 - 1
 
@@ -76,19 +73,18 @@ PASSED: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 def everything_that_looks(conn_id: str) -> dict[str, Callable[[], object]]:
+    from airflow_lake_provider.contracts.applied_history import applied_runs
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.planning.table_check import check_table
-    from airflow_lake_provider.planning.table_state import state_of
-    from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
     from airflow_lake_provider.triggers.look_threads import LookThreads
 
     hook, looks = LakeCatalogHook(conn_id), LookThreads(conn_id)
     return {
         "look of a watcher": lambda: looks.look("shop.orders", ("main",), None),
-        "sensor": lambda: decide(read_head(hook.load_table("shop.orders")), Since(consumer="c")),
-        "start of an upsert": lambda: applied_runs(hook.load_table("shop.orders"), "ffffffff"),
-        "airflow lake check": lambda: check_table(hook.load_table("shop.orders"), ("id",)),
-        "report of a change": lambda: state_of(hook.load_table("shop.orders")),
+        "sensor": lambda: decide(TableHead.of(hook.loaded("shop.orders").facts), Since(consumer="c")),
+        "start of an upsert": lambda: applied_runs(hook.loaded("shop.orders").facts, "ffffffff"),
+        "airflow lake check": lambda: check_table(hook.loaded("shop.orders").facts, ("id",)),
+        "report of a change": lambda: hook.loaded("shop.orders").state(),
     }
 
 
@@ -129,7 +125,7 @@ def test_a_setting_of_the_owner_that_is_no_number_is_named_by_the_plan(
     from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 
     tamper(tampered, at("properties", name, to=text))
-    table, now = LakeCatalogHook(lake_connection).load_table("shop.orders"), datetime.now(UTC)
+    table, now = LakeCatalogHook(lake_connection).loaded("shop.orders"), datetime.now(UTC)
     frame: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("batch")}
     if name.startswith("write"):
         spec = CompactionSpec(**frame)
@@ -182,9 +178,9 @@ def test_metadata_that_lacks_a_field_or_has_another_one_is_read_or_refused_by_ev
     assert raw == {}
 
 
-def record(snapshot: int, parent: int | None) -> SnapshotRecord:
+def record(snapshot: int, parent: int | None) -> Snapshot:
     counts = {"added-records": "1", "total-records": "1"}
-    return SnapshotRecord.from_summary(snapshot, parent, datetime(2026, 1, 1, tzinfo=UTC), snapshot, counts)
+    return Snapshot(id=snapshot, parent=parent, at=1_767_225_600_000, sequence_number=snapshot, summary=counts)
 
 
 IDS = st.integers(0, 8)
@@ -206,22 +202,18 @@ def test_a_walk_ends_on_every_history_and_finds_what_a_plain_walk_finds(
         with pytest.raises(BrokenMetadataError, match="is its own ancestor"):
             table.lineage()
     else:
-        assert [found.snapshot_id for found in table.lineage().records] == walked
+        assert [found.id for found in table.lineage().records] == walked
     with suppress(BrokenMetadataError):
         decide(replace(table, consumers={"c": since}), Since(snapshot_id=since))
-    facts = [SnapshotFact(id=id_, parent=parent, at=0) for id_, parent in parents.items()]
-    refs = [RefFact(name="main", snapshot=head, is_branch=True)]
-    work_out(facts, refs, RetentionRequest(expire_before=1, retain_last=1, expire_stages_before=1, now=2))
+    refs = [Reference(name="main", snapshot=head, is_branch=True)]
+    request = RetentionRequest(expire_before=1, retain_last=1, expire_stages_before=1, now=2)
+    with suppress(BrokenMetadataError):
+        work_out(table.snapshots.values(), refs, request)
 
 
-def test_ancestors_of_a_circle_are_refused_and_those_of_a_long_history_are_found_at_once(
-    tampered: Table, lake_catalog: SqlCatalog
-) -> None:
-    metadata = lake_catalog.load_table("shop.orders").metadata
-    one = metadata.snapshots[0]
-    circle = [one.model_copy(update={"snapshot_id": n, "parent_snapshot_id": (n + 1) % 3}) for n in range(3)]
+def test_ancestors_of_a_circle_are_refused_and_those_of_a_long_history_are_found_at_once() -> None:
+    circle = {n: record(n, (n + 1) % 3) for n in range(3)}
     with pytest.raises(BrokenMetadataError, match="is its own ancestor"):
-        list(ancestors(metadata.model_copy(update={"snapshots": circle}), circle[0]))
-    chain = [one.model_copy(update={"snapshot_id": n, "parent_snapshot_id": n - 1 or None}) for n in range(1, 20_001)]
-    found = list(ancestors(metadata.model_copy(update={"snapshots": chain}), chain[-1]))
-    assert [snapshot.snapshot_id for snapshot in found] == list(range(20_000, 0, -1))
+        list(ancestors(circle, 0))
+    chain = {n: record(n, n - 1 or None) for n in range(1, 20_001)}
+    assert [snapshot.id for snapshot in ancestors(chain, 20_000)] == list(range(20_000, 0, -1))

@@ -11,16 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.tables.detect_new_snapshot import (
     EventThreshold,
     NewSnapshot,
     NoNewSnapshot,
     Since,
     SkipReason,
+    TableHead,
     Watermark,
     decide,
 )
-from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
 from tests.unit.contracts.snapshot_histories import (
     START,
     chain,
@@ -38,6 +39,15 @@ def summary_of(answer: NewSnapshot | NoNewSnapshot) -> tuple[object, ...]:
     return answer.reason.value, answer.seen
 
 
+def logged(minute: int) -> int:
+    """Return the epoch milliseconds of a minute after the start."""
+    return int((START + timedelta(minutes=minute)).timestamp() * 1000)
+
+
+# Its totals have no row and no file but those added.
+FIRST = {"operation": "append"} | {
+    f"{count}-{kind}": "1" for count in ("added", "total") for kind in ("records", "data-files", "delete-files")
+}
 CASES = {
     "no-table-yet": (TableHead(head=None), Since(), ("no-snapshots", None)),
     "table-dropped": (TableHead(head=None), Since(snapshot_id=3), ("no-snapshots", None)),
@@ -98,7 +108,7 @@ CASES = {
         TableHead(
             head=3,
             snapshots={
-                1: replace(record(1, None, "append"), sequence_number=0, begins_history=True),
+                1: replace(record(1, None, "append"), sequence_number=0, summary=FIRST),
                 3: replace(record(3, None, "append"), sequence_number=0),
             },
         ),
@@ -109,8 +119,8 @@ CASES = {
         TableHead(
             head=3,
             snapshots={
-                1: replace(record(1, None, "append"), sequence_number=0, begins_history=True),
-                3: replace(record(3, None, "append"), sequence_number=0, begins_history=True),
+                1: replace(record(1, None, "append"), sequence_number=0, summary=FIRST),
+                3: replace(record(3, None, "append"), sequence_number=0, summary=FIRST),
             },
         ),
         Since(snapshot_id=1),
@@ -119,7 +129,7 @@ CASES = {
     "table-replaced": (
         TableHead(
             head=3,
-            snapshots={1: record(1, None, "append"), 3: replace(record(3, None, "append"), begins_history=True)},
+            snapshots={1: record(1, None, "append"), 3: replace(record(3, None, "append"), summary=FIRST)},
         ),
         Since(snapshot_id=1),
         ("replaced", 1, 3, 1, "append"),
@@ -130,7 +140,7 @@ CASES = {
             snapshots={
                 1: record(1, None, "append"),
                 2: record(2, 1, "append"),
-                3: replace(record(3, None, "append"), begins_history=True),
+                3: replace(record(3, None, "append"), summary=FIRST),
                 4: record(4, 3, "delete"),
             },
         ),
@@ -138,7 +148,7 @@ CASES = {
         ("replaced", 2, 4, 2, "delete"),
     ),
     "replaced-table-whose-old-snapshots-are-gone": (
-        TableHead(head=3, snapshots={3: replace(record(3, None, "append"), begins_history=True)}),
+        TableHead(head=3, snapshots={3: replace(record(3, None, "append"), summary=FIRST)}),
         Since(snapshot_id=1),
         ("start-expired", 1, 3, 1, "append"),
     ),
@@ -192,7 +202,7 @@ CASES = {
         ("rolled-back", 2, 1, 0, None),
     ),
     "made-before-the-time-but-published-after-it": (
-        replace(chain("append", "append"), log=((START + timedelta(minutes=1), 1), (START + timedelta(minutes=9), 2))),
+        replace(chain("append", "append"), log=((logged(1), 1), (logged(9), 2))),
         minutes(5),
         ("linear", 1, 2, 1, "append"),
     ),
@@ -220,7 +230,7 @@ def test_a_head_is_a_new_snapshot_or_not(table: TableHead, since: Since, expecte
 
 
 def test_a_snapshot_without_a_summary_counts_as_a_change() -> None:
-    bare = SnapshotRecord.from_summary(2, 1, START, 2, None)
+    bare = Snapshot(id=2, parent=1, at=int(START.timestamp() * 1000), sequence_number=2)
     table = TableHead(head=2, snapshots={1: record(1, None, "append"), 2: bare})
     assert summary_of(decide(table, Since(snapshot_id=1))) == ("linear", 1, 2, 1, None)
 
@@ -269,7 +279,7 @@ def test_events_keep_their_distance() -> None:
 
 def test_the_payload_is_json_with_ids_as_text_and_the_keys_of_airflows_own_trigger() -> None:
     big = 2**62 + 1
-    table = TableHead(head=big, snapshots={big: replace(record(2, 1, "append"), snapshot_id=big)})
+    table = TableHead(head=big, snapshots={big: replace(record(2, 1, "append"), id=big)})
     answer = decide(table, Since(snapshot_id=1))
     assert isinstance(answer, NewSnapshot)
     payload = answer.to_payload("shop.orders", "main")

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.tables.detect_new_snapshot import (
     Ancestry,
     NewSnapshot,
     NoNewSnapshot,
     Since,
+    TableHead,
     Watermark,
     decide,
 )
-from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
 from tests.unit.contracts.snapshot_histories import (
     DATA_KINDS,
     SKIPPED_KINDS,
@@ -28,7 +29,7 @@ from tests.unit.contracts.snapshot_histories import (
 class World:
     """A table with all its commits, and a watcher that may be killed between an event and its watermark."""
 
-    records: dict[int, SnapshotRecord] = field(default_factory=dict)
+    records: dict[int, Snapshot] = field(default_factory=dict)
     kinds: dict[int, str] = field(default_factory=dict)
     expired: set[int] = field(default_factory=set)
     head: int | None = None
@@ -49,7 +50,7 @@ class World:
         current = self.head
         while current is not None:
             ids.append(current)
-            current = self.records[current].parent_id
+            current = self.records[current].parent
         return ids[::-1]
 
     def data_line(self) -> tuple[int, ...]:

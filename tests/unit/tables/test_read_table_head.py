@@ -9,28 +9,28 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, Since, decide
-from airflow_lake_provider.tables.iceberg.loaded_table import read_head
+from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, NoNewSnapshot, Since, TableHead, decide
+from tests.table_facts import facts
 
 Append = Callable[..., int]
 
 
 def new_snapshot(table: Table, since: Since, branch: str = "main") -> NewSnapshot:
-    answer = decide(read_head(table.refresh(), branch), since)
+    answer = decide(TableHead.of(facts(table.refresh()), branch), since)
     assert isinstance(answer, NewSnapshot), answer
     return answer
 
 
 def skipped(table: Table, since: Since) -> NoNewSnapshot:
-    answer = decide(read_head(table.refresh()), since)
+    answer = decide(TableHead.of(facts(table.refresh())), since)
     assert isinstance(answer, NoNewSnapshot), answer
     return answer
 
 
 def test_a_table_without_a_snapshot_and_an_unknown_branch_have_no_head(orders: Table, append: Append) -> None:
-    assert read_head(orders).head is None
+    assert TableHead.of(facts(orders)).head is None
     append(orders, 1)
-    assert read_head(orders, "audit").head is None
+    assert TableHead.of(facts(orders), "audit").head is None
 
 
 def test_counts_and_operation_are_those_of_the_commits(orders: Table, append: Append) -> None:
@@ -107,7 +107,7 @@ def test_a_consumers_cursor_is_its_tag_and_else_its_property(orders: Table, appe
     with orders.transaction() as change:
         change.set_properties({"lake.consumer.a.snapshot": str(first), "lake.consumer.b.snapshot": str(first)})
     orders.manage_snapshots().create_tag(second, "lake.consumer.a").commit()
-    assert read_head(orders.refresh()).consumers == {"a": second, "b": first}
+    assert TableHead.of(facts(orders.refresh())).consumers == {"a": second, "b": first}
     assert skipped(orders, Since(consumer="a")).reason.value == "nothing-committed"
     assert new_snapshot(orders, Since(consumer="b")).previous_id == first
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.applied_history import applied_runs
 from airflow_lake_provider.contracts.table_properties import RECENT_RUN_KEYS, RUN_KEY
-from airflow_lake_provider.tables.iceberg.run_keys_in_history import applied_runs
+from tests.table_facts import facts
 
 MINE, OTHERS = "aaaaaaaa", "bbbbbbbb"
 
@@ -27,13 +28,13 @@ def apply(orders: Table) -> Callable[..., str]:
 
 def test_only_the_runs_of_one_identity_newest_first(orders: Table, apply: Callable[..., str]) -> None:
     first, _, second = apply(MINE + "00000001"), apply(OTHERS + "00000001"), apply(MINE + "00000002")
-    assert list(applied_runs(orders, MINE).items()) == [(MINE + "00000002", second), (MINE + "00000001", first)]
+    assert list(applied_runs(facts(orders), MINE).items()) == [(MINE + "00000002", second), (MINE + "00000001", first)]
 
 
 def test_a_key_committed_twice_names_its_newer_commit(orders: Table, apply: Callable[..., str]) -> None:
     apply(MINE + "00000001")
     again = apply(MINE + "00000001")
-    assert applied_runs(orders, MINE) == {MINE + "00000001": again}
+    assert applied_runs(facts(orders), MINE) == {MINE + "00000001": again}
 
 
 def test_the_property_remembers_what_expiry_took(orders: Table, apply: Callable[..., str]) -> None:
@@ -41,7 +42,7 @@ def test_the_property_remembers_what_expiry_took(orders: Table, apply: Callable[
     listed = f"{MINE}00000003@30,{OTHERS}00000002@20,{MINE}00000001@10"
     with orders.transaction() as transaction:
         transaction.set_properties({RECENT_RUN_KEYS: listed})
-    assert applied_runs(orders.refresh(), MINE) == {MINE + "00000003": kept, MINE + "00000001": None}
+    assert applied_runs(facts(orders.refresh()), MINE) == {MINE + "00000003": kept, MINE + "00000001": None}
 
 
 def test_a_branch_speaks_for_its_own_commits_and_not_by_the_tables_property(
@@ -52,18 +53,18 @@ def test_a_branch_speaks_for_its_own_commits_and_not_by_the_tables_property(
     on_branch = apply(MINE + "00000002", branch="audit")
     with orders.transaction() as transaction:
         transaction.set_properties({RECENT_RUN_KEYS: f"{MINE}00000009@30"})
-    found = applied_runs(orders.refresh(), MINE, "audit")
+    found = applied_runs(facts(orders.refresh()), MINE, "audit")
     assert found == {MINE + "00000002": on_branch, MINE + "00000001": shared}
-    assert MINE + "00000002" not in applied_runs(orders, MINE)
+    assert MINE + "00000002" not in applied_runs(facts(orders), MINE)
 
 
 def test_a_rolled_back_commit_was_not_applied(orders: Table, apply: Callable[..., str]) -> None:
     base = apply(MINE + "00000001")
     apply(MINE + "00000002")
     orders.manage_snapshots().rollback_to_snapshot(int(base)).commit()
-    assert applied_runs(orders.refresh(), MINE) == {MINE + "00000001": base}
+    assert applied_runs(facts(orders.refresh()), MINE) == {MINE + "00000001": base}
 
 
 def test_a_table_without_snapshots_and_a_branch_that_is_not_there_know_nothing(orders: Table) -> None:
-    assert applied_runs(orders, MINE) == {}
-    assert applied_runs(orders, MINE, "audit") == {}
+    assert applied_runs(facts(orders), MINE) == {}
+    assert applied_runs(facts(orders), MINE, "audit") == {}

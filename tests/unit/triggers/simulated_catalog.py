@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, MissingTableError
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.hooks.conditional_load import MetadataVersion
-from airflow_lake_provider.tables.snapshot_history import SnapshotRecord, TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 from airflow_lake_provider.triggers.look_threads import ChangedTable
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -85,13 +86,12 @@ class SimulatedCatalog:
         """Return what metadata says of main at a moment."""
         known = [at for at in self.commits[table] if at <= now]
         records = {
-            number: SnapshotRecord(
-                snapshot_id=number,
-                parent_id=number - 1 or None,
-                committed_at=BEGIN + timedelta(seconds=at),
+            number: Snapshot(
+                id=number,
+                parent=number - 1 or None,
+                at=int((BEGIN + timedelta(seconds=at)).timestamp() * 1000),
                 sequence_number=number,
-                operation="append",
-                counts={"added-records": 1},
+                summary={"operation": "append", "added-records": "1"},
             )
             for number, at in enumerate(known, 1)
         }

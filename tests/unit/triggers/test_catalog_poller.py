@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, InvalidConnectionError
-from airflow_lake_provider.tables.snapshot_history import TableHead
+from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 from airflow_lake_provider.triggers.catalog_poller import CatalogPoller
 from airflow_lake_provider.triggers.overdue_alarm import OverdueAlarm
 from airflow_lake_provider.triggers.subscription import Subscription

@@ -12,10 +12,11 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import conflict_error
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_refused, is_unsent
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def swap_metadata(table: IcebergTable, commit: DataCommit, staged: int, expected: Any, updated: Any) -> None:
@@ -51,7 +52,7 @@ def _send(table: IcebergTable, expected: Any, updated: Any) -> None:
 
 def _is_committed(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
     ancestors = table.refresh().ancestors(commit.branch or MAIN)
-    return any(snapshot.snapshot_id == str(staged) for snapshot in ancestors)
+    return any(snapshot.id == staged for snapshot in ancestors)
 
 
 def _is_made(table: IcebergTable, commit: DataCommit, staged: int) -> bool:

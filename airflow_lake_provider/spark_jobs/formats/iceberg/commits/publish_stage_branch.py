@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX, STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
@@ -17,7 +18,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties 
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import refuse_concurrent_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import say
 
 # Property-only commits of others (a consumer's tag, a policy) make the swap fail without being a conflict.

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.spark_jobs.formats.base import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
     properties_of,
@@ -19,7 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unsent
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
 def commit_snapshot(

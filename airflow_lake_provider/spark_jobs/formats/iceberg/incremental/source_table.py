@@ -34,7 +34,7 @@ class IcebergSourceTable:
 
     def has_passed(self, position: str, snapshot: str) -> bool:
         """Tell whether ``snapshot`` is an ancestor of ``position`` and ``position`` still one of the head."""
-        lineage = [ancestor.snapshot_id for ancestor in self.table.refresh().ancestors()]
+        lineage = [str(ancestor.id) for ancestor in self.table.refresh().ancestors()]
         return position in lineage and snapshot in lineage[lineage.index(position) + 1 :]
 
     def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.compaction_rules import (
@@ -221,20 +222,20 @@ def _reported(
 
 def _commits_since(
     table: IcebergTable, before: str | None, run_key: str
-) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
+) -> tuple[list[tuple[str, Mapping[str, str]]], list[str]]:
     """Return our snapshots of main since one, oldest first, and the ids of other writers' ones."""
     ours, foreign = [], []
     for snapshot in table.ancestors():
-        if snapshot.snapshot_id == before:
+        if str(snapshot.id) == before:
             break
         if snapshot.summary.get(RUN_KEY) == run_key:
-            ours.append((snapshot.snapshot_id, snapshot.summary))
+            ours.append((str(snapshot.id), snapshot.summary))
         else:
-            foreign.append(snapshot.snapshot_id)
+            foreign.append(str(snapshot.id))
     return ours[::-1], foreign[::-1]
 
 
-def _sum(commits: list[tuple[str, dict[str, str]]], name: str) -> int:
+def _sum(commits: list[tuple[str, Mapping[str, str]]], name: str) -> int:
     return sum(count_of(summary, name) for _, summary in commits)
 
 

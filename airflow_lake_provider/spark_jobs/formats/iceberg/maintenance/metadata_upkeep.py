@@ -74,13 +74,13 @@ def tidying_is_due(table: IcebergTable, spec: CompactionSpec, run_key: str) -> b
 
     :param run_key: of this run.
     """
-    commits = ((snapshot.snapshot_id, snapshot.summary) for snapshot in table.ancestors())
+    commits = ((snapshot.id, snapshot.summary) for snapshot in table.ancestors())
     return is_untidied(
         spec,
         run_key,
         table.format_version,
         commits,
-        lambda id_: _has_small_manifests(table, table.java.snapshot(int(id_))),
+        lambda id_: _has_small_manifests(table, table.java.snapshot(id_)),
     )
 
 

@@ -26,12 +26,12 @@ _ITERABLE = "org.apache.iceberg.io.CloseableIterable"
 
 def files_of_run(table: IcebergTable, run_key: str) -> Any | None:
     """Return the data files that snapshots of main with a run key have added, a ``DataFileSet``; None without any."""
-    ours = [each.snapshot_id for each in table.ancestors() if each.summary.get(RUN_KEY) == run_key]
+    ours = [each.id for each in table.ancestors() if each.summary.get(RUN_KEY) == run_key]
     if not ours:
         return None
     files = table.iceberg.util.DataFileSet.create()
     for snapshot_id in ours:
-        added = table.java.snapshot(int(snapshot_id)).addedDataFiles(table.java.io())
+        added = table.java.snapshot(snapshot_id).addedDataFiles(table.java.io())
         guava(table.spark).collect.Iterables.addAll(files, added)
     return files
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
-from airflow_lake_provider.contracts.flink_commits import FlinkCommit
 from airflow_lake_provider.contracts.flink_obstacles import without_expiry_of_version_3
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
-    RefFact,
     Retention,
     RetentionRequest,
-    SnapshotFact,
     expiry_sentence,
-    lines_of,
     request_for,
     work_out,
 )
@@ -48,13 +43,13 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
     """
     with progress.phase("plan") as facts:
         before = table.refresh().state()
-        if (why := without_expiry(table.properties())) is not None:
+        known = table.facts
+        if (why := without_expiry(known.properties)) is not None:
             return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=before, after=before)
-        request = request_for(spec, table.properties(), datetime.now(UTC))
-        snapshots, refs = list(_snapshot_facts(table)), list(_ref_facts(table))
-        retention = work_out(snapshots, refs, request)
+        request = request_for(spec, known.properties, datetime.now(UTC))
+        retention = work_out(known.snapshots.values(), known.references.values(), request)
         harm = without_expiry_of_version_3(
-            table.format_version, lines_of(snapshots, refs), retention.expired, request.expire_flink_before
+            known.format_version, known.branch_lines(), retention.expired, request.expire_flink_before
         )
         if harm is not None and not spec.allow_other_writers:
             raise UnsupportedError(f"{table.name}: {harm}")
@@ -85,14 +80,14 @@ def _expire(
     *,
     is_due: bool,
 ) -> ExpiryReport:
-    known = _snapshot_ids(table)
+    known = table.facts.snapshots
     try:
         refusal = None
         committed = commit_expiry(table, spec, request, retention, progress, is_due=is_due)
     except CommitConflictError as error:
         committed, refusal = CommittedExpiry(), str(error)
     table.refresh()
-    left, refs = _snapshot_ids(table), set(table.java.refs().keySet())
+    left, refs = table.facts.snapshots, table.facts.references
     return replace(
         report,
         outcome=Outcome.DONE if refusal is None else Outcome.CONFLICT,
@@ -113,28 +108,3 @@ def _deleted(by_kind: dict[str, int]) -> dict[str, Any]:
         "manifest_lists_deleted": by_kind.get(MANIFEST_LIST, 0),
         "statistics_deleted": by_kind.get(STATISTICS, 0),
     }
-
-
-def _snapshot_facts(table: IcebergTable) -> Iterator[SnapshotFact]:
-    flink = {int(snapshot.snapshot_id): FlinkCommit.of(snapshot.summary) for snapshot in table.snapshots()}
-    for snapshot in table.java.snapshots():
-        id_, parent, at = snapshot.snapshotId(), snapshot.parentId(), snapshot.timestampMillis()
-        yield SnapshotFact(id=id_, parent=parent, at=at, flink=flink.get(id_))
-
-
-def _ref_facts(table: IcebergTable) -> Iterator[RefFact]:
-    refs = table.java.refs()
-    for name in refs.keySet():
-        ref = refs.get(name)
-        yield RefFact(
-            name=name,
-            snapshot=ref.snapshotId(),
-            is_branch=ref.isBranch(),
-            min_snapshots=ref.minSnapshotsToKeep(),
-            max_snapshot_age=ref.maxSnapshotAgeMs(),
-            max_ref_age=ref.maxRefAgeMs(),
-        )
-
-
-def _snapshot_ids(table: IcebergTable) -> list[int]:
-    return [int(snapshot.snapshotId()) for snapshot in table.java.snapshots()]

@@ -116,7 +116,8 @@ def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ..
 
 def _with_equality_deletes(table: IcebergTable) -> set[str]:
     key = "total-equality-deletes"
-    return {snapshot.snapshot_id for snapshot in table.snapshots() if count_of(snapshot.summary, key) > 0}
+    snapshots = table.facts.snapshots.values()
+    return {str(snapshot.id) for snapshot in snapshots if count_of(snapshot.summary, key) > 0}
 
 
 def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,15 +15,15 @@ from airflow_lake_provider.contracts.errors import (
     InvalidSpecError,
     UnsupportedError,
 )
+from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
-    TableShape,
     lacking_internals,
-    unfit_for,
+    unfit_shape,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import TableDefinition, define_table
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, java_names
@@ -149,12 +150,14 @@ def _refuse_unfit_layout(
         # Iceberg refuses what is no number, when it makes the table.
         format_version=int(version) if version.isdecimal() else 3,
         properties=properties,
-        schema=definition.schema,
-        spec=definition.spec,
+        schemas={0: json.loads(table.iceberg.SchemaParser.toJson(definition.schema))},
+        schema_id=0,
+        partition_specs={0: json.loads(table.iceberg.PartitionSpecParser.toJson(definition.spec))["fields"]},
+        spec_id=0,
     )
     unfit = None
     if strategy is not UpsertStrategy.AUTO:
-        unfit = lacking_internals(table.spark, strategy) or unfit_for(shape, strategy, keys)
+        unfit = lacking_internals(table.spark, strategy) or unfit_shape(shape, definition.spec, strategy, keys)
     if unfit:
         raise UnsupportedError(
             f"{table.name}: strategy={strategy.value!r} is not possible, {unfit}; use 'auto', or change the layout. "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.applied_history import CommitFact, MainHistory
+from airflow_lake_provider.contracts.applied_history import MainHistory
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.history_checks import refuse_broken_history
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_obstacles import without_spark
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.metadata_facts import facts_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.metadata_log import (
     refuse_foreign_metadata_log,
     uuid_in_file,
@@ -34,31 +34,6 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_nam
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import has_version_option, table_at
 
-MAIN = "main"
-
-
-@dataclass(frozen=True)
-class SnapshotEntry:
-    """A snapshot as the metadata has it.
-
-    :param summary: with its ``operation``.
-    """
-
-    snapshot_id: str
-    summary: dict[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionField:
-    """A field of a partition spec.
-
-    :param source_id: of the column that it is made of.
-    :param transform: as the spec of Iceberg writes it: ``bucket[16]``.
-    """
-
-    source_id: int
-    transform: str
-
 
 @dataclass
 class IcebergTable:
@@ -71,7 +46,7 @@ class IcebergTable:
     catalog: str
     name: TableName
     _java: Any = field(default=None, init=False, repr=False)
-    _parsed: tuple[str | None, dict[str, Any]] = field(default=(None, {}), init=False, repr=False)
+    _facts: tuple[str | None, TableFacts] | None = field(default=None, init=False, repr=False)
     _spark_schema: tuple[str | None, StructType] = field(default=(None, StructType()), init=False, repr=False)
 
     @property
@@ -142,7 +117,7 @@ class IcebergTable:
         refuse_foreign_file_io(self.spark, str(self.name), java, self.settings())
         self._java = java
         try:
-            self._metadata()
+            _ = self.facts
         except (BrokenMetadataError, UnsupportedError):
             self._java = None
             raise
@@ -163,42 +138,36 @@ class IcebergTable:
         :raises UnsupportedError: Spark has no type for a column, or takes two columns for one.
         """
         table = self.refresh()
-        obstacle = without_spark(dict(iceberg_columns(table._schema_of(table.schema_id))))
+        obstacle = without_spark(table.facts.shape.columns)
         if obstacle is not None:
             raise UnsupportedError(f"{self.name}: {obstacle}")
         return self
 
-    def _schema_of(self, schema_id: int | None) -> dict[str, Any]:
-        """Return a schema as its JSON; the current one where no schema has the id."""
-        schemas = self._metadata().get("schemas") or [self._metadata()["schema"]]
-        by_id = {schema.get("schema-id", 0): schema for schema in schemas}
-        found: dict[str, Any] = by_id.get(schema_id) or by_id[self.schema_id]
-        return found
-
     def properties(self) -> dict[str, str]:
         """Return the table properties, the reserved ones of the metadata left out."""
-        return dict(self._metadata().get("properties", {}))
+        return dict(self.facts.properties)
 
     def metadata_log(self) -> list[str]:
         """Return the locations of the earlier metadata files that the table names, oldest first."""
-        return [str(entry["metadata-file"]) for entry in self._metadata().get("metadata-log", ())]
+        return [location for _, location in self.facts.metadata_log]
 
-    def _metadata(self) -> dict[str, Any]:
-        """Return the metadata as its JSON, made once for each version of it.
+    @property
+    def facts(self) -> TableFacts:
+        """Facts of the metadata, read once for each version of it.
 
         Asked one by one through the gateway, each property and each entry of a summary is a round trip.
 
         :raises BrokenMetadataError: the snapshots are such as no writer makes.
         """
         location = self._metadata_location()
-        if location is None or location != self._parsed[0]:
+        if self._facts is None or location is None or location != self._facts[0]:
             current = self.java.operations().current()
-            parsed = json.loads(self.iceberg.TableMetadataParser.toJson(current))
+            metadata = json.loads(self.iceberg.TableMetadataParser.toJson(current))
             location = current.metadataFileLocation()
-            _refuse_broken_metadata(str(self.name), parsed)
-            self._refuse_untrusted(parsed, location or "")
-            self._parsed = location, parsed
-        return self._parsed[1]
+            facts = facts_of(str(self.name), metadata)
+            self._refuse_untrusted(metadata, location or "")
+            self._facts = location, facts
+        return self._facts[1]
 
     def _metadata_location(self) -> str | None:
         """Return the location of the metadata file that the handle has loaded; None where that is not written yet."""
@@ -212,29 +181,20 @@ class IcebergTable:
             self._spark_schema = location, self.spark.table(self.sql_name).schema
         return self._spark_schema[1]
 
-    def schema_of(self, snapshot_id: int) -> dict[str, Any]:
+    def schema_of(self, snapshot_id: int) -> Mapping[str, Any]:
         """Return the schema that a snapshot was written with, in JSON; the present one where it does not say."""
-        known = {snapshot["snapshot-id"]: snapshot.get("schema-id") for snapshot in self._metadata()["snapshots"]}
-        schemas = {schema["schema-id"]: schema for schema in self._metadata()["schemas"]}
-        found: dict[str, Any] = schemas.get(known.get(snapshot_id), schemas[self._metadata()["current-schema-id"]])
-        return found
-
-    def partition_fields(self, *, of_all_specs: bool = False) -> list[PartitionField]:
-        """Return the fields that rows are partitioned by now, or those of all specs: files keep theirs."""
-        metadata = self._metadata()
-        current = metadata["default-spec-id"]
-        specs = (spec for spec in metadata["partition-specs"] if of_all_specs or spec["spec-id"] == current)
-        fields = (field for spec in specs for field in spec["fields"])
-        return [PartitionField(source_id=field["source-id"], transform=field["transform"]) for field in fields]
+        snapshot = self.facts.snapshots.get(snapshot_id)
+        return self.facts.shape.schema(snapshot.schema_id if snapshot is not None else None)
 
     @property
     def schema_id(self) -> int:
         """Id of the current schema."""
-        return int(self._metadata().get("current-schema-id", 0))
+        return self.facts.shape.schema_id
 
     def has_new_schema(self, snapshot_id: int) -> bool:
         """Tell whether the schema is another one than when a snapshot was committed."""
-        return self._schema_id_of(snapshot_id) not in (None, self.schema_id)
+        snapshot = self.facts.snapshots.get(snapshot_id)
+        return snapshot is not None and snapshot.schema_id not in (None, self.facts.shape.schema_id)
 
     def new_variants(self, snapshot_id: int) -> list[str]:
         """Return the columns of type VARIANT that the schema of a snapshot lacks.
@@ -242,19 +202,14 @@ class IcebergTable:
         A scan of them ends with a NullPointerException: it asks that schema for the fields whose statistics it wants
         (``SparkScanBuilder.includeStats`` of Iceberg 1.12).
         """
-        then, now = self._schema_of(self._schema_id_of(snapshot_id)), self._schema_of(self.schema_id)
+        then, now = self.schema_of(snapshot_id), self.facts.shape.schema()
         known = {field["id"] for field in then["fields"]}
         return [field["name"] for field in now["fields"] if field["type"] == "variant" and field["id"] not in known]
-
-    def _schema_id_of(self, snapshot_id: int) -> int | None:
-        snapshots = self._metadata().get("snapshots", ())
-        found = next((each.get("schema-id") for each in snapshots if each["snapshot-id"] == snapshot_id), None)
-        return None if found is None else int(found)
 
     @property
     def format_version(self) -> int:
         """1, 2 or 3."""
-        return int(self._metadata()["format-version"])
+        return self.facts.format_version
 
     @property
     def uuid(self) -> str:
@@ -294,13 +249,12 @@ class IcebergTable:
 
     def branches_at(self, snapshot_id: int) -> list[str]:
         """Return the branches whose head is a snapshot."""
-        references = self._metadata().get("refs", {}).items()
-        return [name for name, ref in references if ref["type"] == "branch" and ref["snapshot-id"] == snapshot_id]
+        references = self.facts.references.values()
+        return [ref.name for ref in references if ref.is_branch and ref.snapshot == snapshot_id]
 
     def head(self, branch: str = MAIN) -> int | None:
         """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots."""
-        reference = self._metadata().get("refs", {}).get(branch)
-        return int(reference["snapshot-id"]) if reference is not None else None
+        return self.facts.head(branch)
 
     def base_of(self, branch: str | None) -> str | None:
         """Return, as text, the head that a commit to a branch starts from.
@@ -317,91 +271,32 @@ class IcebergTable:
         """
         return MAIN if branch is None or self.head(branch) is None else branch
 
-    def ancestors(self, branch: str = MAIN) -> Iterator[SnapshotEntry]:
+    def ancestors(self, branch: str = MAIN) -> Iterator[Snapshot]:
         """Yield the snapshots of a branch, newest first, as far back as they are not expired."""
-        known = {snapshot["snapshot-id"]: snapshot for snapshot in self._metadata().get("snapshots", ())}
-        current = known.get(self.head(branch))
-        while current is not None:
-            yield SnapshotEntry(str(current["snapshot-id"]), current.get("summary", {}))
-            current = known.get(current.get("parent-snapshot-id"))
+        return self.facts.ancestors(branch)
 
     def metadata_folders(self) -> set[str]:
         """Return the folders that its metadata is, or was, written to; each ends with a slash."""
-        files = [entry["metadata-file"] for entry in self._metadata().get("metadata-log", ())]
-        files += [self._metadata_location() or "", f"{self._metadata()['location'].rstrip('/')}/metadata/"]
+        files = [*self.metadata_log(), self._metadata_location() or "", f"{self.facts.location.rstrip('/')}/metadata/"]
         files.append(str(self.java.operations().metadataFileLocation("")))
         return {f"{file.rpartition('/')[0]}/" for file in files}
 
     def history(self, branch: str = MAIN) -> MainHistory:
         """Return the snapshots that are known, those of main, or of another branch, apart."""
-        known = self._metadata().get("snapshots", ())
-        commits = (
-            CommitFact(
-                id=snapshot["snapshot-id"],
-                parent=snapshot.get("parent-snapshot-id"),
-                sequence_number=snapshot.get("sequence-number", 0),
-                at=snapshot["timestamp-ms"],
-                summary=snapshot.get("summary", {}),
-            )
-            for snapshot in known
-        )
-        return MainHistory.of(self.head(branch), commits)
+        return MainHistory.of(self.head(branch), self.facts.snapshots)
 
-    def snapshots(self) -> Iterator[SnapshotEntry]:
-        """Yield every snapshot that is not expired, of whichever branch or of none."""
-        for snapshot in self._metadata().get("snapshots", ()):
-            yield SnapshotEntry(str(snapshot["snapshot-id"]), snapshot.get("summary", {}))
-
-    def summaries(self, branch: str = MAIN) -> Iterator[dict[str, str]]:
+    def summaries(self, branch: str = MAIN) -> Iterator[Mapping[str, str]]:
         """Yield the summaries of a branch, newest first."""
         return (snapshot.summary for snapshot in self.ancestors(branch))
 
-    def summary(self, snapshot_id: int | str | None) -> dict[str, str]:
+    def summary(self, snapshot_id: int | str | None) -> Mapping[str, str]:
         """Return the summary of a snapshot; empty for None and for one that is not there."""
-        return next((found.summary for found in self.snapshots() if found.snapshot_id == str(snapshot_id)), {})
+        snapshot = None if snapshot_id is None else self.facts.snapshots.get(int(snapshot_id))
+        return snapshot.summary if snapshot is not None else {}
 
     def state(self, branch: str = MAIN) -> TableState:
-        """Read counts from the head's summary and the metadata.
+        """Read counts from the head's summary and the metadata."""
+        return self.facts.state(self._count_manifests, branch)
 
-        Rows are live rows: Iceberg's ``total-records`` counts records of data files before deletes.
-        """
-        snapshots = len(self._metadata().get("snapshots", ()))
-        newest = next(self.ancestors(branch), None)
-        if newest is None:
-            return TableState(snapshots=snapshots)
-        total = newest.summary
-        deleted = count_of(total, "total-position-deletes")
-        return TableState(
-            snapshot=newest.snapshot_id,
-            rows=count_of(total, "total-records") - deleted,
-            data_files=count_of(total, "total-data-files"),
-            data_bytes=count_of(total, "total-files-size"),
-            delete_files=count_of(total, "total-delete-files"),
-            deleted_rows=deleted,
-            manifests=int(self.java.snapshot(int(newest.snapshot_id)).allManifests(self.java.io()).size()),
-            equality_deletes=count_of(total, "total-equality-deletes"),
-            snapshots=snapshots,
-        )
-
-
-def _refuse_broken_metadata(name: str, metadata: dict[str, Any]) -> None:
-    snapshots = metadata.get("snapshots", ())
-    entries = ((s["snapshot-id"], s.get("parent-snapshot-id"), s["timestamp-ms"]) for s in snapshots)
-    logs = (*metadata.get("snapshot-log", ()), *metadata.get("metadata-log", ()))
-    refs = {name: ref["snapshot-id"] for name, ref in metadata.get("refs", {}).items()}
-    refuse_broken_history(name, entries, (entry["timestamp-ms"] for entry in logs), refs)
-
-
-def iceberg_columns(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield path and type of each column of a schema in the JSON of Iceberg's spec, those inside others as well."""
-    if isinstance(kind, str):
-        return
-    fields = {
-        "struct": [(field["name"], field["type"]) for field in kind.get("fields", ())],
-        "list": [("element", kind.get("element"))],
-        "map": [("key", kind.get("key")), ("value", kind.get("value"))],
-    }
-    for name, inner in fields.get(kind["type"], ()):
-        full = f"{path}.{name}" if path else name
-        yield full, inner if isinstance(inner, str) else str(inner["type"])
-        yield from iceberg_columns(inner, full)
+    def _count_manifests(self, snapshot_id: int) -> int:
+        return int(self.java.snapshot(snapshot_id).allManifests(self.java.io()).size())

@@ -44,7 +44,7 @@ def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, Wrappe
     """
     schema = table.java.schema() if schema is None else schema
     found: dict[str, WrappedColumn] = {}
-    for field in table.partition_fields(of_all_specs=True):
+    for field in table.facts.shape.partition_fields(of_all_specs=True):
         width = _TRUNCATE.fullmatch(field.transform)
         source = schema.findField(field.source_id) if width else None
         least = None if source is None else _LEAST.get(str(source.type()))

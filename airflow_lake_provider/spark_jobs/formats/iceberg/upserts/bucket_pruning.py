@@ -47,7 +47,7 @@ def bucket_pruning(
 def _buckets(table: IcebergTable, column: str) -> int | None:
     """Return how many buckets the table has by a column."""
     schema = table.java.schema()
-    for field in table.partition_fields():
+    for field in table.facts.shape.partition_fields():
         found = _BUCKET.fullmatch(field.transform)
         if found and str(schema.findColumnName(field.source_id)).lower() == column.lower():
             return int(found[1])

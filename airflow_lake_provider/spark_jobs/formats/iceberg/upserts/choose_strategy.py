@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
-    TableShape,
     lacking_internals,
     unfit_for,
-    without_delete_files,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import CandidateFiles, plan_candidates
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
@@ -52,7 +50,7 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
     is_asked = commit.strategy is not UpsertStrategy.AUTO
     strategy, reason = (commit.strategy, "as asked") if is_asked else _by_rule(table, commit)
     lacking = lacking_internals(table.spark, strategy)
-    obstacle = lacking or unfit_for(TableShape.of(table), strategy, commit.keys) or _obstacle(commit)
+    obstacle = lacking or unfit_for(table, strategy, commit.keys) or _obstacle(commit)
     if obstacle is None:
         candidates = plan_candidates(table, commit)
         if candidates is not None and not reason:
@@ -67,7 +65,7 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
 
 def _by_rule(table: IcebergTable, commit: KeyedCommit) -> tuple[UpsertStrategy, str]:
     """Return the strategy that is wanted and why; positions need no reason but what they look at."""
-    reason = without_delete_files(TableShape.of(table))
+    reason = refuses_delete_files(table.format_version, table.properties())
     if reason is None:
         keys, rows = known_ranges(commit).keys, _rows_at_base(table, commit)
         if rows == 0 or keys < rows * COPIED_SHARE:

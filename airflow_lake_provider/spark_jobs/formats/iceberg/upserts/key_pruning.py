@@ -95,7 +95,7 @@ def _part(column: str, low: str | None, high: str | None) -> str | None:
 def _partitioning(table: IcebergTable) -> set[str]:
     """Return the columns that the table is partitioned by, however transformed."""
     schema = table.java.schema()
-    return {str(schema.findColumnName(field.source_id)).lower() for field in table.partition_fields()}
+    return {str(schema.findColumnName(field.source_id)).lower() for field in table.facts.shape.partition_fields()}
 
 
 def key_types(commit: KeyedCommit) -> dict[str, DataType]:

@@ -10,11 +10,12 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProv
 from airflow_lake_provider.contracts.merge_engines import Aggregation
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources
+from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import MAIN, IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.changed_files import changed_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
@@ -183,7 +184,7 @@ def _summaries_since(table: IcebergTable, commit: KeyedCommit, branch: str) -> l
     """
     committed: list[Mapping[str, str]] = []
     for snapshot in table.ancestors(branch):
-        if snapshot.snapshot_id == commit.base:
+        if str(snapshot.id) == commit.base:
             return committed
         committed.append(snapshot.summary)
     raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")

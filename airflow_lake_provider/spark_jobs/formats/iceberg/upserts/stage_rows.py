@@ -38,7 +38,7 @@ def _shuffles_nothing(table: IcebergTable, commit: KeyedCommit, resolved: Resolv
 
     Of a plan that does, adaptive execution merges the partitions, each of which would become a data file.
     """
-    is_written_as_it_is = not table.partition_fields() and not table.java.sortOrder().isSorted()
+    is_written_as_it_is = not table.facts.shape.partition_fields() and not table.java.sortOrder().isSorted()
     is_broadcast = resolved.found <= _MOST_BROADCAST and not row_merge(table, commit).reads
     return is_written_as_it_is and is_broadcast and not resolved.place.may_repeat
 

@@ -77,7 +77,7 @@ def rekey(argument: object, model: Model) -> str | None:
 
 def roll_back(history: ChangesHistory, model: Model, position: int) -> None:
     snapshot = list(model.snapshots)[position % len(model.snapshots)]
-    lineage = {ancestor.snapshot_id for ancestor in history.handle().ancestors()}
+    lineage = {str(ancestor.id) for ancestor in history.handle().ancestors()}
     if snapshot in lineage:
         history.run(f"CALL {CATALOG}.system.rollback_to_snapshot('{{t}}', {snapshot})")
         model.rows = model.snapshots[snapshot]

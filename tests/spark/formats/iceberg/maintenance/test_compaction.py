@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
 
 
@@ -37,7 +38,9 @@ def test_a_major_compaction_applies_deletes_and_changes_no_row(
     table = six_files_with_deletes(spark, version=version, partitioned=partitioned)
     before = table.rows_read()
     assert before == table.rows
-    planned = plan_compaction(table.outside(), table.compaction(level=CompactionLevel.MAJOR, min_input_files=2))
+    planned = plan_compaction(
+        LoadedIcebergTable(table.outside()), table.compaction(level=CompactionLevel.MAJOR, min_input_files=2)
+    )
 
     report = compact(table, level=CompactionLevel.MAJOR, min_input_files=2)
 
@@ -95,7 +98,7 @@ def test_a_healthy_table_is_left_alone_without_a_spark_job(spark: SparkSession) 
     assert report.before == report.after
     assert report.committed == ()
     assert list(jobs) == []
-    assert plan_compaction(table.outside(), table.compaction()).outcome is Outcome.NOTHING_DUE
+    assert plan_compaction(LoadedIcebergTable(table.outside()), table.compaction()).outcome is Outcome.NOTHING_DUE
 
 
 def test_a_table_without_snapshots_has_nothing_due(spark: SparkSession) -> None:
@@ -142,7 +145,7 @@ def test_minor_rewrites_a_file_past_the_delete_ratio(spark: SparkSession) -> Non
 def test_where_restricts_the_compaction_to_the_files_that_may_match(spark: SparkSession) -> None:
     table = six_files_with_deletes(spark, partitioned=True)
     arguments: dict[str, Any] = {"level": CompactionLevel.MAJOR, "where": "region = 'north'", "min_input_files": 2}
-    planned = plan_compaction(table.outside(), table.compaction(**arguments))
+    planned = plan_compaction(LoadedIcebergTable(table.outside()), table.compaction(**arguments))
 
     report = compact(table, **arguments)
 
@@ -291,7 +294,7 @@ def test_position_deletes_of_version_two_become_vectors_after_an_upgrade(spark: 
     table.append(0, 1000)
     table.delete([5])
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('format-version'='3')")
-    planned = plan_compaction(table.outside(), table.compaction(level=CompactionLevel.MINOR))
+    planned = plan_compaction(LoadedIcebergTable(table.outside()), table.compaction(level=CompactionLevel.MINOR))
 
     report = compact(table, level=CompactionLevel.MINOR)
 

@@ -17,6 +17,7 @@ from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.namespace_tables import other_tables
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark import hostile_tables as hostile
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 
@@ -129,7 +130,7 @@ def test_other_files_outside_the_table_are_refused_before_the_commit_and_kept_wh
     assert {name for name, path in victims.items() if str(path) not in str(refused.value)} == set()
     assert snapshots(table) == before
     with pytest.raises(UnsupportedError, match="manifest list"):
-        plan_expiry(table.outside(), expiry(table))
+        plan_expiry(LoadedIcebergTable(table.outside()), expiry(table))
     report = expire(table, ForeignFiles.KEEP)
     assert report.outcome is Outcome.DONE
     assert report.delete_files_deleted == report.statistics_deleted == 0

@@ -15,6 +15,7 @@ from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 
@@ -50,7 +51,7 @@ def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(spark:
     old = snapshots(table)
     files = [Path(path.removeprefix("file:")) for path in table.live_files()]
     data = files[0].parent
-    planned = plan_expiry(table.outside(), expiry(table))
+    planned = plan_expiry(LoadedIcebergTable(table.outside()), expiry(table))
 
     report = expire(table)
 
@@ -73,7 +74,7 @@ def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(spark:
 def test_retain_last_keeps_that_many_ancestors_of_main(spark: SparkSession) -> None:
     table = three_appends(spark)
     old = snapshots(table)
-    planned = plan_expiry(table.outside(), expiry(table, retain_last=2))
+    planned = plan_expiry(LoadedIcebergTable(table.outside()), expiry(table, retain_last=2))
 
     report = expire(table, retain_last=2)
 
@@ -94,7 +95,10 @@ def test_young_snapshots_stay_and_no_spark_job_runs(spark: SparkSession) -> None
     assert report.snapshots_expired == ()
     assert snapshots(table) == old
     assert list(jobs) == []
-    assert plan_expiry(table.outside(), expiry(table, expire_before=LONG_AGO)).outcome is Outcome.NOTHING_DUE
+    assert (
+        plan_expiry(LoadedIcebergTable(table.outside()), expiry(table, expire_before=LONG_AGO)).outcome
+        is Outcome.NOTHING_DUE
+    )
 
 
 def test_tags_and_branches_keep_their_snapshots_and_are_named(spark: SparkSession) -> None:
@@ -103,7 +107,7 @@ def test_tags_and_branches_keep_their_snapshots_and_are_named(spark: SparkSessio
     spark.sql(f"ALTER TABLE {table.name} CREATE TAG `lake.consumer.revenue` AS OF VERSION {old[0]}")
     spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH audit AS OF VERSION {old[1]}")
     table.append(30, 10)
-    planned = plan_expiry(table.outside(), expiry(table))
+    planned = plan_expiry(LoadedIcebergTable(table.outside()), expiry(table))
 
     report = expire(table)
 
@@ -122,7 +126,7 @@ def test_the_retention_that_a_branch_has_of_its_own_goes_before_retain_last(spar
     spark.sql(
         f"ALTER TABLE {table.name} CREATE BRANCH audit AS OF VERSION {old[1]} WITH SNAPSHOT RETENTION 2 SNAPSHOTS"
     )
-    planned = plan_expiry(table.outside(), expiry(table))
+    planned = plan_expiry(LoadedIcebergTable(table.outside()), expiry(table))
 
     report = expire(table)
 
@@ -151,7 +155,7 @@ def test_what_a_flink_job_is_restored_by_stays_whatever_main_keeps_of_its_own(
         manage = manage.setMinSnapshotsToKeep("main", retention["least"])
     manage.commit()
     old, own = snapshots(table), table.outside().metadata.refs["main"]
-    planned = plan_expiry(table.outside(), expiry(table))
+    planned = plan_expiry(LoadedIcebergTable(table.outside()), expiry(table))
 
     report = expire(table)
 
@@ -189,7 +193,7 @@ def test_a_left_over_stage_branch_goes_with_its_snapshots_and_a_live_one_stays(s
     limit = datetime.now(UTC)
     table.append(40, 10)
     spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH lake_stage_live")
-    planned = plan_expiry(table.outside(), expiry(table, expire_stage_branches_before=limit))
+    planned = plan_expiry(LoadedIcebergTable(table.outside()), expiry(table, expire_stage_branches_before=limit))
 
     report = expire(table, expire_stage_branches_before=limit)
 
@@ -205,7 +209,7 @@ def test_a_table_whose_files_belong_to_others_is_skipped(spark: SparkSession) ->
     table = three_appends(spark)
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('gc.enabled'='false')")
 
-    done, planned = expire(table), plan_expiry(table.outside(), expiry(table))
+    done, planned = expire(table), plan_expiry(LoadedIcebergTable(table.outside()), expiry(table))
 
     assert (done.outcome, planned.outcome) == (Outcome.SKIPPED, Outcome.SKIPPED)
     assert done.reason == planned.reason
@@ -270,7 +274,7 @@ def test_an_expiry_that_names_no_value_keeps_what_iceberg_keeps_of_a_twin(
         "asked_at": datetime.now(UTC) + timedelta(seconds=1),
         "minimum_age": timedelta(0),
     }
-    planned = plan_expiry(ours.outside(), expiry(ours, **asked))
+    planned = plan_expiry(LoadedIcebergTable(ours.outside()), expiry(ours, **asked))
     report = expire(ours, **asked)
     time.sleep(0.01)
     spark.sql(f"CALL system.expire_snapshots(table => '{twin.name}')")

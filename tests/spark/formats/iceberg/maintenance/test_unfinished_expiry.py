@@ -14,6 +14,7 @@ from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpiryS
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.upsert_flow import InterruptedProgress, Killed
 
@@ -71,7 +72,7 @@ def left_over(table: MaintainedTable) -> set[str]:
 def test_what_an_expiry_had_no_time_for_is_done_by_the_next_one(spark: SparkSession, moment: str) -> None:
     table = rewritten(spark)
     killed(table, moment)
-    planned = plan_expiry(table.outside(), spec(table))
+    planned = plan_expiry(LoadedIcebergTable(table.outside()), spec(table))
     assert planned.outcome is Outcome.PLANNED
     assert bool(planned.warnings) is (moment == "delete files")
     report = expire(table)
@@ -156,7 +157,7 @@ def test_a_file_that_storage_does_not_delete_is_said_and_tried_again_by_the_next
     for report in reports:
         assert (report.outcome, report.data_files_deleted) == (Outcome.DONE, 0)
         assert any("data files: 1 are left" in warning for warning in report.warnings)
-        assert plan_expiry(table.outside(), spec(table)).outcome is Outcome.PLANNED
+        assert plan_expiry(LoadedIcebergTable(table.outside()), spec(table)).outcome is Outcome.PLANNED
     (stuck / "held").rmdir()
     stuck.rmdir()
     stuck.touch()

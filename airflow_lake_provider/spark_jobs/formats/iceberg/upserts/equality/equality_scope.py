@@ -10,7 +10,6 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
-    TableShape,
     lacking_internals,
     unfit_for,
 )
@@ -45,20 +44,20 @@ def refuse_unreached(table: IcebergTable, commit: KeyedCommit, deletes: Sequence
 
 def key_fields(table: IcebergTable, commit: KeyedCommit) -> list[Any]:
     """Return the ``org.apache.iceberg.types.Types.NestedField`` of each key."""
-    return TableShape.of(table).fields(commit.keys)
+    schema = table.java.schema()
+    return [schema.caseInsensitiveFindField(name) for name in commit.keys]
 
 
 def _obstacles(table: IcebergTable, commit: KeyedCommit) -> Iterator[str]:
     """Yield what is in the way; each test may lean on those before it."""
-    shape = TableShape.of(table)
     lacking = lacking_internals(table.spark, UpsertStrategy.EQUALITY)
-    unfit = lacking or unfit_for(shape, UpsertStrategy.EQUALITY, commit.keys)
+    unfit = lacking or unfit_for(table, UpsertStrategy.EQUALITY, commit.keys)
     if unfit:
         yield unfit
     keys = known_ranges(commit).keys
     if keys > MAX_KEYS:
         yield f"{keys} keys are more than the {MAX_KEYS} that each reader would have to hold"
-    others = _other_specs(table, commit, int(shape.spec.specId()))
+    others = _other_specs(table, commit, table.facts.shape.spec_id)
     if others:
         yield others
 
