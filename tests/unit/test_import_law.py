@@ -22,17 +22,22 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 PLAIN_SIDES = {"contracts", "catalogs", "submission"}
 # The address of a SQL catalog is what SQLAlchemy reads in it.
 CATALOG_LIBRARIES = {"sqlalchemy"}
-METADATA_SIDES = {"tables", "planning"}
+# What a worker decides with: rules over facts. A format's own folder has the library that reads and writes it.
+RULES_SIDES = {"tables", "planning"}
+FORMAT_SIDE = "tables.iceberg"
+# Whoever opens catalogs, and gives out their tables.
+OPENING_SIDE = "hooks"
 SPARK_SIDE = "spark_jobs"
 
 # py4j is pyspark's own bridge to the JVM and comes with it.
 SPARK_LIBRARIES = {"pyspark", "py4j", "pyarrow", "numpy"}
 # PyIceberg's filter parser answers a bad text with an exception of pyparsing.
-METADATA_LIBRARIES = {"pyiceberg", "pyparsing", "pyarrow", "fsspec"}
+FORMAT_LIBRARIES = {"pyiceberg", "pyparsing", "pyarrow", "fsspec"}
+# Reports of drivers lie where fsspec reaches.
+AIRFLOW_LIBRARIES = {"airflow", "pendulum", "tenacity", "rich", "fsspec"}
 # SQLAlchemy is under Airflow and PyIceberg's SqlCatalog alike; its errors have to be caught by name. PyIceberg's REST
 # catalog sends with requests, which is on urllib3, and reads answers with pydantic.
-AIRFLOW_LIBRARIES = METADATA_LIBRARIES | {"airflow", "pendulum", "tenacity", "rich", "sqlalchemy"}
-AIRFLOW_LIBRARIES |= {"requests", "urllib3", "pydantic"}
+OPENING_LIBRARIES = FORMAT_LIBRARIES | {"sqlalchemy", "requests", "urllib3", "pydantic"}
 
 
 # A library of an extra: one module may import it, where it is called, so that all others work without it.
@@ -46,6 +51,8 @@ OF_AN_EXTRA = {
 def side_of(module: str) -> str:
     """Return the folder of ours that a dotted name or a relative path lies in; empty for the package's own files."""
     parts = module.split(".")
+    if ".".join(parts[1:3]) == FORMAT_SIDE:
+        return FORMAT_SIDE
     return parts[1] if len(parts) > 1 else ""
 
 
@@ -58,15 +65,19 @@ def dotted(source: Path) -> str:
 def side_of_file(source: Path) -> str:
     """Return the folder of ours that a file lies in; empty for files directly in the package."""
     parts = source.relative_to(PACKAGE).parts
-    return parts[0] if len(parts) > 1 else ""
+    return side_of(dotted(source)) if len(parts) > 1 else ""
 
 
 def may_import(side: str) -> tuple[set[str], set[str] | None]:
-    """Return the outside libraries and our own folders that a side may import; None: all folders but ``spark_jobs``."""
+    """Return the outside libraries and our own folders that a side may import; None: all but a format's and Spark's."""
     if side in PLAIN_SIDES:
         return CATALOG_LIBRARIES if side == "catalogs" else set(), {"contracts", side}
-    if side in METADATA_SIDES:
-        return METADATA_LIBRARIES, {"contracts", *METADATA_SIDES}
+    if side in RULES_SIDES:
+        return set(), {"contracts", "tables", side}
+    if side == FORMAT_SIDE:
+        return FORMAT_LIBRARIES, {"contracts", "tables", side}
+    if side == OPENING_SIDE:
+        return AIRFLOW_LIBRARIES | OPENING_LIBRARIES, None
     if side == SPARK_SIDE:
         return SPARK_LIBRARIES, {"contracts", SPARK_SIDE}
     return AIRFLOW_LIBRARIES, None
@@ -87,8 +98,8 @@ def imported_from(node: ast.ImportFrom) -> Iterator[str]:
     """Yield what a ``from`` import names; ``from airflow_lake_provider import x`` names the folder x."""
     assert node.level == 0, "a relative import hides which side it reaches"
     assert node.module is not None
-    if node.module == OURS:
-        yield from (f"{OURS}.{alias.name}" for alias in node.names)
+    if node.module in (OURS, f"{OURS}.tables"):
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
     else:
         yield node.module
 
@@ -106,7 +117,8 @@ def offences(side: str, imported: Iterator[str]) -> list[str]:
         root = name.split(".")[0]
         if root == OURS:
             target = side_of(name)
-            allowed = target != SPARK_SIDE if folders is None else target in folders or target == "__version__"
+            closed = {SPARK_SIDE} if side == OPENING_SIDE else {SPARK_SIDE, FORMAT_SIDE}
+            allowed = target not in closed if folders is None else target in folders or target == "__version__"
         else:
             allowed = root in libraries or root in sys.stdlib_module_names
         if not allowed:
@@ -136,6 +148,19 @@ def test_a_library_of_an_extra_is_missed_by_no_module(tmp_path: Path) -> None:
         ("spark_jobs", "import airflow", "airflow"),
         ("spark_jobs", f"from {OURS} import submission", f"{OURS}.submission"),
         ("tables", "import airflow.sdk", "airflow.sdk"),
+        ("tables", "from pyiceberg.table import Table", "pyiceberg.table"),
+        ("tables", f"from {OURS}.tables.iceberg import live_files", f"{OURS}.tables.iceberg"),
+        ("tables.iceberg", f"from {OURS}.planning import file_groups", f"{OURS}.planning"),
+        ("planning", "if TYPE_CHECKING:\n    from pyiceberg.table import Table", "pyiceberg.table"),
+        ("planning", f"from {OURS}.tables.iceberg.live_files import read_files", f"{OURS}.tables.iceberg.live_files"),
+        ("planning", f"from {OURS}.tables import iceberg", f"{OURS}.tables.iceberg"),
+        ("planning", f"from {OURS}.hooks import lake_catalog", f"{OURS}.hooks"),
+        ("operators", "if TYPE_CHECKING:\n    from pyiceberg.table import Table", "pyiceberg.table"),
+        (
+            "triggers",
+            f"def late():\n    import {OURS}.tables.iceberg.loaded_table",
+            f"{OURS}.tables.iceberg.loaded_table",
+        ),
         ("operators", "def late():\n    import pyspark.sql", "pyspark.sql"),
         ("operators", f"if TYPE_CHECKING:\n    from {OURS}.spark_jobs import session", f"{OURS}.spark_jobs"),
         ("hooks", "importlib.import_module('pyspark')", "pyspark"),
