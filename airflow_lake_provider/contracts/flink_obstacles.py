@@ -1,17 +1,53 @@
-"""Flink jobs that rule an operation out: driver, worker and ``airflow lake check`` ask here."""
+"""Flink jobs that keep snapshots, or rule an operation out: driver, worker and ``airflow lake check`` ask here."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.flink_commits import age_of
-from airflow_lake_provider.contracts.snapshot_retention_rules import newest_of_jobs
 from airflow_lake_provider.contracts.table_facts import Snapshot
 
 # What an author says who knows that the job is gone, or bears it.
 REMEDY = "allow_other_writers=True"
 _NAMED = 3
+
+
+def kept_for_flink(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[int, set[str]]:
+    """Return the snapshots by which restored Flink jobs find their last commit, with the ids of these jobs.
+
+    A job goes from its branch's head to the commit, so each snapshot between the two is needed.
+
+    :param lines: as of :func:`lines_of`.
+    :param since: epoch milliseconds; a job whose last commit is older counts as gone.
+    """
+    lines = list(lines)
+    newest = newest_of_jobs(lines, since)
+    found: dict[int, set[str]] = {}
+    for line in lines:
+        depth = {fact.id: place for place, fact in enumerate(line)}
+        for (job, _), last in newest.items():
+            for needed in line[: depth.get(last.id, -1) + 1]:
+                found.setdefault(needed.id, set()).add(job)
+    return found
+
+
+def newest_of_jobs(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[tuple[str, str | None], Snapshot]:
+    """Return the last commit of each job and operator of Flink on some branches.
+
+    :param lines: as of :func:`lines_of`.
+    :param since: epoch milliseconds; older ones are left out.
+    """
+    newest: dict[tuple[str, str | None], Snapshot] = {}
+    for line in lines:
+        of_line: dict[tuple[str, str | None], Snapshot] = {}
+        for fact in line:
+            if fact.flink is not None and fact.at >= since:
+                of_line.setdefault(fact.flink.writer, fact)
+        for writer, fact in of_line.items():
+            if writer not in newest or newest[writer].at < fact.at:
+                newest[writer] = fact
+    return newest
 
 
 def upserting_jobs(lines: Sequence[Sequence[Snapshot]], since: int) -> list[Snapshot]:

@@ -7,15 +7,16 @@ that restored Flink jobs find their last commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.contracts.flink_commits import JOB_AGE
+from airflow_lake_provider.contracts.flink_obstacles import kept_for_flink, without_expiry_of_version_3
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, ancestors, lines_of
+from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, lines_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 
 FOREVER = 2**63 - 1
@@ -69,6 +70,25 @@ class Retention:
     kept_for_flink: dict[int, str] = field(default_factory=dict)
 
 
+def retention_of(
+    facts: TableFacts, spec: SnapshotExpirySpec, now: datetime
+) -> tuple[RetentionRequest, Retention, str | None]:
+    """Return what an expiry asks of a table, what it keeps, and which Flink jobs it harms.
+
+    :return: None for the jobs where none is harmed.
+    :raises BrokenMetadataError: a setting of the table is no number that Iceberg takes.
+    :raises UnsupportedError: a Flink job could not commit any more, and the author has not allowed that.
+    """
+    request = request_for(spec, facts.properties, now)
+    retention = work_out(facts.snapshots.values(), facts.references.values(), request)
+    harm = without_expiry_of_version_3(
+        facts.format_version, facts.branch_lines(), retention.expired, request.expire_flink_before
+    )
+    if harm is not None and not spec.allow_other_writers:
+        raise UnsupportedError(f"{facts.name}: {harm}")
+    return request, retention, harm
+
+
 def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: RetentionRequest) -> Retention:
     """Decide which snapshots, refs and stage branches go.
 
@@ -98,43 +118,6 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
         stage_branches=stage,
         kept_for_flink={id_: ", ".join(sorted(jobs)) for id_, jobs in for_flink.items() if id_ not in keepers},
     )
-
-
-def kept_for_flink(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[int, set[str]]:
-    """Return the snapshots by which restored Flink jobs find their last commit, with the ids of these jobs.
-
-    A job goes from its branch's head to the commit, so each snapshot between the two is needed.
-
-    :param lines: as of :func:`lines_of`.
-    :param since: epoch milliseconds; a job whose last commit is older counts as gone.
-    """
-    lines = list(lines)
-    newest = newest_of_jobs(lines, since)
-    found: dict[int, set[str]] = {}
-    for line in lines:
-        depth = {fact.id: place for place, fact in enumerate(line)}
-        for (job, _), last in newest.items():
-            for needed in line[: depth.get(last.id, -1) + 1]:
-                found.setdefault(needed.id, set()).add(job)
-    return found
-
-
-def newest_of_jobs(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[tuple[str, str | None], Snapshot]:
-    """Return the last commit of each job and operator of Flink on some branches.
-
-    :param lines: as of :func:`lines_of`.
-    :param since: epoch milliseconds; older ones are left out.
-    """
-    newest: dict[tuple[str, str | None], Snapshot] = {}
-    for line in lines:
-        of_line: dict[tuple[str, str | None], Snapshot] = {}
-        for fact in line:
-            if fact.flink is not None and fact.at >= since:
-                of_line.setdefault(fact.flink.writer, fact)
-        for writer, fact in of_line.items():
-            if writer not in newest or newest[writer].at < fact.at:
-                newest[writer] = fact
-    return newest
 
 
 def left_over_stage_branches(

@@ -18,8 +18,6 @@ from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
 from airflow_lake_provider.contracts.untidied_compaction import (
     UNTIDIED,
     is_untidied,
-    manifest_target,
-    would_be_fewer,
 )
 from airflow_lake_provider.planning.file_groups import plan_groups
 from airflow_lake_provider.tables.base import FileRecord, LiveFiles, LoadedTable
@@ -41,7 +39,7 @@ def plan_compaction(table: LoadedTable, spec: CompactionSpec) -> CompactionRepor
     level, why = choose_level(spec, before, before.equality_deletes or 0)
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
-    untidied = _is_untidied(table, spec)
+    untidied = is_untidied(table.facts, spec, spec.run.run_key(spec.digest_text(), ()), table.manifest_sizes)
     if surely_nothing_due(rules, before) and not untidied:
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"
         return CompactionReport(
@@ -68,18 +66,6 @@ def plan_compaction(table: LoadedTable, spec: CompactionSpec) -> CompactionRepor
         delete_files_removed=_deletes_gone(files, rewritten),
         groups_rewritten=len(groups),
     )
-
-
-def _is_untidied(table: LoadedTable, spec: CompactionSpec) -> bool:
-    facts = table.facts
-    target = manifest_target(spec.table, facts.properties)
-
-    def has_small_manifests(snapshot: int) -> bool:
-        return any(would_be_fewer(sizes, target) for sizes in table.manifest_sizes(snapshot))
-
-    run_key = spec.run.run_key(spec.digest_text(), ())
-    commits = ((snapshot.id, snapshot.summary) for snapshot in facts.ancestors())
-    return is_untidied(spec, run_key, facts.format_version, commits, has_small_manifests)
 
 
 def _sentence(groups: list[list[FileRecord]], files: list[FileRecord], to_merge: int, untidied: bool) -> str:

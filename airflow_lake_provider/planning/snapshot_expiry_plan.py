@@ -6,14 +6,9 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.flink_obstacles import without_expiry_of_version_3
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import REMEDY, ForeignFiles, SnapshotExpirySpec
-from airflow_lake_provider.contracts.snapshot_retention_rules import (
-    expiry_sentence,
-    request_for,
-    work_out,
-)
+from airflow_lake_provider.contracts.snapshot_retention_rules import expiry_sentence, retention_of
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_locations import FileOwners, TableLocation, declared_paths
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
@@ -35,13 +30,7 @@ def plan_expiry(table: LoadedTable, spec: SnapshotExpirySpec) -> ExpiryReport:
     facts = table.facts
     if (why := without_expiry(facts.properties)) is not None:
         return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=table.state())
-    request = request_for(spec, facts.properties, datetime.now(UTC))
-    retention = work_out(facts.snapshots.values(), facts.references.values(), request)
-    harm = without_expiry_of_version_3(
-        facts.format_version, facts.branch_lines(), retention.expired, request.expire_flink_before
-    )
-    if harm is not None and not spec.allow_other_writers:
-        raise UnsupportedError(f"{spec.table}: {harm}")
+    request, retention, harm = retention_of(facts, spec, datetime.now(UTC))
     _refuse_foreign_metadata_files(table, spec, retention.expired)
     due = retention.expired or retention.stage_branches or retention.aged_refs
     is_unfinished = UNFINISHED_EXPIRY in facts.properties

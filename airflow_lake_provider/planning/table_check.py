@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from airflow_lake_provider.contracts.applied_history import broken_position
 from airflow_lake_provider.contracts.flink_commits import JOB_AGE
 from airflow_lake_provider.contracts.flink_obstacles import (
+    kept_for_flink,
     named,
+    newest_of_jobs,
     recent,
     without_expiry_of_version_3,
     without_upgrade_to_version_3,
 )
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN
-from airflow_lake_provider.contracts.snapshot_retention_rules import kept_for_flink, newest_of_jobs
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_obstacles import (
     choosing_code,

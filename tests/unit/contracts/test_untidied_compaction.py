@@ -6,7 +6,9 @@ import pytest
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.untidied_compaction import is_untidied, would_be_fewer
+from tests.table_facts import table_of
 
 SPEC = CompactionSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("dag", "run", "task", "-1"))
 PARTLY = CompactionSpec(catalog="lake", table="shop.orders", run=SPEC.run, where="id < 5", rewrite_manifests=False)
@@ -34,14 +36,23 @@ MEMBERS = {
 }
 
 
+def facts(summaries: list[dict[str, str]], format_version: int = 3) -> TableFacts:
+    """Return those of a table whose main has commits with these summaries, newest first."""
+    return table_of(
+        *(Snapshot(id=9 - n, parent=8 - n, at=0, summary=summary) for n, summary in enumerate(summaries)),
+        format_version=format_version,
+        properties={"commit.manifest.target-size-bytes": "10"},
+    )
+
+
 @pytest.mark.parametrize("member", MEMBERS)
 def test_a_cut_off_compaction_is_told_by_its_newest_commit(member: str) -> None:
     spec, version, summaries, small, untidied = MEMBERS[member]
-    assert is_untidied(spec, "a", version, list(enumerate(summaries)), lambda _: small) is untidied
+    assert is_untidied(facts(summaries, version), spec, "a", lambda _: [[5, 5] if small else [5]]) is untidied
 
 
 @pytest.mark.parametrize(
     ("sizes", "fewer"), [([], False), ([5], False), ([5, 5], True), ([10, 10], False), ([10, 9, 1], True)]
 )
 def test_manifests_are_merged_where_that_leaves_fewer(sizes: list[int], fewer: bool) -> None:
-    assert would_be_fewer(sizes, 10) is fewer
+    assert would_be_fewer(facts([]), [[10], sizes]) is fewer

@@ -7,7 +7,7 @@ from typing import Any
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.untidied_compaction import is_untidied, manifest_target, would_be_fewer
+from airflow_lake_provider.contracts.untidied_compaction import is_untidied, would_be_fewer
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.asking_table import asking_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
@@ -65,8 +65,8 @@ def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | Non
 
 def manifests_are_due(table: IcebergTable) -> bool:
     """Tell whether merging would leave fewer manifests."""
-    head = table.java.currentSnapshot()
-    return head is not None and _has_small_manifests(table, head)
+    head = table.head()
+    return head is not None and would_be_fewer(table.facts, _manifest_sizes(table, head))
 
 
 def tidying_is_due(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool:
@@ -74,22 +74,13 @@ def tidying_is_due(table: IcebergTable, spec: CompactionSpec, run_key: str) -> b
 
     :param run_key: of this run.
     """
-    commits = ((snapshot.id, snapshot.summary) for snapshot in table.ancestors())
-    return is_untidied(
-        spec,
-        run_key,
-        table.format_version,
-        commits,
-        lambda id_: _has_small_manifests(table, table.java.snapshot(id_)),
-    )
+    return is_untidied(table.facts, spec, run_key, lambda snapshot: _manifest_sizes(table, snapshot))
 
 
-def _has_small_manifests(table: IcebergTable, snapshot: Any) -> bool:
-    target = manifest_target(str(table.name), table.properties())
-    io, spec_id = table.java.io(), table.java.spec().specId()
+def _manifest_sizes(table: IcebergTable, snapshot_id: int) -> list[list[int]]:
+    snapshot, io, spec_id = table.java.snapshot(snapshot_id), table.java.io(), table.facts.shape.spec_id
     by_content = (snapshot.dataManifests(io), snapshot.deleteManifests(io))
-    sizes = ([each.length() for each in manifests if each.partitionSpecId() == spec_id] for manifests in by_content)
-    return any(would_be_fewer(each, target) for each in sizes)
+    return [[each.length() for each in manifests if each.partitionSpecId() == spec_id] for manifests in by_content]
 
 
 def _run(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | None:

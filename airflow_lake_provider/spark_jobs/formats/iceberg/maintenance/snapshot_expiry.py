@@ -6,16 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
-from airflow_lake_provider.contracts.flink_obstacles import without_expiry_of_version_3
+from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.snapshot_retention_rules import (
     Retention,
     RetentionRequest,
     expiry_sentence,
-    request_for,
-    work_out,
+    retention_of,
 )
 from airflow_lake_provider.contracts.table_obstacles import without_expiry
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
@@ -43,16 +41,9 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
     """
     with progress.phase("plan") as facts:
         before = table.refresh().state()
-        known = table.facts
-        if (why := without_expiry(known.properties)) is not None:
+        if (why := without_expiry(table.facts.properties)) is not None:
             return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=before, after=before)
-        request = request_for(spec, known.properties, datetime.now(UTC))
-        retention = work_out(known.snapshots.values(), known.references.values(), request)
-        harm = without_expiry_of_version_3(
-            known.format_version, known.branch_lines(), retention.expired, request.expire_flink_before
-        )
-        if harm is not None and not spec.allow_other_writers:
-            raise UnsupportedError(f"{table.name}: {harm}")
+        request, retention, harm = retention_of(table.facts, spec, datetime.now(UTC))
         facts.update({"snapshots": len(retention.expired), "stage branches": len(retention.stage_branches)})
     report = ExpiryReport(
         table=spec.table,
