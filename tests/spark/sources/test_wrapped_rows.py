@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.sources import Query
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.sources.wrapped_rows import customers
@@ -20,8 +21,9 @@ def event(op: str, position: int, number: int, name: str, table: str = "customer
 
 def apply(flow: Flow, run: str) -> None:
     written = customers.written()
-    files = replace(written.source.over, path=f"{flow.inbox}/*.jsonl")
-    source = replace(written.source, over=files, name="inbox")
+    query = written.source
+    assert isinstance(query, Query)
+    source = replace(query, over=replace(query.over, path=f"{flow.inbox}/*.jsonl"), name="inbox")
     frame = SpecFrame(catalog="lake_default", table_format="iceberg", run=RunIdentity.of("dag", run, "task", "-1"))
     upsert_batch(flow.spark, replace(written, table=flow.table, source=source).framed(frame), Progress())
 
