@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.job_spec import SpecFrame
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.sources import Query
+from airflow_lake_provider.contracts.sources import Files, Query
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.sources.wrapped_rows import customers
@@ -23,6 +23,7 @@ def apply(flow: Flow, run: str) -> None:
     written = customers.written()
     query = written.source
     assert isinstance(query, Query)
+    assert isinstance(query.over, Files)
     source = replace(query, over=replace(query.over, path=f"{flow.inbox}/*.jsonl"), name="inbox")
     frame = SpecFrame(catalog="lake_default", table_format="iceberg", run=RunIdentity.of("dag", run, "task", "-1"))
     upsert_batch(flow.spark, replace(written, table=flow.table, source=source).framed(frame), Progress())
