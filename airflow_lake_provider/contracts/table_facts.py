@@ -257,6 +257,10 @@ class TableFacts:
         ref = self.references.get(branch)
         return ref.snapshot if ref is not None else None
 
+    def heads(self) -> dict[str, str]:
+        """Return the snapshot ids of all branches and tags, as text."""
+        return {name: str(ref.snapshot) for name, ref in self.references.items()}
+
     def newest(self, branch: str = MAIN) -> Snapshot | None:
         """Return the snapshot at the head of a branch; None where there is none."""
         return self.snapshots.get(self.head(branch) or -1)

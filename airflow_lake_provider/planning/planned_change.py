@@ -10,7 +10,6 @@ from airflow_lake_provider.contracts.metadata_change import MetadataChange
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.job_spec import JobSpec
-    from airflow_lake_provider.contracts.table_facts import TableFacts
     from airflow_lake_provider.tables.base import LoadedTable
 
 
@@ -52,8 +51,3 @@ def _report(table: LoadedTable, spec: JobSpec, outcome: Outcome, reason: str) ->
         after=state,
         format_version=table.facts.format_version,
     )
-
-
-def refs_of(facts: TableFacts) -> dict[str, str]:
-    """Return the snapshot ids of all branches and tags, as text."""
-    return {name: str(ref.snapshot) for name, ref in facts.references.items()}

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
-from airflow_lake_provider.planning.planned_change import PlannedChange, refs_of
+from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
 
     :param gained: newest first.
     """
-    properties, refs = table.facts.properties, refs_of(table.facts)
+    properties, refs = table.facts.properties, table.facts.heads()
     said = [snapshot.summary for snapshot in reversed(gained)]
     keys = [summary[RUN_KEY] for summary in said if RUN_KEY in summary]
     positions = _positions(properties, said)
@@ -86,7 +86,7 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
 
 
 def _already_published(table: LoadedTable, spec: PublishBranchSpec) -> PlannedChange:
-    refs, reason = refs_of(table.facts), f"main has every snapshot of branch {spec.branch!r} already"
+    refs, reason = table.facts.heads(), f"main has every snapshot of branch {spec.branch!r} already"
     if not spec.drop_branch:
         return PlannedChange.nothing(table, spec, reason)
     change = MetadataChange(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN, CreateTagSpec, DropTagSpec
-from airflow_lake_provider.planning.planned_change import PlannedChange, refs_of
+from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.table_facts import TableFacts
@@ -25,7 +25,7 @@ def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
     """
     facts = table.facts
     _refuse_branch(facts, spec.table, spec.tag)
-    refs = refs_of(facts)
+    refs = facts.heads()
     there, wanted = refs.get(spec.tag), spec.snapshot_id or refs.get(MAIN)
     if wanted is None or int(wanted) not in facts.snapshots:
         missing = f"snapshot {wanted} is not in the metadata" if wanted else "main has no snapshot"
@@ -59,7 +59,7 @@ def plan_tag_removal(table: LoadedTable, spec: DropTagSpec) -> PlannedChange:
     :raises UnsupportedError: the name is a branch's.
     """
     _refuse_branch(table.facts, spec.table, spec.tag)
-    there = refs_of(table.facts).get(spec.tag)
+    there = table.facts.heads().get(spec.tag)
     if there is None:
         return PlannedChange.nothing(table, spec, f"there is no tag {spec.tag!r}")
     change = MetadataChange(table_uuid=table.facts.uuid, expected_refs={spec.tag: there}, removed_refs=(spec.tag,))

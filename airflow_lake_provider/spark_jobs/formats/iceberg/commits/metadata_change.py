@@ -25,7 +25,7 @@ def change_metadata(table: IcebergTable, change: MetadataChange) -> None:
     retries = CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES)
     for _ in retries.attempts(say):
         current = table.refresh().java.operations().current()
-        change.refuse_other_state(str(table.name), table.uuid, _refs(table))
+        change.refuse_other_state(str(table.name), table.uuid, table.facts.heads())
         try:
             table.java.operations().commit(current, _changed(table, current, change))
         except Exception as error:
@@ -50,11 +50,7 @@ def change_metadata(table: IcebergTable, change: MetadataChange) -> None:
 
 def _is_made(table: IcebergTable, change: MetadataChange) -> bool:
     table.refresh()
-    return change.is_made(_refs(table), table.properties(), table.format_version)
-
-
-def _refs(table: IcebergTable) -> dict[str, str]:
-    return {name: str(table.head(name)) for name in map(str, table.java.refs().keySet())}
+    return change.is_made(table.facts.heads(), table.properties(), table.format_version)
 
 
 def _changed(table: IcebergTable, current: Any, change: MetadataChange) -> Any:

@@ -93,7 +93,7 @@ def _forget_broken(table: IcebergTable, snapshot: int) -> None:
         operations = table.refresh().java.operations()
         current = operations.current()
         there = current.snapshot(snapshot)
-        is_named = any(table.head(ref) == snapshot for ref in _refs(table))
+        is_named = any(table.head(ref) == snapshot for ref in table.facts.references)
         if there is None or is_named or table.java.io().newInputFile(there.manifestListLocation()).exists():
             return
         try:
@@ -130,14 +130,10 @@ def _superseded(table: IcebergTable, commit: KeyedCommit, stage: str) -> list[st
 
 def stage_branches(table: IcebergTable, run_key: str) -> list[str]:
     """Return the stage branches of a run: also those that tries before this one could not remove."""
-    return [name for name in _refs(table) if name.startswith(f"{STAGE_BRANCH_PREFIX}{run_key}_")]
+    return [name for name in table.facts.references if name.startswith(f"{STAGE_BRANCH_PREFIX}{run_key}_")]
 
 
 def _failed_audits(table: IcebergTable, commit: KeyedCommit) -> list[str]:
     """Return the branches that failed audits of the same run have left, whatever its input was."""
     run = AUDIT_BRANCH_PREFIX + commit.run_key[:_WHO]
-    return [name for name in _refs(table) if name.startswith(run)]
-
-
-def _refs(table: IcebergTable) -> list[str]:
-    return [str(name) for name in table.java.refs().keySet()]
+    return [name for name in table.facts.references if name.startswith(run)]

@@ -104,13 +104,13 @@ def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ..
     """Return what keeps each snapshot: the branches and tags at it, or else the history until it is expired."""
     found = []
     named = set()
-    for name, reference in sorted(dict(table.java.refs()).items()):
-        snapshot = str(reference.snapshotId())
+    for name, reference in sorted(table.facts.references.items()):
+        snapshot = str(reference.snapshot)
         if snapshot in holding:
             named.add(snapshot)
             tag = HolderKind.CONSUMER_TAG if name.startswith(CONSUMER_PREFIX) else HolderKind.TAG
-            found.append(SnapshotHolder(HolderKind.BRANCH if reference.isBranch() else tag, name, (snapshot,)))
-    history = tuple(str(s.snapshotId()) for s in table.java.snapshots() if str(s.snapshotId()) in holding - named)
+            found.append(SnapshotHolder(HolderKind.BRANCH if reference.is_branch else tag, name, (snapshot,)))
+    history = tuple(id_ for id_ in map(str, table.facts.snapshots) if id_ in holding - named)
     return (*found, SnapshotHolder(HolderKind.HISTORY, "", history)) if history else tuple(found)
 
 
