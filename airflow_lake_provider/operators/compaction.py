@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import WorkerAction
+from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.early_refusals import refuse_compaction
 
 
@@ -22,9 +23,6 @@ class CompactionAction(WorkerAction[CompactionSpec]):
 
     def report_without_spark(self, spec: CompactionSpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""
-        # It reads manifests by PyIceberg, which takes half a second to import: too long for a DAG file.
-        from airflow_lake_provider.planning.compaction_plan import plan_compaction
-
         planned = plan_compaction(self.tables.load_existing(spec.table), spec)
         return planned if spec.dry_run or planned.outcome is Outcome.NOTHING_DUE else None
 
