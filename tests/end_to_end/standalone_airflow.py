@@ -45,6 +45,7 @@ class StandaloneAirflow:
         self.url = f"http://127.0.0.1:{port}"
         self.home = home
         self.listened_on: set[str] = set()
+        self._known_sockets: set[str] = set()
         home.mkdir(parents=True)
         self._command = AirflowCommand(_environment(environment, home, self.url, port), ("standalone",))
         self._api = httpx.Client(base_url=f"{self.url}/api/v2", timeout=120)
@@ -118,6 +119,11 @@ class StandaloneAirflow:
 
     def note_listeners(self) -> None:
         """Add the addresses on which any of its processes listens at this moment to ``listened_on``."""
+        sockets = listening_sockets()
+        if sockets <= self._known_sockets:
+            # To look into each process took a twentieth of a core.
+            return
+        self._known_sockets |= sockets
         for process in self.processes():
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 sockets = process.net_connections("inet")
@@ -141,6 +147,14 @@ class StandaloneAirflow:
         except httpx.TransportError:
             return False
         return all((health.get(name) or {}).get("status") == "healthy" for name in _COMPONENTS)
+
+
+def listening_sockets() -> set[str]:
+    """Return what Linux says of each socket of TCP that listens, whosever it is."""
+    lines = [line for table in ("tcp", "tcp6") for line in Path("/proc/net", table).read_text().splitlines()[1:]]
+    # Address, state, and the number of the socket.
+    parts = [line.split() for line in lines]
+    return {f"{part[1]} {part[9]}" for part in parts if part[3] == "0A"}
 
 
 def wait_for(what: str, look: Callable[[], T | None], explain: Callable[[], str]) -> T:
@@ -170,6 +184,8 @@ def _environment(environment: Mapping[str, str], home: Path, url: str, port: int
         # The defaults of half a minute and five seconds are for machines that do nothing else.
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
         "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
+        # No test changes a DAG file: each is parsed once, not each 30 s.
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
     }
 
