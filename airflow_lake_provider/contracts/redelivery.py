@@ -1,4 +1,9 @@
-"""Decide what of a change stream was delivered again, by the marks of what was applied; nothing is guessed."""
+"""Decide which events of a batch were delivered again, by the marks that earlier batches left on the table.
+
+A mark is the highest ``source.sequence`` that was applied. An event below it is a repeat, or it comes late, or its log
+has started again, as after a restored database. Offsets in Kafka and ``source.ts_ms`` tell which. What they leave open
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +16,17 @@ from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.offset_ranges import Ranges, missing, up_to
 from airflow_lake_provider.contracts.positions import Comparison, LogPosition, PostgresLogPosition
 
-# Servers note the time of a commit shortly before its place in the log. Events that come late were never applied, so
-# no greatest time covers theirs.
+# A server notes the time of a commit shortly before it writes it to the log. An event that comes late was never
+# applied, so the greatest time of what was applied does not cover it.
 LATE_TOLERANCE_MS = 10_000
 
-# The clock of a snapshot's rows is the connector's, not the server's.
+# Rows of a snapshot have the connector's clock, changes the server's.
 CLOCKS_DIFFER_MS = 300_000
 
-# Of a partition that has tombstones only: below every event.
+# Of a partition with nothing but tombstones: below every event.
 NO_POSITION = PostgresLogPosition(-1, -1)
 
-_NEW_LIFE = (
+_START_ANEW = (
     "Take a new snapshot with the connector, and give the source a new name and the new files only, "
     "by another path or folder"
 )
@@ -32,164 +37,176 @@ def _greatest(*times: int | None) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OldEvents:
-    """Events of a batch that are below a mark.
+class EventsBelowMark:
+    """Events of a batch whose ``source.sequence`` is below a mark.
 
-    :param ts_ms: greatest ``source.ts_ms`` among them; ``led_ts_ms``: without the events of a first transaction, which
-        have no commit before them.
-    :param offsets: where they may stand in their partition.
+    :param ts_ms: greatest ``source.ts_ms`` among them.
+    :param after_commit_ts_ms: the same, without events whose sequence names no last commit: the first transaction that
+        a connector sends after its snapshot.
+    :param offsets: Kafka offsets that they have, or may have.
     """
 
     count: int = 0
     ts_ms: int | None = None
-    led_ts_ms: int | None = None
+    after_commit_ts_ms: int | None = None
     offsets: Ranges = ()
 
-    def __add__(self, other: OldEvents) -> OldEvents:
-        return OldEvents(
+    def __add__(self, other: EventsBelowMark) -> EventsBelowMark:
+        return EventsBelowMark(
             count=self.count + other.count,
             ts_ms=_greatest(self.ts_ms, other.ts_ms),
-            led_ts_ms=_greatest(self.led_ts_ms, other.led_ts_ms),
+            after_commit_ts_ms=_greatest(self.after_commit_ts_ms, other.after_commit_ts_ms),
             offsets=(*self.offsets, *other.offsets),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenTimes:
-    """Times of commit beside positions, which they follow in one life of a source.
+class CommitTimes:
+    """Commit times beside positions. In one log the later of two commits has the higher position.
 
-    :param top: greatest position; ``top_ts_ms``: ``source.ts_ms`` of the event there.
-    :param newest_ts_ms: greatest of all changes; ``led_ts_ms``: of those with a commit before them. Rows of a snapshot
-        are read after later changes were made.
+    :param highest: greatest position.
+    :param highest_ts_ms: ``source.ts_ms`` of the event there.
+    :param newest_ts_ms: greatest ``source.ts_ms`` of all changes. Rows of a snapshot do not count: they are read after
+        later changes were made.
+    :param after_commit_ts_ms: the same, of changes whose sequence names a last commit.
     """
 
-    top: LogPosition | None = None
-    top_ts_ms: int | None = None
+    highest: LogPosition | None = None
+    highest_ts_ms: int | None = None
     newest_ts_ms: int | None = None
-    led_ts_ms: int | None = None
+    after_commit_ts_ms: int | None = None
 
-    def __add__(self, other: SeenTimes) -> SeenTimes:
-        found = other if other._is_above(self) else self
-        return SeenTimes(
-            top=found.top,
-            top_ts_ms=found.top_ts_ms,
+    def __add__(self, other: CommitTimes) -> CommitTimes:
+        above = other if other._is_above(self) else self
+        return CommitTimes(
+            highest=above.highest,
+            highest_ts_ms=above.highest_ts_ms,
             newest_ts_ms=_greatest(self.newest_ts_ms, other.newest_ts_ms),
-            led_ts_ms=_greatest(self.led_ts_ms, other.led_ts_ms),
+            after_commit_ts_ms=_greatest(self.after_commit_ts_ms, other.after_commit_ts_ms),
         )
 
-    def _is_above(self, other: SeenTimes) -> bool:
-        if self.top is None or other.top is None:
-            return self.top is not None
-        found = self.top.compare(other.top)
-        is_later = found is Comparison.EQUAL and (self.top_ts_ms or 0) > (other.top_ts_ms or 0)
-        return found is Comparison.AFTER or is_later
+    def _is_above(self, other: CommitTimes) -> bool:
+        if self.highest is None or other.highest is None:
+            return self.highest is not None
+        compared = self.highest.compare(other.highest)
+        is_later = compared is Comparison.EQUAL and (self.highest_ts_ms or 0) > (other.highest_ts_ms or 0)
+        return compared is Comparison.AFTER or is_later
 
     def newest(self, ordering: EventOrdering) -> int | None:
-        """Return the greatest time that proves something."""
-        may_be_open = ordering is EventOrdering.KEY and self.top is not None and self.top.may_be_of_snapshot
-        return self.led_ts_ms if may_be_open else self.newest_ts_ms
+        """Return the greatest commit time that can be compared with the one at the greatest position.
+
+        With ``ordering="key"``, that position may be where a snapshot was read while transactions were open: these
+        commit later and stand below it.
+        """
+        may_be_open = ordering is EventOrdering.KEY and self.highest is not None and self.highest.may_be_of_snapshot
+        return self.after_commit_ts_ms if may_be_open else self.newest_ts_ms
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenPartition:
-    """Events of a batch from one partition, or from none that is known.
+class PartitionEvents:
+    """Events of a batch from one partition of the topic, or from an unknown one.
 
-    :param mark: that applying all of it would leave; None where it has no event of the table.
-    :param old: events below the mark that the table has of it; ``newer_ts_ms``: least ``source.ts_ms`` of the others.
+    :param mark: what the table would keep once all of them are applied; None without an event of the table.
+    :param below_mark: events below the mark that the table has of the partition.
+    :param above_mark_ts_ms: least ``source.ts_ms`` of the other events.
     """
 
     mark: Mark | None = None
-    old: OldEvents = field(default_factory=OldEvents)
-    newer_ts_ms: int | None = None
-    times: SeenTimes = field(default_factory=SeenTimes)
+    below_mark: EventsBelowMark = field(default_factory=EventsBelowMark)
+    above_mark_ts_ms: int | None = None
+    times: CommitTimes = field(default_factory=CommitTimes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenEvents:
-    """Places of the events of a batch, as one pass over them has found them.
+class EventPositions:
+    """Positions of the events of a batch, in the source's log and in Kafka.
 
-    :param partitions: by label, None for events without one.
-    :param unplaced: events whose partition or offset is not known.
-    :param old: events below the greatest mark of all; ``newer_ts_ms``: least ``source.ts_ms`` of the others;
-        ``unkeyed``: below ``EventMarks.key_floor``.
+    :param partitions: by ``<topic>-<partition>``; None for events without one.
+    :param without_offset: count of events whose partition or offset is unknown.
+    :param below_mark: events below the greatest of the table's marks.
+    :param above_mark_ts_ms: least ``source.ts_ms`` of the other events.
+    :param below_key_floor: count of events below ``EventMarks.key_floor``.
     """
 
-    partitions: Mapping[str | None, SeenPartition] = field(default_factory=dict)
-    unplaced: int = 0
-    old: OldEvents = field(default_factory=OldEvents)
-    newer_ts_ms: int | None = None
-    unkeyed: int = 0
+    partitions: Mapping[str | None, PartitionEvents] = field(default_factory=dict)
+    without_offset: int = 0
+    below_mark: EventsBelowMark = field(default_factory=EventsBelowMark)
+    above_mark_ts_ms: int | None = None
+    below_key_floor: int = 0
 
 
 def choose_ordering(
-    asked: EventOrdering | None, marks: EventMarks | None, seen: SeenEvents, table: str
+    asked: EventOrdering | None, marks: EventMarks | None, positions: EventPositions, table: str
 ) -> EventOrdering:
-    """Return what is known of the order of a batch.
+    """Return the ordering by which a batch is applied: the one asked for, else by partition where that is possible.
 
-    A table whose marks are not by partition keeps on without: what was applied before cannot be told by partition.
+    By partition is possible where every event has an offset, and where the table's marks, if there are any, are by
+    partition too.
 
-    :raises BadInputError: partitions were asked for, and some events do not tell theirs.
+    :raises BadInputError: ``ordering="partition"`` was asked for, and some events have no partition or offset.
     """
-    if asked is EventOrdering.PARTITION and seen.unplaced:
+    if asked is EventOrdering.PARTITION and positions.without_offset:
         raise BadInputError(
-            f"{seen.unplaced} events of {table} do not tell their partition and offset, and ordering='partition' was "
-            "asked for. They are told by lines with topic, partition and offset, or by the names that Kafka Connect "
-            "sinks give their files. Use ordering='stream' where all events of the table are in order; else "
-            f"{BY_KEY}"
+            f"{positions.without_offset} events of {table} do not tell their partition and offset, and "
+            "ordering='partition' was asked for. They are told by lines with topic, partition and offset, or by the "
+            "names that Kafka Connect sinks give their files. Use ordering='stream' where all events of the table are "
+            f"in order; else {BY_KEY}"
         )
     if asked is not None:
         return asked
     by_partition = marks is None or marks.ordering is EventOrdering.PARTITION
-    return EventOrdering.PARTITION if by_partition and not seen.unplaced else EventOrdering.UNKNOWN
+    return EventOrdering.PARTITION if by_partition and not positions.without_offset else EventOrdering.UNKNOWN
 
 
-def refuse_two_lives(ordering: EventOrdering, seen: SeenEvents, table: str) -> None:
-    """Refuse a batch in which the positions of the source start again: ordered by position, the old rows would win.
+def refuse_two_logs(ordering: EventOrdering, positions: EventPositions, table: str) -> None:
+    """Refuse a batch with events of two logs of the source: ordered by position, rows of the older log would win.
 
-    :raises BadInputError: changes were committed later than the one at the greatest position.
+    :raises BadInputError: a change was committed later than the one at the greatest position.
     """
-    parts = [part.times for part in seen.partitions.values()]
+    logs = [part.times for part in positions.partitions.values()]
     if ordering is not EventOrdering.PARTITION:
-        parts = [sum(parts, SeenTimes())]
-    for times in parts:
+        logs = [sum(logs, CommitTimes())]
+    for times in logs:
         newest = times.newest(ordering)
-        if times.top_ts_ms is None or newest is None:
+        if times.highest_ts_ms is None or newest is None:
             continue
-        if newest > times.top_ts_ms + LATE_TOLERANCE_MS:
+        if newest > times.highest_ts_ms + LATE_TOLERANCE_MS:
             raise BadInputError(
                 f"events of {table} were committed until source.ts_ms {newest}, and the one of the "
-                f"greatest position, {times.top}, before that, at {times.top_ts_ms}. So the files are of "
-                f"two lives of the source: a restored database, or another server. {_NEW_LIFE}. Nothing was applied"
+                f"greatest position, {times.highest}, before that, at {times.highest_ts_ms}. So the files are of "
+                f"two logs of the source: a restored database, or another server. {_START_ANEW}. Nothing was applied"
             )
 
 
-def count_repeated(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents, table: str) -> int:
-    """Return how many events were delivered again: those below their mark, which are to be dropped.
+def count_repeated(ordering: EventOrdering, marks: EventMarks, positions: EventPositions, table: str) -> int:
+    """Return the number of repeated events, which are below their mark and are dropped.
 
-    :raises BadInputError: the positions of the source started again, or are those of an earlier log, or it cannot be
-        told whether an event is repeated or late.
+    :raises BadInputError: events are of a log that has started again, or of an earlier log; or events below their mark
+        may be late instead of repeated.
     """
-    _refuse_earlier_life(ordering, marks, seen, table)
+    _refuse_earlier_log(ordering, marks, positions, table)
     if ordering is EventOrdering.PARTITION:
-        return sum(_repeated_of(label, part, marks, table) for label, part in seen.partitions.items() if part.old.count)
+        parts = [(label, part) for label, part in positions.partitions.items() if part.below_mark.count]
+        return sum(_repeated_in_partition(label, part, marks, table) for label, part in parts)
     greatest = marks.greatest
-    if greatest is None or not seen.old.count:
+    if greatest is None or not positions.below_mark.count:
         return 0
     tolerance = LATE_TOLERANCE_MS if ordering is EventOrdering.KEY else 0
-    _refuse_restarted(_telling(ordering, seen.old, greatest), greatest, table, tolerance)
+    _refuse_restarted(_with_comparable_time(ordering, positions.below_mark, greatest), greatest, table, tolerance)
     if ordering is EventOrdering.KEY:
-        return _repeated_by_key(marks, seen.unkeyed, table)
+        return _repeated_by_key(marks, positions.below_key_floor, table)
     if ordering is EventOrdering.STREAM and marks.ordering in (EventOrdering.STREAM, EventOrdering.UNKNOWN):
-        return seen.old.count
-    raise BadInputError(_cannot_tell(seen.old.count, ordering, marks, table))
+        return positions.below_mark.count
+    raise BadInputError(_unknown_whether_repeated(positions.below_mark.count, ordering, marks, table))
 
 
-def _refuse_earlier_life(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents, table: str) -> None:
-    """Refuse events with higher positions that were committed before what was applied, as no one log has them."""
-    found = [(marks.greatest, seen.newer_ts_ms)]
+def _refuse_earlier_log(ordering: EventOrdering, marks: EventMarks, positions: EventPositions, table: str) -> None:
+    """Refuse events above a mark that were committed before it: they are of another log than what was applied."""
+    oldest_above = [(marks.greatest, positions.above_mark_ts_ms)]
     if ordering is EventOrdering.PARTITION:
-        found = [(marks.floor(label or ""), part.newer_ts_ms) for label, part in seen.partitions.items()]
-    for mark, oldest in found:
+        parts = positions.partitions.items()
+        oldest_above = [(marks.floor(label or ""), part.above_mark_ts_ms) for label, part in parts]
+    for mark, oldest in oldest_above:
         if mark is None or mark.since_ms is None or oldest is None or oldest >= mark.since_ms - LATE_TOLERANCE_MS:
             continue
         raise BadInputError(
@@ -197,64 +214,67 @@ def _refuse_earlier_life(ordering: EventOrdering, marks: EventMarks, seen: SeenE
             f"committed earlier (source.ts_ms {oldest}, applied up to {mark.since_ms}). So they are of another log: of "
             "the source before its positions started again, or of another server. Take their files out of the "
             "source's path: they would take rows back. Where they are of the source that is to be followed: "
-            f"{_NEW_LIFE}. Nothing was applied"
+            f"{_START_ANEW}. Nothing was applied"
         )
 
 
 def applied_marks(
-    ordering: EventOrdering, marks: EventMarks | None, seen: SeenEvents, *, again: bool = False
+    ordering: EventOrdering, marks: EventMarks | None, positions: EventPositions, *, again: bool = False
 ) -> EventMarks:
-    """Return the marks after a batch; none goes back.
+    """Return the table's marks after a batch. No mark goes back.
 
-    :param again: old events were applied on purpose; where the source has started again, its marks begin anew.
+    :param again: events below their mark were applied on purpose. Where the log has started again, its marks begin
+        anew.
     """
     before = marks or EventMarks(ordering=ordering)
     if again:
-        before = _without_restarted(ordering, before, seen)
+        before = _without_restarted(ordering, before, positions)
     applied = {
         label: part.mark
-        for label, part in seen.partitions.items()
-        # Tombstones have offsets too; those of other topics are of no use.
-        if part.mark is not None and (part.mark.position != NO_POSITION or _is_known(before, label))
+        for label, part in positions.partitions.items()
+        # A tombstone has an offset and no position. It counts where the partition has had events of the table.
+        if part.mark is not None and (part.mark.position != NO_POSITION or _has_mark(before, label))
     }
     return before.merged(ordering, applied)
 
 
-def _without_restarted(ordering: EventOrdering, marks: EventMarks, seen: SeenEvents) -> EventMarks:
+def _without_restarted(ordering: EventOrdering, marks: EventMarks, positions: EventPositions) -> EventMarks:
     if ordering is not EventOrdering.PARTITION:
         greatest = marks.greatest
-        restarted = greatest is not None and _has_restarted(_telling(ordering, seen.old, greatest), greatest, 0)
-        return EventMarks(ordering=ordering) if restarted else marks
-    # An unknown partition would begin at the mark of the table.
+        if greatest is None:
+            return marks
+        below = _with_comparable_time(ordering, positions.below_mark, greatest)
+        return EventMarks(ordering=ordering) if _is_of_restarted_log(below, greatest, 0) else marks
+    # A partition without a mark of its own would go on from the mark of the table.
     anew = {
         partition_digest(label or ""): Mark(position=NO_POSITION)
-        for label, part in seen.partitions.items()
-        if (floor := marks.floor(label or "")) is not None and _has_restarted(part.old, floor, 0)
+        for label, part in positions.partitions.items()
+        if (floor := marks.floor(label or "")) is not None and _is_of_restarted_log(part.below_mark, floor, 0)
     }
     return replace(marks, partitions={**marks.partitions, **anew})
 
 
-def _is_known(marks: EventMarks, label: str | None) -> bool:
+def _has_mark(marks: EventMarks, label: str | None) -> bool:
     return partition_digest(label or "") in marks.partitions
 
 
-def _repeated_of(label: str | None, part: SeenPartition, marks: EventMarks, table: str) -> int:
+def _repeated_in_partition(label: str | None, part: PartitionEvents, marks: EventMarks, table: str) -> int:
     floor = marks.floor(label or "")
     if floor is None:
         return 0
-    _refuse_restarted(part.old, floor, table, 0)
-    if not _is_known(marks, label):
-        raise BadInputError(_cannot_tell(part.old.count, EventOrdering.PARTITION, marks, table))
-    late = missing(up_to(part.old.offsets, floor.last_offset), floor.consumed)
+    _refuse_restarted(part.below_mark, floor, table, 0)
+    if not _has_mark(marks, label):
+        raise BadInputError(_unknown_whether_repeated(part.below_mark.count, EventOrdering.PARTITION, marks, table))
+    late = missing(up_to(part.below_mark.offsets, floor.last_offset), floor.consumed)
     if late:
         first, last = late[0][0], late[-1][1]
         raise BadInputError(
-            f"{part.old.count} events of {table} in partition {label} are older than what was applied of it, and "
-            f"offsets from {first} to {last} among theirs were never read: the file came late. Whether they are older "
-            f"than the rows they change cannot be told by partition. Either {BY_KEY}; or, where every file is still "
-            "there, apply them all again with on_repeat='apply'. Nothing was applied"
+            f"{part.below_mark.count} events of {table} in partition {label} are older than what was applied of it, "
+            f"and offsets from {first} to {last} among theirs were never read: the file came late. Whether they are "
+            f"older than the rows they change cannot be told by partition. Either {BY_KEY}; or, where every file is "
+            "still there, apply them all again with on_repeat='apply'. Nothing was applied"
         )
-    return part.old.count
+    return part.below_mark.count
 
 
 def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
@@ -269,29 +289,29 @@ def _repeated_by_key(marks: EventMarks, count: int, table: str) -> int:
     )
 
 
-def _telling(ordering: EventOrdering, old: OldEvents, mark: Mark) -> OldEvents:
-    """Return old events with the time that proves something."""
-    # Of events by key the row tells whether they are older.
+def _with_comparable_time(ordering: EventOrdering, below: EventsBelowMark, mark: Mark) -> EventsBelowMark:
+    """Return events below a mark with the commit time that can be compared with the mark's."""
+    # With ordering="key" each event is compared with the position of its row anyway.
     may_be_open = ordering is EventOrdering.KEY and mark.position.may_be_of_snapshot
-    return replace(old, ts_ms=old.led_ts_ms) if may_be_open else old
+    return replace(below, ts_ms=below.after_commit_ts_ms) if may_be_open else below
 
 
-def _has_restarted(old: OldEvents, mark: Mark, tolerance: int) -> bool:
-    return old.ts_ms is not None and mark.ts_ms is not None and old.ts_ms > mark.ts_ms + tolerance
+def _is_of_restarted_log(below: EventsBelowMark, mark: Mark, tolerance: int) -> bool:
+    return below.ts_ms is not None and mark.ts_ms is not None and below.ts_ms > mark.ts_ms + tolerance
 
 
-def _refuse_restarted(old: OldEvents, mark: Mark, table: str, tolerance: int) -> None:
-    if not _has_restarted(old, mark, tolerance):
+def _refuse_restarted(below: EventsBelowMark, mark: Mark, table: str, tolerance: int) -> None:
+    if not _is_of_restarted_log(below, mark, tolerance):
         return
     raise BadInputError(
-        f"{old.count} events of {table} have positions below {mark.position}, up to which events were applied, "
-        f"and were committed later (source.ts_ms {old.ts_ms}, applied up to {mark.ts_ms}). So the positions of the "
-        f"source have started again: a restored database, or another server. {_NEW_LIFE}; or apply the new files only "
-        "with on_repeat='apply'. Nothing was applied"
+        f"{below.count} events of {table} have positions below {mark.position}, up to which events were applied, "
+        f"and were committed later (source.ts_ms {below.ts_ms}, applied up to {mark.ts_ms}). So the positions of the "
+        f"source have started again: a restored database, or another server. {_START_ANEW}; or apply the new files "
+        "only with on_repeat='apply'. Nothing was applied"
     )
 
 
-def _cannot_tell(count: int, ordering: EventOrdering, marks: EventMarks, table: str) -> str:
+def _unknown_whether_repeated(count: int, ordering: EventOrdering, marks: EventMarks, table: str) -> str:
     if ordering is not EventOrdering.UNKNOWN:
         asked = marks.ordering in EventOrdering.asked() and marks.ordering is not ordering
         before, former = (f" with ordering={marks.ordering.value!r}", "use the former; or ") if asked else ("", "")

@@ -23,7 +23,7 @@ from airflow_lake_provider.contracts.positions import (
     SnapshotPosition,
     WatermarkPosition,
 )
-from airflow_lake_provider.contracts.redelivery import SeenTimes
+from airflow_lake_provider.contracts.redelivery import CommitTimes
 
 
 # [START gtid_set]
@@ -120,5 +120,8 @@ def test_marks_of_a_log_that_is_only_partly_ordered_are_merged_kept_and_read(mon
         marks = marks.merged(EventOrdering.STREAM, {None: mark})
     assert marks.table == Mark(position=GtidSet(((1, 5), (2, 3))), ts_ms=9)
     assert EventMarks.read(marks.to_text()) == marks
-    times: Mapping[str, SeenTimes] = {"here": SeenTimes(top=here.position), "there": SeenTimes(top=there.position)}
-    assert (times["here"] + times["there"]).top == here.position
+    times: Mapping[str, CommitTimes] = {
+        "here": CommitTimes(highest=here.position),
+        "there": CommitTimes(highest=there.position),
+    }
+    assert (times["here"] + times["there"]).highest == here.position

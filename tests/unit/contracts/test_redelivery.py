@@ -14,14 +14,14 @@ from airflow_lake_provider.contracts.mark_codec import Mark
 from airflow_lake_provider.contracts.offset_ranges import union
 from airflow_lake_provider.contracts.positions import PostgresLogPosition as At
 from airflow_lake_provider.contracts.redelivery import (
-    OldEvents,
-    SeenEvents,
-    SeenPartition,
-    SeenTimes,
+    CommitTimes,
+    EventPositions,
+    EventsBelowMark,
+    PartitionEvents,
     applied_marks,
     choose_ordering,
     count_repeated,
-    refuse_two_lives,
+    refuse_two_logs,
 )
 
 # (partition, offset, position): a key is of one partition, so its events are in order there.
@@ -47,26 +47,26 @@ def is_below(position: int, mark: Mark) -> bool:
     return (0, position) < tuple(mark.position.numbers())
 
 
-def seen(batch: list[Record], marks: EventMarks | None) -> SeenEvents:
+def positions_of(batch: list[Record], marks: EventMarks | None) -> EventPositions:
     """Compute in plain Python what the pass over a batch finds."""
-    partitions: dict[str | None, SeenPartition] = {}
+    partitions: dict[str | None, PartitionEvents] = {}
     for label in {record[0] for record in batch}:
         of = [record for record in batch if record[0] == label]
         floor = marks.floor(label) if marks else None
         old = [record for record in of if floor and is_below(record[2], floor)]
-        partitions[label] = SeenPartition(
+        partitions[label] = PartitionEvents(
             mark=Mark(
                 position=At(0, max(record[2] for record in of)),
                 ts_ms=max(record[2] for record in of),
                 consumed=union((record[1], record[1]) for record in of),
             ),
-            old=OldEvents(
+            below_mark=EventsBelowMark(
                 count=len(old),
                 ts_ms=max((record[2] for record in old), default=None),
                 offsets=union((record[1], record[1]) for record in old),
             ),
         )
-    return SeenEvents(partitions=partitions)
+    return EventPositions(partitions=partitions)
 
 
 @given(log=logs(), data=st.data())
@@ -75,7 +75,7 @@ def test_no_event_is_lost_nor_applied_over_a_newer_one(log: list[Record], data: 
     applied: set[tuple[str, int]] = set()
     read: set[tuple[str, int]] = set()
     for batch in data.draw(st.lists(st.lists(st.sampled_from(log), min_size=1), min_size=1, max_size=6)):
-        found = seen(batch, marks)
+        found = positions_of(batch, marks)
         try:
             dropped = count_repeated(EventOrdering.PARTITION, marks, found, "t") if marks else 0
         except BadInputError as refused:
@@ -99,7 +99,7 @@ def test_no_event_is_lost_nor_applied_over_a_newer_one(log: list[Record], data: 
 
 
 def test_the_ordering_is_taken_from_the_input_unless_the_table_says_otherwise() -> None:
-    placed, bare = SeenEvents(), SeenEvents(unplaced=2)
+    placed, bare = EventPositions(), EventPositions(without_offset=2)
     by = {ordering: EventMarks(ordering=ordering) for ordering in EventOrdering}
     assert choose_ordering(None, None, placed, "t") is EventOrdering.PARTITION
     assert choose_ordering(None, by[EventOrdering.PARTITION], placed, "t") is EventOrdering.PARTITION
@@ -114,36 +114,43 @@ def test_the_ordering_is_taken_from_the_input_unless_the_table_says_otherwise() 
 def test_a_source_that_started_again_is_refused_by_every_ordering() -> None:
     mark = Mark(position=At(9, 9), ts_ms=1_000_000, consumed=((0, 5),))
     marks = EventMarks(ordering=EventOrdering.PARTITION).merged(EventOrdering.PARTITION, {"t-0": mark})
-    old = OldEvents(count=1, ts_ms=1_020_000, led_ts_ms=1_020_000, offsets=((6, 6),))
-    found = SeenEvents(partitions={"t-0": SeenPartition(mark=replace(mark, position=At(1, 1)), old=old)}, old=old)
+    old = EventsBelowMark(count=1, ts_ms=1_020_000, after_commit_ts_ms=1_020_000, offsets=((6, 6),))
+    found = EventPositions(
+        partitions={"t-0": PartitionEvents(mark=replace(mark, position=At(1, 1)), below_mark=old)}, below_mark=old
+    )
     for ordering in EventOrdering:
         with pytest.raises(BadInputError, match="started again"):
             count_repeated(ordering, marks, found, "t")
-    late = SeenEvents(old=replace(old, ts_ms=1_000_005, led_ts_ms=1_000_005))
+    late = EventPositions(below_mark=replace(old, ts_ms=1_000_005, after_commit_ts_ms=1_000_005))
     assert count_repeated(EventOrdering.KEY, marks, late, "t") == 0
-    unknown_time = SeenEvents(old=replace(old, ts_ms=None))
+    unknown_time = EventPositions(below_mark=replace(old, ts_ms=None))
     assert count_repeated(EventOrdering.STREAM, marks.merged(EventOrdering.STREAM, {}), unknown_time, "t") == 1
 
 
 def test_the_first_transaction_after_a_snapshot_may_have_lower_positions_than_its_rows() -> None:
     mark = Mark(position=At(100, 100), ts_ms=1_000_000)
     marks = EventMarks(ordering=EventOrdering.KEY).merged(EventOrdering.KEY, {None: mark})
-    was_open = SeenEvents(old=OldEvents(count=1, ts_ms=1_030_000))
+    was_open = EventPositions(below_mark=EventsBelowMark(count=1, ts_ms=1_030_000))
     assert count_repeated(EventOrdering.KEY, marks, was_open, "t") == 0
-    beside = SeenTimes(top=At(100, 100), top_ts_ms=1_000_000, newest_ts_ms=1_030_000)
-    refuse_two_lives(EventOrdering.KEY, SeenEvents(partitions={None: SeenPartition(times=beside)}), "t")
+    beside = CommitTimes(highest=At(100, 100), highest_ts_ms=1_000_000, newest_ts_ms=1_030_000)
+    refuse_two_logs(EventOrdering.KEY, EventPositions(partitions={None: PartitionEvents(times=beside)}), "t")
     # Another snapshot, or what has a commit before it, was not open then.
     with pytest.raises(BadInputError, match="started again"):
-        count_repeated(EventOrdering.KEY, marks, SeenEvents(old=replace(was_open.old, led_ts_ms=1_030_000)), "t")
-    later = SeenPartition(times=replace(beside, led_ts_ms=1_030_000))
-    with pytest.raises(BadInputError, match="two lives"):
-        refuse_two_lives(EventOrdering.KEY, SeenEvents(partitions={None: later}), "t")
+        count_repeated(
+            EventOrdering.KEY,
+            marks,
+            EventPositions(below_mark=replace(was_open.below_mark, after_commit_ts_ms=1_030_000)),
+            "t",
+        )
+    later = PartitionEvents(times=replace(beside, after_commit_ts_ms=1_030_000))
+    with pytest.raises(BadInputError, match="two logs"):
+        refuse_two_logs(EventOrdering.KEY, EventPositions(partitions={None: later}), "t")
 
 
 def test_marks_of_another_ordering_tell_nothing_of_older_events() -> None:
     mark = Mark(position=At(9, 9), ts_ms=5, consumed=((0, 5),))
-    old = OldEvents(count=3, ts_ms=4, offsets=((6, 8),))
-    found = SeenEvents(partitions={"t-0": SeenPartition(mark=mark, old=old)}, old=old)
+    old = EventsBelowMark(count=3, ts_ms=4, offsets=((6, 8),))
+    found = EventPositions(partitions={"t-0": PartitionEvents(mark=mark, below_mark=old)}, below_mark=old)
     by_partition = EventMarks(ordering=EventOrdering.PARTITION).merged(EventOrdering.PARTITION, {"t-0": mark})
     with pytest.raises(BadInputError, match=r"applied with ordering='partition'.*cannot be told by ordering='stream'"):
         count_repeated(EventOrdering.STREAM, by_partition, found, "t")
@@ -161,9 +168,9 @@ def test_a_file_of_an_earlier_log_is_refused_though_its_positions_are_higher(ord
     marks = EventMarks.read(EventMarks(ordering=ordering).merged(ordering, {"t-0": restarted}).to_text())
     assert marks is not None
 
-    def above(ts_ms: int | None) -> SeenEvents:
-        part = SeenPartition(mark=Mark(position=At(9_000, 9_001), ts_ms=ts_ms), newer_ts_ms=ts_ms)
-        return SeenEvents(partitions={"t-0": part}, newer_ts_ms=ts_ms)
+    def above(ts_ms: int | None) -> EventPositions:
+        part = PartitionEvents(mark=Mark(position=At(9_000, 9_001), ts_ms=ts_ms), above_mark_ts_ms=ts_ms)
+        return EventPositions(partitions={"t-0": part}, above_mark_ts_ms=ts_ms)
 
     with pytest.raises(BadInputError, match=r"above \[400, 500\].*committed earlier.*another log"):
         count_repeated(ordering, marks, above(86_000_000), "t")
@@ -185,42 +192,45 @@ def test_a_mark_that_an_earlier_version_wrote_is_read_and_goes_on() -> None:
 
 
 def test_files_of_two_lives_of_a_source_are_no_batch() -> None:
-    old_life = SeenTimes(top=At(5_000, 5_001), top_ts_ms=1_000_000, newest_ts_ms=1_000_040)
-    new_life = SeenTimes(top=At(1_000, 1_001), top_ts_ms=1_060_000, newest_ts_ms=1_060_000)
-    assert old_life + new_life == new_life + old_life
-    mixed = SeenEvents(partitions={None: SeenPartition(times=old_life + new_life)})
+    old_log = CommitTimes(highest=At(5_000, 5_001), highest_ts_ms=1_000_000, newest_ts_ms=1_000_040)
+    new_log = CommitTimes(highest=At(1_000, 1_001), highest_ts_ms=1_060_000, newest_ts_ms=1_060_000)
+    assert old_log + new_log == new_log + old_log
+    mixed = EventPositions(partitions={None: PartitionEvents(times=old_log + new_log)})
     for ordering in EventOrdering:
-        with pytest.raises(BadInputError, match=r"two lives of the source.*new snapshot.*new name.*new files only"):
-            refuse_two_lives(ordering, mixed, "t")
-        for life in (old_life, new_life, SeenTimes(), replace(new_life, newest_ts_ms=None)):
-            refuse_two_lives(ordering, SeenEvents(partitions={None: SeenPartition(times=life)}), "t")
-    parts: dict[str | None, SeenPartition] = {
-        "a-0": SeenPartition(times=old_life),
-        "b-0": SeenPartition(times=new_life),
+        with pytest.raises(BadInputError, match=r"two logs of the source.*new snapshot.*new name.*new files only"):
+            refuse_two_logs(ordering, mixed, "t")
+        for log in (old_log, new_log, CommitTimes(), replace(new_log, newest_ts_ms=None)):
+            refuse_two_logs(ordering, EventPositions(partitions={None: PartitionEvents(times=log)}), "t")
+    parts: dict[str | None, PartitionEvents] = {
+        "a-0": PartitionEvents(times=old_log),
+        "b-0": PartitionEvents(times=new_log),
     }
     # Topics of two servers have positions of their own.
-    refuse_two_lives(EventOrdering.PARTITION, SeenEvents(partitions=parts), "t")
-    with pytest.raises(BadInputError, match="two lives"):
-        refuse_two_lives(EventOrdering.STREAM, SeenEvents(partitions=parts), "t")
+    refuse_two_logs(EventOrdering.PARTITION, EventPositions(partitions=parts), "t")
+    with pytest.raises(BadInputError, match="two logs"):
+        refuse_two_logs(EventOrdering.STREAM, EventPositions(partitions=parts), "t")
 
 
 def test_an_applied_restart_begins_the_marks_anew() -> None:
     before, after = Mark(position=At(5_000, 5_001), ts_ms=1_000), Mark(position=At(1_000, 1_001), ts_ms=90_000)
-    restarted = OldEvents(count=1, ts_ms=90_000)
+    restarted = EventsBelowMark(count=1, ts_ms=90_000)
     for ordering in EventOrdering:
         marks = EventMarks(ordering=ordering).merged(ordering, {"t-0": before, "t-1": before})
-        found = SeenEvents(partitions={"t-0": SeenPartition(mark=after, old=restarted)}, old=restarted)
+        found = EventPositions(
+            partitions={"t-0": PartitionEvents(mark=after, below_mark=restarted)}, below_mark=restarted
+        )
         assert applied_marks(ordering, marks, found, again=True).floor("t-0") == after
-        repeated = OldEvents(count=1, ts_ms=900)
-        again = SeenEvents(
-            partitions={"t-0": SeenPartition(mark=replace(after, ts_ms=900), old=repeated)}, old=repeated
+        repeated = EventsBelowMark(count=1, ts_ms=900)
+        again = EventPositions(
+            partitions={"t-0": PartitionEvents(mark=replace(after, ts_ms=900), below_mark=repeated)},
+            below_mark=repeated,
         )
         assert applied_marks(ordering, marks, again, again=True).floor("t-0") == before
 
 
 def test_events_from_before_the_change_to_key_are_never_applied_over_rows_without_position() -> None:
     mark = Mark(position=At(9, 9), ts_ms=5)
-    found = SeenEvents(old=OldEvents(count=3, ts_ms=4), unkeyed=2)
+    found = EventPositions(below_mark=EventsBelowMark(count=3, ts_ms=4), below_key_floor=2)
     for before in (EventOrdering.PARTITION, EventOrdering.UNKNOWN, EventOrdering.STREAM):
         marks: EventMarks | None = EventMarks(ordering=before).merged(before, {"t-0": mark})
         for position in (At(20, 20), At(30, 30)):
@@ -230,7 +240,7 @@ def test_events_from_before_the_change_to_key_are_never_applied_over_rows_withou
             else:
                 with pytest.raises(BadInputError, match=r"below \[9, 9\].*went over to ordering='key'.*a new table"):
                     count_repeated(EventOrdering.KEY, marks, found, "t")
-            newer = SeenEvents(partitions={"t-0": SeenPartition(mark=Mark(position=position))})
+            newer = EventPositions(partitions={"t-0": PartitionEvents(mark=Mark(position=position))})
             marks = EventMarks.read(applied_marks(EventOrdering.KEY, marks, newer).to_text())
     filled_by_key = EventMarks(ordering=EventOrdering.KEY).merged(EventOrdering.KEY, {None: mark})
     assert filled_by_key.key_floor == (None, False)
@@ -238,8 +248,10 @@ def test_events_from_before_the_change_to_key_are_never_applied_over_rows_withou
 
 def test_no_refusal_names_an_ordering_that_cannot_be_given() -> None:
     marks = EventMarks(ordering=EventOrdering.UNKNOWN).merged(EventOrdering.UNKNOWN, {None: Mark(position=At(9, 9))})
-    old = OldEvents(count=1)
-    found = SeenEvents(partitions={"t-0": SeenPartition(mark=Mark(position=At(1, 1)), old=old)}, old=old)
+    old = EventsBelowMark(count=1)
+    found = EventPositions(
+        partitions={"t-0": PartitionEvents(mark=Mark(position=At(1, 1)), below_mark=old)}, below_mark=old
+    )
     for ordering in (EventOrdering.PARTITION, EventOrdering.UNKNOWN):
         with pytest.raises(BadInputError, match="on_repeat='apply'") as refused:
             count_repeated(ordering, marks, found, "t")

@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.redelivery import (
     applied_marks,
     choose_ordering,
     count_repeated,
-    refuse_two_lives,
+    refuse_two_logs,
 )
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
@@ -40,7 +40,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.events_by_key import read
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import refuse_below_snapshots
 from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete
-from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER, is_old
+from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER, is_below_mark
 from airflow_lake_provider.spark_jobs.sources.debezium.renamed_table import EarlierTable, refuse_other_table
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
@@ -124,7 +124,7 @@ def read_debezium_changes(
         if not target.has_had_events and not found.events:
             _refuse_other_tables(spark, source, files)
         if target.earlier is not None:
-            refuse_other_table(spark, source, target.earlier, found.seen, ignore_marks=ignore_marks)
+            refuse_other_table(spark, source, target.earlier, found.positions, ignore_marks=ignore_marks)
         told = _told_repeated(found, source, target.marks, ignore_marks)
         if told.dropped == found.events:
             raw.unpersist()
@@ -132,7 +132,7 @@ def read_debezium_changes(
         columns = find_columns(spark, source, files, found, target.schema)
         rows = RowBuilder(columns=columns, keys=spelled_keys(keys, found.columns), hole_columns=found.hole_columns)
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
-        kept = raw.filter(~is_old(target.marks, told.ordering)) if target.marks and told.dropped else raw
+        kept = raw.filter(~is_below_mark(target.marks, told.ordering)) if target.marks and told.dropped else raw
         events = _typed_events(kept.filter("op IS NOT NULL"), columns, keys).localCheckpoint()
         raw.unpersist()
         if order is not None:
@@ -199,12 +199,12 @@ class _Repeated:
 def _told_repeated(found: EventSurvey, source: Debezium, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
     table = source.table
     asked = EventOrdering(source.ordering) if source.ordering else None
-    ordering = choose_ordering(asked, marks, found.seen, table)
-    refuse_two_lives(ordering, found.seen, table)
+    ordering = choose_ordering(asked, marks, found.positions, table)
+    refuse_two_logs(ordering, found.positions, table)
     return _Repeated(
         ordering=ordering,
-        dropped=count_repeated(ordering, marks, found.seen, table) if marks and not ignore_marks else 0,
-        marks=applied_marks(ordering, marks, found.seen, again=ignore_marks) if found.events else marks,
+        dropped=count_repeated(ordering, marks, found.positions, table) if marks and not ignore_marks else 0,
+        marks=applied_marks(ordering, marks, found.positions, again=ignore_marks) if found.events else marks,
     )
 
 

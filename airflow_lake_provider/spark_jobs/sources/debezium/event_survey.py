@@ -12,16 +12,16 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.redelivery import SeenEvents
+from airflow_lake_provider.contracts.redelivery import EventPositions
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import (
     IS_EVENT,
     Names,
-    place_columns,
-    place_groups,
-    seen_events,
+    event_positions,
+    survey_columns,
+    survey_groups,
 )
 from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, parse_types
 
@@ -37,7 +37,7 @@ class EventSurvey:
     :param told_changes: events whose header tells a changed key; ``told_deletes``: deletes among them.
     :param ends_with_delete: whether a delete without a create stands at the greatest position.
     :param record_keys: the columns of the records' keys, each combination once; an empty one for records without key.
-    :param seen: where the events stand.
+    :param positions: of the events, in the log and in Kafka.
     """
 
     events: int
@@ -53,7 +53,7 @@ class EventSurvey:
     told_deletes: int = 0
     ends_with_delete: bool = False
     record_keys: tuple[tuple[str, ...], ...] = ()
-    seen: SeenEvents = field(default_factory=SeenEvents)
+    positions: EventPositions = field(default_factory=EventPositions)
 
     def may_be_cut(self, *, is_whole: bool) -> bool:
         """Tell whether a delete may be half of a key change whose other half is not there.
@@ -88,8 +88,8 @@ def survey(events: DataFrame, names: Names = (), marks: EventMarks | None = None
         & (sf.col("key_before") != sf.col("key"))
     )
     is_event = sf.expr(IS_EVENT)
-    found = events.groupBy(*place_groups()).agg(
-        *place_columns(marks),
+    found = events.groupBy(*survey_groups()).agg(
+        *survey_columns(marks),
         sf.count_if(is_event).alias("events"),
         sf.count_if("bad").alias("bad_lines"),
         sf.count_if(is_event & _unsequenced()).alias("unsequenced"),
@@ -105,14 +105,14 @@ def survey(events: DataFrame, names: Names = (), marks: EventMarks | None = None
         sf.max(sf.when(is_event, sf.struct("first", "second", sf.expr("op = 'c'").alias("flag")))).alias("created"),
     )
     groups = [row.asDict() for row in found.collect()]
-    return _survey(groups, seen_events(groups, names))
+    return _survey(groups, event_positions(groups, names))
 
 
 def _unsequenced() -> Column:
     return sf.col("first").isNull() | sf.col("second").isNull()
 
 
-def _survey(groups: Sequence[dict[str, Any]], seen: SeenEvents) -> EventSurvey:
+def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> EventSurvey:
     images = sorted(_all_of(groups, "images"), key=lambda names: (-len(names), names))
     counts = ("events", "bad_lines", "unsequenced", "keys_changed", "schemaless", "told_changes", "told_deletes")
     return EventSurvey(
@@ -121,7 +121,7 @@ def _survey(groups: Sequence[dict[str, Any]], seen: SeenEvents) -> EventSurvey:
         hole_columns=tuple(sorted(_all_of(groups, "hole_columns"))),
         connect_types={text: parse_types(text) for text in sorted(_all_of(groups, "types"))},
         record_keys=tuple(sorted(_all_of(groups, "record_keys"))),
-        seen=seen,
+        positions=positions,
         ends_with_delete=_at_the_end(groups, "deleted") and not _at_the_end(groups, "created"),
         **{count: sum(group[count] for group in groups) for count in counts},
     )

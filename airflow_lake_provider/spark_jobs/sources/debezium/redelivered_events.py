@@ -1,4 +1,8 @@
-"""Find the positions of events in their source and in Kafka, in the one pass over them."""
+"""Find the positions of a batch's events in the source's log and in Kafka, as aggregates of the one pass over them.
+
+``first`` and ``second`` are the two numbers of PostgreSQL's ``source.sequence``: the LSN of the last commit before the
+event, or the event's own where there was none yet, and the LSN of the event.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,10 @@ from airflow_lake_provider.contracts.positions import PostgresLogPosition
 from airflow_lake_provider.contracts.redelivery import (
     CLOCKS_DIFFER_MS,
     NO_POSITION,
-    OldEvents,
-    SeenEvents,
-    SeenPartition,
-    SeenTimes,
+    CommitTimes,
+    EventPositions,
+    EventsBelowMark,
+    PartitionEvents,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import SinkFile
@@ -28,19 +32,19 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 Names = Sequence[SinkFile | None]
 
-# Events of one life of a source, oldest first.
+# Oldest first, of events of one log.
 EVENT_ORDER = ("first", "second", ARRIVAL)
 IS_EVENT = "op IS NOT NULL AND NOT bad"
 _MARK = "STRUCT<first: BIGINT, second: BIGINT, moved: BOOLEAN, deleted: BOOLEAN>"
-# Only such a create comes from a change of the key.
+# Of creates, only the second half of a key change leaves out values.
 _MOVED = "op = 'c' AND size(holes) > 0"
 _DELETED = "op = 'd'"
-# Not of the first transaction after a snapshot, which may have been open then.
-_LED = "op = 'r' OR last_commit IS NOT NULL"
+# The first transaction after a snapshot names no last commit. It may have been open when the snapshot was read.
+_AFTER_COMMIT = "op = 'r' OR last_commit IS NOT NULL"
 
 
 def partition_label(names: Names) -> Column:
-    """Return ``<topic>-<partition>`` as the record has it, else as its file's name does."""
+    """Return ``<topic>-<partition>`` of the Kafka record, else of the name that a sink gave the file."""
     number = try_cast(sf.col("partition"), "bigint")
     of_record = sf.when(number.isNotNull(), sf.concat_ws("-", "topic", number))
     if not any(names):
@@ -50,16 +54,16 @@ def partition_label(names: Names) -> Column:
     return sf.coalesce(of_record, sf.get(sf.from_json(sf.lit(labels), "ARRAY<STRING>"), sf.col(f"{ARRIVAL}.file")))
 
 
-def place_groups() -> list[Column]:
-    """Return what the one pass groups by: a partition's offsets by bitmaps, or by files where only names tell any."""
+def survey_groups() -> list[Column]:
+    """Return the columns to group by: partition, and range of offsets; or file, where only file names have offsets."""
     file = sf.when(sf.col("partition").isNotNull() & sf.col("offset").isNull(), sf.col(f"{ARRIVAL}.file"))
     return [sf.col("partition"), file.alias("file"), sf.expr(f"offset div {BUCKET}").alias("bucket")]
 
 
-def place_columns(marks: EventMarks | None) -> list[Column]:
-    """Return the aggregates that :func:`seen_events` reads.
+def survey_columns(marks: EventMarks | None) -> list[Column]:
+    """Return the aggregates that :func:`event_positions` reads.
 
-    :param marks: what was applied before.
+    :param marks: of the table; None where nothing was applied before.
     """
     is_event = sf.expr(IS_EVENT)
     tops = [sf.struct("first", "second", sf.expr(flag).alias("flag")) for flag in (_MOVED, _DELETED)]
@@ -71,29 +75,34 @@ def place_columns(marks: EventMarks | None) -> list[Column]:
         sf.max(sf.when(is_event, sf.struct("first", "second", "ts_ms"))).alias("top"),
         sf.max(sf.when(is_event & (sf.col("op") != "r"), sf.col("ts_ms"))).alias("change_ts_ms"),
         sf.min(sf.when(is_event & (sf.col("op") == "r"), sf.col("ts_ms"))).alias("row_ts_ms"),
-        sf.max(sf.when(is_event & sf.col("last_commit").isNotNull(), sf.col("ts_ms"))).alias("led_ts_ms"),
+        sf.max(sf.when(is_event & sf.col("last_commit").isNotNull(), sf.col("ts_ms"))).alias("after_commit_ts_ms"),
         _bitmap(sf.lit(True)).alias("offsets"),
     ]
     if marks is None:
         return found
-    of_partition = is_event & is_old(marks, EventOrdering.PARTITION)
-    of_table = is_event & is_old(marks, EventOrdering.STREAM)
+    of_partition = is_event & is_below_mark(marks, EventOrdering.PARTITION)
+    of_table = is_event & is_below_mark(marks, EventOrdering.STREAM)
     return [
         *found,
-        sf.count_if(of_partition).alias("old"),
-        sf.max(sf.when(of_partition, sf.col("ts_ms"))).alias("old_ts_ms"),
-        sf.min(sf.when(is_event & ~of_partition, sf.col("ts_ms"))).alias("newer_ts_ms"),
-        sf.min(sf.when(is_event & ~of_table, sf.col("ts_ms"))).alias("newer_of_table_ts_ms"),
-        _bitmap(of_partition).alias("old_offsets"),
-        sf.count_if(of_table).alias("old_of_table"),
-        sf.max(sf.when(of_table, sf.col("ts_ms"))).alias("old_of_table_ts_ms"),
-        sf.max(sf.when(of_table & sf.expr(_LED), sf.col("ts_ms"))).alias("old_led_ts_ms"),
-        sf.count_if(is_event & is_old(marks, EventOrdering.KEY)).alias("unkeyed"),
+        sf.count_if(of_partition).alias("below_mark"),
+        sf.max(sf.when(of_partition, sf.col("ts_ms"))).alias("below_mark_ts_ms"),
+        sf.min(sf.when(is_event & ~of_partition, sf.col("ts_ms"))).alias("above_mark_ts_ms"),
+        sf.min(sf.when(is_event & ~of_table, sf.col("ts_ms"))).alias("above_table_mark_ts_ms"),
+        _bitmap(of_partition).alias("below_mark_offsets"),
+        sf.count_if(of_table).alias("below_table_mark"),
+        sf.max(sf.when(of_table, sf.col("ts_ms"))).alias("below_table_mark_ts_ms"),
+        sf.max(sf.when(of_table & sf.expr(_AFTER_COMMIT), sf.col("ts_ms"))).alias(
+            "below_table_mark_after_commit_ts_ms"
+        ),
+        sf.count_if(is_event & is_below_mark(marks, EventOrdering.KEY)).alias("below_key_floor"),
     ]
 
 
-def is_old(marks: EventMarks, ordering: EventOrdering) -> Column:
-    """Tell events that are below the mark of their partition, or of the whole table."""
+def is_below_mark(marks: EventMarks, ordering: EventOrdering) -> Column:
+    """Return whether an event is below the mark of its partition, or of the table, depending on the ordering.
+
+    A key change and a delete are below the mark at its own position too: one record of the log makes only one of each.
+    """
     of_table = marks.key_floor[0] if ordering is EventOrdering.KEY else marks.greatest
     floor = _literal(_plain(of_table), _MARK)
     if ordering is EventOrdering.PARTITION:
@@ -106,39 +115,45 @@ def is_old(marks: EventMarks, ordering: EventOrdering) -> Column:
     return sf.coalesce(floor.isNotNull() & ((at < of_mark) | ((at == of_mark) & same)), sf.lit(False))
 
 
-def seen_events(groups: Iterable[Mapping[str, Any]], names: Names) -> SeenEvents:
-    """Put the groups of the pass together.
+def event_positions(groups: Iterable[Mapping[str, Any]], names: Names) -> EventPositions:
+    """Return the positions of all groups.
 
-    :param groups: with ``partition``, ``file``, ``bucket`` and the aggregates of :func:`place_columns`.
+    :param groups: rows with ``partition``, ``file``, ``bucket`` and the aggregates of :func:`survey_columns`.
     """
-    partitions: dict[str | None, SeenPartition] = {}
-    unplaced, unkeyed, old, newer = 0, 0, OldEvents(), None
+    partitions: dict[str | None, PartitionEvents] = {}
+    without_offset, below_key_floor, below_mark, oldest_above = 0, 0, EventsBelowMark(), None
     for group in groups:
         name = names[group["file"]] if group["file"] is not None and names else None
         if name is not None and name.label != group["partition"]:
             name = None
-        unplaced += 0 if name else group["without_offset"]
-        old += OldEvents(
-            count=group.get("old_of_table", 0),
-            ts_ms=group.get("old_of_table_ts_ms"),
-            led_ts_ms=group.get("old_led_ts_ms"),
+        without_offset += 0 if name else group["without_offset"]
+        below_mark += EventsBelowMark(
+            count=group.get("below_table_mark", 0),
+            ts_ms=group.get("below_table_mark_ts_ms"),
+            after_commit_ts_ms=group.get("below_table_mark_after_commit_ts_ms"),
         )
-        unkeyed += group.get("unkeyed", 0)
-        newer = _least(newer, group.get("newer_of_table_ts_ms"))
-        before = partitions.get(group["partition"], SeenPartition())
+        below_key_floor += group.get("below_key_floor", 0)
+        oldest_above = _least(oldest_above, group.get("above_table_mark_ts_ms"))
+        before = partitions.get(group["partition"], PartitionEvents())
         mark = _mark(group, name)
-        partitions[group["partition"]] = SeenPartition(
+        partitions[group["partition"]] = PartitionEvents(
             mark=before.mark.merged(mark) if before.mark else mark,
-            old=before.old + _old(group, name),
-            newer_ts_ms=_least(before.newer_ts_ms, group.get("newer_ts_ms")),
+            below_mark=before.below_mark + _below_mark(group, name),
+            above_mark_ts_ms=_least(before.above_mark_ts_ms, group.get("above_mark_ts_ms")),
             times=before.times + _times(group),
         )
     placed = {
-        label: replace(part, old=replace(part.old, offsets=union(part.old.offsets)))
+        label: replace(part, below_mark=replace(part.below_mark, offsets=union(part.below_mark.offsets)))
         for label, part in partitions.items()
         if label is not None or (part.mark and part.mark.position != NO_POSITION)
     }
-    return SeenEvents(partitions=placed, unplaced=unplaced, old=old, newer_ts_ms=newer, unkeyed=unkeyed)
+    return EventPositions(
+        partitions=placed,
+        without_offset=without_offset,
+        below_mark=below_mark,
+        above_mark_ts_ms=oldest_above,
+        below_key_floor=below_key_floor,
+    )
 
 
 def _least(*times: int | None) -> int | None:
@@ -161,38 +176,38 @@ def _mark(group: Mapping[str, Any], name: SinkFile | None) -> Mark:
 
 
 def _since(group: Mapping[str, Any]) -> int | None:
-    """Return a time before which nothing above the group's positions was committed.
+    """Return a time such that whatever stands above the group's positions was committed after it.
 
-    The rows of a snapshot are read for hours, and later changes are committed meanwhile: its first row counts.
+    Rows of a snapshot are read for hours, while later changes are committed. So the first of its rows counts.
     """
     first_row = group["row_ts_ms"]
     times = (group["change_ts_ms"], None if first_row is None else first_row - CLOCKS_DIFFER_MS)
     return max((ts for ts in times if ts is not None), default=None)
 
 
-def _times(group: Mapping[str, Any]) -> SeenTimes:
+def _times(group: Mapping[str, Any]) -> CommitTimes:
     top = group["top"]
     if top is None or top["first"] is None or top["second"] is None:
-        return SeenTimes()
-    return SeenTimes(
-        top=PostgresLogPosition(top["first"], top["second"]),
-        top_ts_ms=top["ts_ms"],
+        return CommitTimes()
+    return CommitTimes(
+        highest=PostgresLogPosition(top["first"], top["second"]),
+        highest_ts_ms=top["ts_ms"],
         newest_ts_ms=group["change_ts_ms"],
-        led_ts_ms=group["led_ts_ms"],
+        after_commit_ts_ms=group["after_commit_ts_ms"],
     )
 
 
-def _old(group: Mapping[str, Any], name: SinkFile | None) -> OldEvents:
-    count = group.get("old", 0)
+def _below_mark(group: Mapping[str, Any], name: SinkFile | None) -> EventsBelowMark:
+    count = group.get("below_mark", 0)
     if not count:
-        return OldEvents()
-    # Which of a file's lines has which offset is not known, so all of its lines count.
-    offsets = _of_file(group, name) if name else _offsets(group, "old_offsets")
-    return OldEvents(count=count, ts_ms=group["old_ts_ms"], offsets=offsets)
+        return EventsBelowMark()
+    # A file name has the first offset only, so all lines of the file count.
+    offsets = _of_file(group, name) if name else _offsets(group, "below_mark_offsets")
+    return EventsBelowMark(count=count, ts_ms=group["below_mark_ts_ms"], offsets=offsets)
 
 
 def _of_file(group: Mapping[str, Any], name: SinkFile) -> Ranges:
-    # Sinks may leave out records without a value: a file reaches at least as far as it has lines.
+    # Sinks may leave out records without a value, so the file may reach further than it has lines.
     return ((name.first, name.last if name.last is not None else name.first + group["lines"] - 1),)
 
 
@@ -203,7 +218,7 @@ def _offsets(group: Mapping[str, Any], name: str) -> Ranges:
 
 def _bitmap(wanted: Column) -> Column:
     place = sf.when(wanted, sf.col("offset") % BUCKET)
-    # An empty one is 4 KB, too.
+    # An empty bitmap would take 4 KB.
     return sf.when(sf.count(place) > 0, sf.bitmap_construct_agg(place))
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.redelivery import SeenEvents
+from airflow_lake_provider.contracts.redelivery import EventPositions
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables
 from airflow_lake_provider.spark_jobs.sources.files import digest
@@ -52,17 +52,18 @@ def _is_table(name: str, former: str) -> bool:
 
 
 def refuse_other_table(
-    spark: SparkSession, source: Debezium, earlier: EarlierTable, seen: SeenEvents, *, ignore_marks: bool
+    spark: SparkSession, source: Debezium, earlier: EarlierTable, positions: EventPositions, *, ignore_marks: bool
 ) -> None:
     """Refuse a batch of events that the earlier table has not under a new name, or that would lose some of its own.
 
-    :param seen: where the events of the table stand that is read now.
+    :param positions: of the events of the table that is read now.
     :param ignore_marks: whether older events are applied, too.
     :raises BadInputError: with how many, and what to do.
     """
-    if seen.old.count and not ignore_marks:
+    below = positions.below_mark.count
+    if below and not ignore_marks:
         raise BadInputError(
-            f"the source was read for another table before, and {seen.old.count} events of {source.table} are older "
+            f"the source was read for another table before, and {below} events of {source.table} are older "
             f"than what was applied then. So {source.table} is not that table under a new name. Where it is the same "
             "one, spelled with or without its schema, spell it as before. Otherwise give the source a new name; or "
             "apply all files with on_repeat='apply'. Nothing was applied"

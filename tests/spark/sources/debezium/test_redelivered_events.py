@@ -251,7 +251,7 @@ def test_a_restored_database_is_not_taken_for_a_repetition(reader: Reader) -> No
         reader.ordering = ordering
         with pytest.raises(BadInputError, match=r"started again.*the source a new name.*on_repeat='apply'"):
             reader.apply(lines)
-    with pytest.raises(BadInputError, match="two lives of the source"):
+    with pytest.raises(BadInputError, match="two logs of the source"):
         reader.apply([*old_life, *lines], ignore_marks=True)
     batch = reader.apply(lines, ignore_marks=True)
     assert batch.side.dropped == 0
