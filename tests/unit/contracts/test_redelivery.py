@@ -191,7 +191,7 @@ def test_a_mark_that_an_earlier_version_wrote_is_read_and_goes_on() -> None:
     assert later.table == Mark(position=At(8, 9), ts_ms=6, since_ms=-3)
 
 
-def test_files_of_two_lives_of_a_source_are_no_batch() -> None:
+def test_files_of_two_logs_of_a_source_are_no_batch() -> None:
     old_log = CommitTimes(highest=At(5_000, 5_001), highest_ts_ms=1_000_000, newest_ts_ms=1_000_040)
     new_log = CommitTimes(highest=At(1_000, 1_001), highest_ts_ms=1_060_000, newest_ts_ms=1_060_000)
     assert old_log + new_log == new_log + old_log

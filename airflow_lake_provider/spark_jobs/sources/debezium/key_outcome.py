@@ -1,7 +1,11 @@
-"""Reduce the events of each key with ``ordering="key"``, where events may come late and in any order.
+"""Reduce the timeline of each key to one change, with ``ordering="key"``: events may come late and in any order.
 
-The last event of a line says what becomes of the key. A value that it leaves out is the newest that the line knows of
-the same life of the row, and each value has a position: a late event brings those that are older than its own.
+The last event of a timeline decides whether the key has a row. A value that this event left out as unchanged, as
+Debezium's ``unavailable.value.placeholder`` says, is filled from the latest earlier event since the row was inserted.
+Each value has a position of its own, so a late event still fills the values that are older than it.
+
+From one create, or one row that a snapshot read, to the next delete, a key has one *incarnation*. A change of the
+primary key ends one and begins another, and the values go on from one to the other.
 """
 
 from __future__ import annotations
@@ -25,10 +29,12 @@ _BEGINS, _ENDS = ("c", "r", BEGUN), ("d", REMOVED)
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOutcome:
-    """Reduces lines of events.
+    """Reduces timelines to changes.
 
-    :param holes: columns of which the batch leaves out a value, or the table has one older than its row.
-    :param has_deletes: False where no key of the lines ever ended, so none can have gone on as another.
+    :param holes: columns with a value that an event of the batch left out, or that is older than its row in the table.
+    :param epoch: of the source's log, in the positions that are written.
+    :param again: events at the position of their row are applied once more.
+    :param has_deletes: False where no timeline has a delete, so that no key can have changed.
     """
 
     holes: Sequence[str]
@@ -37,16 +43,19 @@ class KeyOutcome:
     has_deletes: bool = True
 
     def last(self, timeline: DataFrame) -> DataFrame:
-        """Return one event per key that changes: ``d``, or what a row becomes.
+        """Return one event for each key that changes: a delete, or an upsert with all its values.
 
-        :return: as ``RowBuilder`` takes it, with ``s0``... (``text``, ``types``, ``at``, ``holder``, ``place``,
-            ``log_place``), ``_source_position`` and ``_lake_patch`` (only values that were left out change).
+        :param timeline: of :class:`.KeyTimeline`.
+        :return: as ``RowBuilder`` takes it, with ``_source_position`` and ``_lake_patch``, true where the table
+            has the row and only values change that were left out. ``s0``... are the values of ``holes``: ``text`` and
+            ``types`` where an event sent the value; ``at`` and ``holder``, the snapshot and key of the row that has it;
+            ``place`` and ``log_place``, its position.
         """
-        placed = _placed(timeline)
-        last = _last_of_key(placed, again=self.again)
+        numbered = _with_incarnations(timeline)
+        last = _last_of_key(numbered, again=self.again)
         if self.holes:
-            last = last.join(self._known(placed), "key", "left")
-        patch = (sf.col("op") == HELD) & self._differs()
+            last = last.join(self._latest_values(numbered), "key", "left")
+        patch = (sf.col("op") == HELD) & self._has_later_value()
         gone = (sf.col("op") == REMOVED) & sf.col("is_held")
         repeated = (sf.col("op") == "d") & sf.col("was_known") & ~sf.col("is_held")
         changes = last.filter((sf.col("is_new") & (sf.col("op") != BEGUN) & ~repeated) | patch | gone)
@@ -62,25 +71,27 @@ class KeyOutcome:
             }
         )
 
-    def _differs(self) -> Column:
-        """Tell whether a value that the table holds is not the newest known one any more."""
-        differs = sf.lit(False)
+    def _has_later_value(self) -> Column:
+        """Return whether an event has a later value than the table's row, in any column."""
+        has_later = sf.lit(False)
         for i, name in enumerate(self.holes):
             state = sf.col(f"s{i}")
-            mine = (state["at"] == "") & (state["holder"] == sf.col("key")) & (state["place"] == _own_place(name))
-            differs = differs | ~sf.coalesce(mine, sf.lit(False))
-        return differs
+            of_row = (state["at"] == "") & (state["holder"] == sf.col("key")) & (state["place"] == _place_in_row(name))
+            has_later = has_later | ~sf.coalesce(of_row, sf.lit(False))
+        return has_later
 
     def _position(self) -> Column:
-        older = self._older()
+        """Return ``_source_position``: that of the last event, or of the row that stays, with those of older values."""
+        older = self._older_values()
         has_older = sf.size(older) > 0
-        found = (sf.when(has_older, sf.col("begun")), sf.when(has_older, older))
-        mine = sf.struct(sf.lit(self.epoch), *(sf.col("place")[name] for name in PLACE_FIELDS), *found)
-        held = sf.col("held.position")
-        kept = sf.struct(held["epoch"], *(held[name] for name in PLACE_FIELDS), *found)
-        return sf.when(sf.col("op") == HELD, kept.cast(POSITION_TYPE)).otherwise(mine.cast(POSITION_TYPE))
+        of_values = (sf.when(has_older, sf.col("begun")), sf.when(has_older, older))
+        of_event = sf.struct(sf.lit(self.epoch), *(sf.col("place")[name] for name in PLACE_FIELDS), *of_values)
+        row = sf.col("held.position")
+        of_row = sf.struct(row["epoch"], *(row[name] for name in PLACE_FIELDS), *of_values)
+        return sf.when(sf.col("op") == HELD, of_row.cast(POSITION_TYPE)).otherwise(of_event.cast(POSITION_TYPE))
 
-    def _older(self) -> Column:
+    def _older_values(self) -> Column:
+        """Return the positions of values that are older than their row, by column."""
         entries = []
         for i, name in enumerate(self.holes):
             left_out = (sf.col("op") == HELD) | sf.array_contains("holes", name)
@@ -90,14 +101,14 @@ class KeyOutcome:
             return sf.lit(None).cast(f"MAP<STRING, {PLACE_TYPE}>")
         return sf.map_from_entries(sf.array_compact(sf.array(*entries)))
 
-    def _known(self, placed: DataFrame) -> DataFrame:
-        """Return ``key`` and ``s0``...: the newest known values at the end of each line."""
+    def _latest_values(self, numbered: DataFrame) -> DataFrame:
+        """Return ``key`` and ``s0``...: the latest value of each column at the end of each timeline."""
         key = Window.partitionBy("key")
-        states = [self._last_known(name).alias(f"s{i}") for i, name in enumerate(self.holes)]
+        states = [self._latest_value(name).alias(f"s{i}") for i, name in enumerate(self.holes)]
         order = sf.struct(*EVENT_ORDER)
         states_only = [f"s{i}" for i in range(len(self.holes))]
-        lives = (
-            placed.withColumn("numbers", sf.max("number").over(key))
+        incarnations = (
+            numbered.withColumn("numbers", sf.max("number").over(key))
             .groupBy("key", "number", "numbers")
             .agg(
                 sf.min_by(sf.struct("op", "first", "second", "old_key"), order).alias("start"),
@@ -111,52 +122,54 @@ class KeyOutcome:
                 *("start", "end", *states_only),
             )
         )
-        found = lives
         if self.has_deletes:
-            parents = with_parents(lives.localCheckpoint(), None, ends=_ENDS, begins=("c", BEGUN))
-            found = inherit(parents, len(self.holes), _newer)
-        return found.filter("is_last").select(sf.col("id.key").alias("key"), *states_only)
+            parents = with_parents(incarnations.localCheckpoint(), None, ends=_ENDS, begins=("c", BEGUN))
+            incarnations = inherit(parents, len(self.holes), _later)
+        return incarnations.filter("is_last").select(sf.col("id.key").alias("key"), *states_only)
 
-    def _last_known(self, name: str) -> Column:
+    def _latest_value(self, name: str) -> Column:
+        """Return the latest value of a column within an incarnation: one that an event sent, or that of the row."""
         sent = sf.col("op").isin("c", "r", "u") & sf.map_contains_key("after", name)
         sent = sf.coalesce(sent & ~sf.array_contains("holes", name), sf.lit(False))
-        place = _own_place(name)
-        # Not of a life of the key that ended before the row: then an event that is yet to come has the value.
-        whole = (place >= sf.col("second")) | sf.col("boundary").isNull()
-        whole = whole | (sf.col("boundary") <= sf.greatest(place, "line.since"))
-        held = (sf.col("op") == HELD) & sf.coalesce(whole, sf.lit(False))
-        # All events come again: what the row took over from another key counts where they do not tell it.
-        untrusted = (place < sf.col("line.since")) if self.again else sf.lit(False)
-        trusted = sf.when(untrusted, FIRST).otherwise(place)
-        own = sf.when(untrusted, place_at(FIRST)).otherwise(_own_log_place(name))
+        place = _place_in_row(name)
+        # A value from before a delete or a create of the key is of an earlier incarnation. Then an event that is yet to
+        # come has the right one.
+        is_of_row = (place >= sf.col("second")) | sf.col("boundary").isNull()
+        is_of_row = is_of_row | (sf.col("boundary") <= sf.greatest(place, "line.since"))
+        of_row = (sf.col("op") == HELD) & sf.coalesce(is_of_row, sf.lit(False))
+        # Where all events are applied again, any event wins over a value that the row has from another key.
+        from_other_key = (place < sf.col("line.since")) if self.again else sf.lit(False)
+        row_place = sf.when(from_other_key, FIRST).otherwise(place)
+        row_log_place = sf.when(from_other_key, place_at(FIRST)).otherwise(_log_place_in_row(name))
         state = sf.struct(
             sf.when(sent, sf.element_at("after", sf.lit(name))).alias("text"),
             sf.when(sent, sf.col("types")).alias("types"),
-            sf.when(held, sf.col("at")).alias("at"),
-            sf.when(held, sf.col("key")).alias("holder"),
-            sf.when(held, trusted).otherwise(sf.col("second")).alias("place"),
-            sf.when(held, own).otherwise(sf.col("place")).alias("log_place"),
+            sf.when(of_row, sf.col("at")).alias("at"),
+            sf.when(of_row, sf.col("key")).alias("holder"),
+            sf.when(of_row, row_place).otherwise(sf.col("second")).alias("place"),
+            sf.when(of_row, row_log_place).otherwise(sf.col("place")).alias("log_place"),
         )
-        return sf.max_by(state, sf.when(sent, sf.col("second")).when(held, trusted))
+        return sf.max_by(state, sf.when(sent, sf.col("second")).when(of_row, row_place))
 
 
-def _own_place(name: str) -> Column:
+def _place_in_row(name: str) -> Column:
     return sf.coalesce(sf.element_at("line.older", sf.lit(name)), "second")
 
 
-def _own_log_place(name: str) -> Column:
+def _log_place_in_row(name: str) -> Column:
     return sf.coalesce(sf.element_at("held.older", sf.lit(name)), "place")
 
 
-def _newer(state: str, inherited: str) -> Column:
-    mine, theirs = sf.col(state), sf.col(inherited)
-    # Numbers are of one line, and the values may come from another.
-    later = is_later(theirs["log_place"], mine["log_place"])
-    return sf.when(mine.isNull() | later, theirs).otherwise(mine)
+def _later(state: str, inherited: str) -> Column:
+    """Return the later of two values: of an incarnation, and of the one that it goes on from."""
+    own, of_parent = sf.col(state), sf.col(inherited)
+    # Places are numbers within one timeline, and the parent is of another key.
+    is_parents = is_later(of_parent["log_place"], own["log_place"])
+    return sf.when(own.isNull() | is_parents, of_parent).otherwise(own)
 
 
-def _placed(timeline: DataFrame) -> DataFrame:
-    """Add the life of the key that an event belongs to, where that began, and the last begin or end before."""
+def _with_incarnations(timeline: DataFrame) -> DataFrame:
+    """Add to each event the number of its incarnation, where that began, and the last create or delete before it."""
     key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
     past = key.rowsBetween(Window.unboundedPreceding, -1)
     before, op, second = sf.lag("op").over(key), sf.col("op"), sf.col("second")
@@ -171,8 +184,9 @@ def _placed(timeline: DataFrame) -> DataFrame:
     ).withColumn("number", sf.sum("begins").over(key))
 
 
-def _last_of_key(placed: DataFrame, *, again: bool) -> DataFrame:
-    held = sf.col("op") == HELD
-    at_one_place = held.asc() if again else held.desc()
+def _last_of_key(numbered: DataFrame, *, again: bool) -> DataFrame:
+    """Return the last event of each timeline. At one place the table's row counts, unless events are applied again."""
+    is_row = sf.col("op") == HELD
+    at_one_place = is_row.asc() if again else is_row.desc()
     newest = Window.partitionBy("key").orderBy(sf.col("second").desc(), at_one_place, sf.col(ARRIVAL).desc())
-    return placed.withColumn("place_in_line", sf.row_number().over(newest)).filter("place_in_line = 1")
+    return numbered.withColumn("place_in_line", sf.row_number().over(newest)).filter("place_in_line = 1")

@@ -242,8 +242,8 @@ def test_a_restored_database_is_not_taken_for_a_repetition(reader: Reader) -> No
     table = SourceTable(kafka=False, position=5_000)
     table.insert(1, 0, "before")
     reader.ordering = "stream"
-    old_life = table.take_lines()
-    reader.apply(old_life)
+    old_log = table.take_lines()
+    reader.apply(old_log)
     restored = SourceTable(kafka=False, position=1_000, began=table.began + 60_000)
     restored.insert(1, 7, "restored")
     lines = restored.take_lines()
@@ -252,7 +252,7 @@ def test_a_restored_database_is_not_taken_for_a_repetition(reader: Reader) -> No
         with pytest.raises(BadInputError, match=r"started again.*the source a new name.*on_repeat='apply'"):
             reader.apply(lines)
     with pytest.raises(BadInputError, match="two logs of the source"):
-        reader.apply([*old_life, *lines], ignore_marks=True)
+        reader.apply([*old_log, *lines], ignore_marks=True)
     batch = reader.apply(lines, ignore_marks=True)
     assert batch.side.dropped == 0
     assert reader.plain() == restored.rows
