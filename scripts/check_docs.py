@@ -8,7 +8,8 @@ Code is included as a fenced block below a marker, and has to be the file, chara
     ```
 
 A part of a file lies between the lines ``# [START name]`` and ``# [END name]`` and is included as
-``<!-- include: dags/ingest_orders.py#name -->``. ``--write`` brings all included code up to date.
+``<!-- include: dags/ingest_orders.py#name -->``. ``--write`` brings all included code up to date, and makes the pages
+that are made from code.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from scripts.capabilities_page import capabilities_page
 from scripts.markdown_pages import REPOSITORY, Page, documents
 
 INCLUDE = re.compile(
@@ -27,6 +29,7 @@ INCLUDE = re.compile(
 )
 MARKER = re.compile(r"^<!-- include: (\S+) -->", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+MADE: Mapping[str, Callable[[], str]] = {"docs/reference/capabilities.md": capabilities_page}
 TAG = re.compile(r"^ *# \[(?:START|END) \w+\]\n", re.MULTILINE)
 
 
@@ -66,6 +69,13 @@ def include_faults(text: str) -> Iterator[str]:
         yield "has an include marker without a fenced block right below it"
 
 
+def made_faults(document: Path, text: str) -> Iterator[str]:
+    """Yield what is wrong with a page that is made from code."""
+    make = MADE.get(str(document.relative_to(REPOSITORY)))
+    if make is not None and make() != text:
+        yield "is not what it is made from any more; python -m scripts.check_docs --write makes it again"
+
+
 def link_faults(document: Path, text: str) -> Iterator[str]:
     """Yield the links of a document that lead nowhere inside the repository."""
     for link in Page(text).links():
@@ -84,7 +94,7 @@ def faults(document: Path) -> list[str]:
     text = document.read_text()
     return [
         f"{document.relative_to(REPOSITORY)}: {fault}"
-        for fault in (*include_faults(text), *link_faults(document, text))
+        for fault in (*include_faults(text), *made_faults(document, text), *link_faults(document, text))
     ]
 
 
@@ -93,6 +103,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Check links, anchors and included code of the documentation.")
     parser.add_argument("--write", action="store_true", help="bring included code up to date first")
     if parser.parse_args().write:
+        for name, make in MADE.items():
+            (REPOSITORY / name).write_text(make())
         for document in documents():
             document.write_text(with_current_code(document.read_text()))
     found = [fault for document in documents() for fault in faults(document)]

@@ -12,10 +12,10 @@ from airflow_lake_provider.catalogs.connection_errors import nearest, refused
 from airflow_lake_provider.catalogs.connection_fields import OWN_EXTRAS, Fields, read_fields
 from airflow_lake_provider.catalogs.secret_properties import forms, secret_values
 from airflow_lake_provider.catalogs.warehouse import normalised
+from airflow_lake_provider.contracts.capabilities import FORMATS, ICEBERG
 
 _CATALOG_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _AUTHORITY = re.compile(r"[A-Za-z0-9._-]+")
-TABLE_FORMATS = ("iceberg",)
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,11 @@ def _asset_authority(conn_id: str, given: object) -> str:
 
 
 def _table_format(conn_id: str, given: object) -> str:
-    table_format = TABLE_FORMATS[0] if given is None else given
-    if table_format not in TABLE_FORMATS:
+    table_format = ICEBERG.name if given is None else given
+    if table_format not in FORMATS:
         raise refused(
             conn_id,
-            f"table_format {table_format!r} is not supported, expected {', '.join(TABLE_FORMATS)}"
-            f"{nearest(str(table_format), TABLE_FORMATS)}",
+            f"table_format {table_format!r} is not supported, expected {', '.join(FORMATS)}"
+            f"{nearest(str(table_format), FORMATS)}",
         )
     return str(table_format)

@@ -56,6 +56,12 @@ class CompactionSpec(JobSpec):
     dry_run: bool = argument(flag, default=False, attribute="only_plan")
     fail_on_conflict: bool = argument(flag, default=False, templated=False)
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        is_ordered = self.strategy is not CompactionStrategy.BINPACK
+        return ("compaction", *((f"compaction-{self.strategy.value}",) if is_ordered else ()))
+
     def complete(self) -> None:
         """Refuse what does not go together."""
         super().complete()

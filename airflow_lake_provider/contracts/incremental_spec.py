@@ -78,6 +78,11 @@ class IncrementalSpec(JobSpec):
                 raise InvalidSpecError(f"{self.table}: {name} must be one of {known}, got {getattr(self, name)!r}")
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("read-changes", "upsert", *(("consumer-tags",) if self.protect_source else ()))
+
+    @property
     def transform_digest(self) -> str:
         """32 hexadecimal digits that change when the query or the shipped code changes.
 

@@ -59,7 +59,7 @@ class JobSpec(AuthorObject):
     :param catalog: name of the Spark catalog, which is the connection id or its ``catalog_name``; empty while the spec
         is only what an author wrote.
     :param table: ``namespace.table`` that the action commits to.
-    :param table_format: which module of ``spark_jobs/formats`` serves it.
+    :param table_format: name of a format of ``contracts.capabilities``.
     :param run: who asks.
     """
 
@@ -123,6 +123,11 @@ class JobSpec(AuthorObject):
     def name(self) -> TableName:
         """The parsed table name."""
         return TableName.parse(self.table)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the table's format has to have, by their names in ``contracts.capabilities``."""
+        return ()
 
     @property
     def target_branch(self) -> str:

@@ -49,6 +49,11 @@ class RollbackSpec(JobSpec):
     tag: str | None = argument(optional(text), "tag", default=None)
     expected_snapshot_id: str | None = argument(optional(_snapshot_id), default=None)
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("metadata-changes", "rollback")
+
     def complete(self) -> None:
         """Refuse what does not go together."""
         super().complete()
@@ -64,6 +69,11 @@ class PublishBranchSpec(JobSpec):
     # The attribute ``branch`` of an operator is the one that it writes to.
     branch: str = argument(text, "branch", attribute="published_branch")
     drop_branch: bool = argument(flag, default=False, templated=False)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("metadata-changes", "branches")
 
     def complete(self) -> None:
         """Refuse a branch that is not an upsert's."""
@@ -82,6 +92,11 @@ class CreateTagSpec(JobSpec):
     max_age: timedelta | None = argument(optional(duration), default=None)
     replace: bool = argument(flag, default=False, templated=False)
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("metadata-changes", "tags")
+
     def complete(self) -> None:
         """Refuse a name of ours."""
         super().complete()
@@ -94,6 +109,11 @@ class DropTagSpec(JobSpec):
 
     action: ClassVar[str] = "drop-tag"
     tag: str = argument(text, "tag")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("metadata-changes", "tags")
 
     def complete(self) -> None:
         """Refuse a name of ours."""
@@ -108,6 +128,11 @@ class TableUpgradeSpec(JobSpec):
     action: ClassVar[str] = "upgrade"
     format_version: int = argument(number, default=3)
     allow_other_writers: bool = argument(flag, default=False, templated=False)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("metadata-changes", "format-upgrade")
 
     def complete(self) -> None:
         """Refuse another version."""
@@ -126,6 +151,11 @@ class MetadataChangeSpec(JobSpec):
     action: ClassVar[str] = "change-metadata"
     change: MetadataChange = derived()
     planned: MetadataChangeReport = derived()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("metadata-changes",)
 
 
 def _refuse_reserved_tag(table: str, tag: str) -> None:

@@ -38,6 +38,12 @@ class DeleteRowsSpec(JobSpec):
     proof: bool = argument(flag, default=True, templated=False)
     max_attempts: int = argument(number, default=5, templated=False)
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        proof = ("erasure-proof",) if self.proof else ()
+        return ("delete-rows", *proof, *(self.keys_from.needs if self.keys_from is not None else ()))
+
     def complete(self) -> None:
         """Refuse what does not go together."""
         super().complete()
@@ -71,6 +77,11 @@ class UpdateRowsSpec(JobSpec):
     where: str = argument(sql, "true", is_sql=True)
     allow_sql: bool = argument(flag, default=False, templated=False)
     max_attempts: int = argument(number, default=5, templated=False)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("update-rows",)
 
     def complete(self) -> None:
         """Refuse what does not go together."""

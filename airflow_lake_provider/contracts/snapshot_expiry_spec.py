@@ -64,6 +64,11 @@ class SnapshotExpirySpec(JobSpec):
     expire_stage_branches_before: datetime = derived(datetime(1970, 1, 1, tzinfo=UTC))
     expire_flink_jobs_before: datetime | None = derived(None)
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        return ("snapshot-expiry",)
+
     def asked(self, at: datetime) -> SnapshotExpirySpec:
         """Return the spec with the moments before which things go.
 

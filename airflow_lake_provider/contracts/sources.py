@@ -173,6 +173,11 @@ class Source(AuthorObject):
         """SQL over the view ``source``; None to take the rows as they are."""
         return None
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format of the lake's tables has to have for it."""
+        return () if self.lake_table is None else ("lake-table-source",)
+
     def without_policy(self) -> Source:
         """Return what is read, without what may be done about it when it has changed."""
         return replace(self, on_source_change=OnSourceChange.CONTINUE)
@@ -317,6 +322,11 @@ class Debezium(Source):
     )
     unavailable_value_placeholder: str = field(default=UNAVAILABLE_VALUE, metadata=reads(_placeholder))
     key_field_name: str = field(default="__dbz__physicalTableIdentifier", metadata=reads(text))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Change events need a table that remembers keys."""
+        return ("change-events",)
 
     @property
     def files(self) -> Debezium:

@@ -78,6 +78,19 @@ class UpsertSpec(JobSpec):
             raise InvalidSpecError(f"{self.table}: max_attempts must be at least 1, got {self.max_attempts}")
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """Capabilities that the format has to have."""
+        asked = {
+            "create-table": self.create is not None,
+            "soft-deletes": self.merge_engine.deletes is Deletes.SOFT,
+            f"strategy-{self.strategy.value}": self.strategy is not UpsertStrategy.AUTO,
+            "branches": self.branch is not None,
+            "audits": self.audits is not None,
+        }
+        named = (name for name, is_asked in asked.items() if is_asked)
+        return ("upsert", f"merge-{self.merge_engine.kind}", *self.source.needs, *named)
+
+    @property
     def target_branch(self) -> str:
         """Branch that the action commits to."""
         return self.branch or super().target_branch

@@ -1,0 +1,215 @@
+"""Capabilities of table formats, as data: what each can do, from which format version, and why not where it cannot.
+
+A spec says what it needs (:attr:`.JobSpec.needs`). A worker refuses what the format lacks before Spark starts, a driver
+before it does anything. The behaviour suite and the page of the reference are made from the same declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+
+from airflow_lake_provider.contracts.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Something that a format may be able to do.
+
+    :param group: of those that may stand in for each other.
+    :param sentence: what it does.
+    """
+
+    group: str
+    sentence: str
+
+
+class GapKind(str, Enum):
+    """Whose a gap is: ours to close, another project's, or nobody's."""
+
+    OURS = "ours"
+    UPSTREAM = "upstream"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A capability that a format, or a version of it, lacks.
+
+    :param reason: a clause that says why.
+    """
+
+    kind: GapKind
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """A capability that a format has.
+
+    :param since: version of the format from which it holds.
+    :param until: version up to which it holds; None for no end.
+    :param otherwise: why other versions lack it; None where there are none.
+    """
+
+    since: int = 1
+    until: int | None = None
+    otherwise: Gap | None = None
+
+    def holds(self, version: int) -> bool:
+        """Tell whether a version of the format has it."""
+        return self.since <= version and (self.until is None or version <= self.until)
+
+
+CAPABILITIES: Mapping[str, Capability] = {
+    name: Capability(group, sentence)
+    for group, capabilities in {
+        "upserts": {
+            "upsert": "apply the last change of each key of a batch in one atomic commit, once",
+            "create-table": "create a missing table with partitioning, order and properties",
+            "schema-evolution": "add and widen columns so that a batch fits",
+            "soft-deletes": "keep deleted rows, with a column that says so",
+            "change-events": "apply a stream of change events, with what a table has to remember of its keys",
+            "lake-table-source": "read the rows of a batch from another table",
+        },
+        "merge engines": {
+            "merge-deduplicate": "keep the last row of a key",
+            "merge-first-row": "keep the first row of a key",
+            "merge-partial-update": "keep the last value of each column that is not NULL",
+            "merge-aggregation": "apply a function to all values of a column",
+        },
+        "strategies": {
+            "strategy-positions": "find the rows to replace, and delete them by position",
+            "strategy-copy-on-write": "write the files of the rows to replace anew",
+            "strategy-merge": "leave all of it to Spark's MERGE INTO",
+            "strategy-equality": "write the keys as deletes, and look for no row",
+            "equality-with-kept-values": "keep or compare values of the table with strategy='equality'",
+        },
+        "branches": {
+            "branches": "write to a branch, and publish it",
+            "audits": "publish a batch only when assertions hold for it",
+            "tags": "name a snapshot, which expiry then keeps",
+            "rollback": "take main back to an earlier snapshot, with what it says it has applied",
+        },
+        "row changes": {
+            "delete-rows": "delete rows that match",
+            "update-rows": "update rows that match",
+            "erasure-proof": "say which snapshots still hold deleted rows",
+        },
+        "incremental reads": {
+            "read-changes": "read the net changes between two snapshots, deletes included",
+            "changelog": "read each step between two snapshots",
+            "consumer-tags": "keep what a consumer has not read from expiry",
+            "row-lineage": "keep the id of a row through updates and compactions",
+        },
+        "maintenance": {
+            "compaction": "rewrite small files and files with deletes",
+            "compaction-sort": "sort rows while they are rewritten",
+            "compaction-zorder": "sort rows by several columns at once while they are rewritten",
+            "deletion-vectors": "keep the deletes of a data file in one bitmap",
+            "snapshot-expiry": "forget old snapshots, and delete the files that only they reach",
+        },
+        "metadata": {
+            "metadata-changes": "change branches, tags, properties and format version in one commit",
+            "metadata-changes-on-worker": "make these changes without Spark, in any catalog",
+            "format-upgrade": "upgrade a table to the newest version of its format",
+        },
+    }.items()
+    for name, sentence in capabilities.items()
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatCapabilities:
+    """A table format as both sides know it.
+
+    :param driver: ``package.module:Class`` of its :class:`.TableFormat`, which only drivers import.
+    :param versions: of the format, oldest first.
+    :param declared: what it has and lacks; what it does not name it lacks.
+    """
+
+    name: str
+    driver: str
+    versions: tuple[int, ...] = (1,)
+    declared: Mapping[str, Support | Gap]
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(self.declared.keys() - CAPABILITIES.keys()):
+            raise ValueError(f"table format {self.name} declares {unknown}, which are no capabilities")
+
+    def gap(self, name: str, version: int | None = None) -> Gap | None:
+        """Return why a capability is lacking; None where it is there.
+
+        :param version: of the format; None for whether any version has it.
+        :raises KeyError: there is no such capability.
+        """
+        found = self.declared.get(name) or Gap(GapKind.OURS, f"nobody has written it: {CAPABILITIES[name].sentence}")
+        if isinstance(found, Gap):
+            return found
+        return None if version is None or found.holds(version) else found.otherwise
+
+    def refuse_lacking(self, table: str, needs: Iterable[str]) -> None:
+        """Refuse what no version of the format can do.
+
+        :param table: for the message.
+        :param needs: names of capabilities.
+        :raises UnsupportedError: naming the capability, why it is lacking, and the nearest that there are.
+        """
+        for name in needs:
+            if (gap := self.gap(name)) is not None:
+                raise UnsupportedError(
+                    f"{table}: table format {self.name!r} lacks {name!r}, {gap.reason}; it has {self._nearest(name)}"
+                )
+
+    def _nearest(self, name: str) -> str:
+        held = [each for each, found in self.declared.items() if isinstance(found, Support)]
+        alike = [each for each in held if CAPABILITIES[each].group == CAPABILITIES[name].group]
+        return ", ".join(alike or held) or "none at all"
+
+
+_NO_DELETES = Gap(GapKind.NEVER, "format version 1 has no deletes")
+_NO_LINEAGE = Gap(GapKind.NEVER, "rows have ids from format version 3 on")
+_OTHER_DELETES = Gap(GapKind.NEVER, "versions before 3 have position delete files, or none")
+_FROM_2, _FROM_3 = Support(since=2, otherwise=_NO_DELETES), Support(since=3, otherwise=_NO_LINEAGE)
+
+ICEBERG = FormatCapabilities(
+    name="iceberg",
+    driver="airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format:IcebergFormat",
+    versions=(1, 2, 3),
+    declared={
+        **{name: Support() for name in CAPABILITIES},
+        "strategy-positions": _FROM_2,
+        "strategy-equality": _FROM_2,
+        "equality-with-kept-values": Gap(GapKind.NEVER, "such an upsert looks at no row of the table"),
+        "delete-rows": _FROM_2,
+        "update-rows": _FROM_2,
+        "erasure-proof": _FROM_2,
+        "read-changes": _FROM_3,
+        "changelog": Gap(GapKind.OURS, "a read of changes gives the sum of all steps"),
+        "row-lineage": _FROM_3,
+        "deletion-vectors": Support(
+            since=3, otherwise=Gap(GapKind.NEVER, "versions before 3 have position delete files, or none")
+        ),
+        "metadata-changes-on-worker": Support(
+            since=2,
+            until=2,
+            otherwise=Gap(GapKind.UPSTREAM, "outside of REST catalogs PyIceberg writes metadata of version 2 alone"),
+        ),
+    },
+)
+# A format is registered by one entry.
+FORMATS: dict[str, FormatCapabilities] = {ICEBERG.name: ICEBERG}
+
+
+def declared_format(name: str) -> FormatCapabilities:
+    """Return a table format by its name.
+
+    :raises UnsupportedError: this version does not know it; naming those that it knows.
+    """
+    if name not in FORMATS:
+        alike = get_close_matches(name, FORMATS, n=1)
+        meant = f"; did you mean {alike[0]!r}?" if alike else ""
+        raise UnsupportedError(f"table format {name!r} is not known; this version knows {', '.join(FORMATS)}{meant}")
+    return FORMATS[name]

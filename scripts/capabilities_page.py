@@ -1,0 +1,56 @@
+"""The reference page of what table formats can do, made from what they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities, Gap
+
+_HEAD = """# Capabilities of table formats
+
+<!-- Made from airflow_lake_provider/contracts/capabilities.py by `python -m scripts.check_docs --write`. -->
+
+A task that needs what its table's format lacks is refused by name before Spark starts. The behaviour tests
+run for each version below. A gap is a test that has to fail, so a gap that closes is noticed.
+
+| gap | whose it is |
+|---|---|
+| *ours* | nobody has written it here yet |
+| *upstream* | another project lacks what it takes |
+| *never* | the format, or the version, rules it out |
+"""
+
+
+def capabilities_page() -> str:
+    """Return the page."""
+    return "\n".join([_HEAD, *(line for found in FORMATS.values() for line in _format(found))])
+
+
+def _format(found: FormatCapabilities) -> Iterator[str]:
+    yield f"## {found.name.capitalize()}\n"
+    groups = dict.fromkeys(each.group for each in CAPABILITIES.values())
+    for group in groups:
+        yield f"### {group.capitalize()}\n"
+        yield f"| capability | what it does | {' | '.join(f'version {version}' for version in found.versions)} |"
+        yield f"|---|---|{'---|' * len(found.versions)}"
+        for name, capability in CAPABILITIES.items():
+            if capability.group == group:
+                cells = (_cell(found.gap(name, version)) for version in found.versions)
+                yield f"| `{name}` | {_as_text(capability.sentence)} | {' | '.join(cells)} |"
+        yield ""
+    yield "### Reasons\n"
+    yield "| capability | gap | reason |"
+    yield "|---|---|---|"
+    for name in CAPABILITIES:
+        gaps = dict.fromkeys(gap for version in found.versions if (gap := found.gap(name, version)) is not None)
+        yield from (f"| `{name}` | *{gap.kind.value}* | {_as_text(gap.reason)} |" for gap in gaps)
+    yield ""
+
+
+def _cell(gap: Gap | None) -> str:
+    return "yes" if gap is None else f"*{gap.kind.value}*"
+
+
+def _as_text(sentence: str) -> str:
+    """Return a sentence in which names of code are code."""
+    return sentence.replace("MERGE INTO", "`MERGE INTO`").replace("strategy='equality'", "`strategy='equality'`")

@@ -1,0 +1,153 @@
+"""Declarations of formats are complete, agree with the rules of tables, and refuse a spec by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.capabilities import (
+    CAPABILITIES,
+    ICEBERG,
+    FormatCapabilities,
+    Gap,
+    Support,
+    declared_format,
+)
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
+from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.merge_engines import Aggregation, Deletes, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.metadata_change_specs import (
+    CreateTagSpec,
+    DropTagSpec,
+    PublishBranchSpec,
+    RollbackSpec,
+    TableUpgradeSpec,
+)
+from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.sources import Debezium, LakeTable, Query
+from airflow_lake_provider.contracts.spec_codec import SPECS
+from airflow_lake_provider.contracts.table_obstacles import without_row_changes, without_row_lineage
+from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
+from tests.tiny_format import TINY
+
+UPSERT = UpsertSpec(table="shop.orders", source="a.parquet", keys=("id",), create=None)  # type: ignore[arg-type]  # as an author writes it
+KEYS = LakeTable("shop.keys")
+NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
+    "upsert": (UPSERT, {"upsert", "merge-deduplicate"}),
+    "creation": (replace(UPSERT, create=True), {"upsert", "merge-deduplicate", "create-table"}),  # type: ignore[arg-type]
+    "first row": (replace(UPSERT, merge_engine=FirstRow()), {"upsert", "merge-first-row"}),
+    "aggregation": (replace(UPSERT, merge_engine=Aggregation({"n": "sum"})), {"upsert", "merge-aggregation"}),
+    "soft": (
+        replace(UPSERT, merge_engine=PartialUpdate(deletes=Deletes.SOFT)),
+        {"upsert", "merge-partial-update", "soft-deletes"},
+    ),
+    "audits": (replace(UPSERT, audits=Audits({"a": "SELECT * FROM batch"})), {"upsert", "merge-deduplicate", "audits"}),
+    "branch": (replace(UPSERT, branch="load"), {"upsert", "merge-deduplicate", "branches"}),
+    "events": (
+        replace(UPSERT, source=Debezium("in", table="t", schema="id INT")),
+        {"upsert", "merge-deduplicate", "change-events"},
+    ),
+    "query": (
+        replace(UPSERT, source=Query("SELECT * FROM source", over=KEYS)),
+        {"upsert", "merge-deduplicate", "lake-table-source"},
+    ),
+    **{
+        strategy.value: (
+            replace(UPSERT, strategy=strategy),
+            {
+                "upsert",
+                "merge-deduplicate",
+                *([] if strategy is UpsertStrategy.AUTO else [f"strategy-{strategy.value}"]),
+            },
+        )
+        for strategy in UpsertStrategy
+    },
+    "incremental": (
+        IncrementalSpec(table="a.b", source="a.c", consumer="c", keys=("id",), query="SELECT 1"),
+        {"upsert", "read-changes", "consumer-tags"},
+    ),
+    "incremental without a guard": (
+        IncrementalSpec(table="a.b", source="a.c", consumer="c", keys=("id",), query="SELECT 1", protect_source=False),
+        {"upsert", "read-changes"},
+    ),
+    "compaction": (CompactionSpec(table="a.b"), {"compaction"}),
+    "sort": (
+        CompactionSpec(table="a.b", strategy=CompactionStrategy.SORT, sort_by=("id",)),
+        {"compaction", "compaction-sort"},
+    ),
+    "zorder": (
+        CompactionSpec(table="a.b", strategy=CompactionStrategy.ZORDER, sort_by=("id",)),
+        {"compaction", "compaction-zorder"},
+    ),
+    "expiry": (SnapshotExpirySpec(table="a.b", older_than=timedelta(days=5)), {"snapshot-expiry"}),
+    "deletion": (DeleteRowsSpec(table="a.b", where="id = 1"), {"delete-rows", "erasure-proof"}),
+    "deletion of keys": (
+        DeleteRowsSpec(table="a.b", keys_from=KEYS, keys=("id",), proof=False),
+        {"delete-rows", "lake-table-source"},
+    ),
+    "update": (UpdateRowsSpec(table="a.b", where="id = 1", assignments={"n": "2"}), {"update-rows"}),
+    "rollback": (RollbackSpec(table="a.b", tag="x"), {"metadata-changes", "rollback"}),
+    "publication": (PublishBranchSpec(table="a.b", branch="x"), {"metadata-changes", "branches"}),
+    "tag": (CreateTagSpec(table="a.b", tag="x"), {"metadata-changes", "tags"}),
+    "no tag": (DropTagSpec(table="a.b", tag="x"), {"metadata-changes", "tags"}),
+    "upgrade": (TableUpgradeSpec(table="a.b"), {"metadata-changes", "format-upgrade"}),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), NEEDS.values(), ids=NEEDS.keys())
+def test_a_spec_says_what_it_needs(spec: JobSpec, expected: set[str]) -> None:
+    assert set(spec.needs) == expected
+    assert expected <= CAPABILITIES.keys()
+    ICEBERG.refuse_lacking(spec.table, spec.needs)
+
+
+def test_each_spec_of_a_driver_needs_something() -> None:
+    assert {action for action, spec in SPECS.items() if spec.needs is JobSpec.needs} == set()
+
+
+def test_iceberg_says_of_each_capability_whether_it_has_it_and_of_each_gap_why_not() -> None:
+    assert ICEBERG.declared.keys() == CAPABILITIES.keys()
+    for found in ICEBERG.declared.values():
+        gap = found if isinstance(found, Gap) else found.otherwise
+        holds_always = isinstance(found, Support) and all(map(found.holds, ICEBERG.versions))
+        assert (gap is None) is holds_always
+        assert gap is None or gap.reason
+
+
+@pytest.mark.parametrize("version", ICEBERG.versions)
+def test_declarations_agree_with_the_rules_of_tables(version: int) -> None:
+    rules = {
+        "delete-rows": without_row_changes(version, {}),
+        "update-rows": without_row_changes(version, {}),
+        "read-changes": without_row_lineage(version),
+        "strategy-positions": refuses_delete_files(version, {}),
+        "strategy-equality": refuses_delete_files(version, {}),
+    }
+    assert {name for name in rules if ICEBERG.gap(name, version)} == {name for name, why in rules.items() if why}
+
+
+def test_a_lacking_capability_is_named_with_its_reason_and_the_nearest() -> None:
+    with pytest.raises(UnsupportedError) as refused:
+        TINY.refuse_lacking("shop.orders", ("upsert", "merge-first-row"))
+    assert str(refused.value) == (
+        "shop.orders: table format 'tiny' lacks 'merge-first-row', nobody has written it: keep the first row of a key; "
+        "it has merge-deduplicate"
+    )
+    with pytest.raises(UnsupportedError, match="lacks 'strategy-merge', it has no statements; it has upsert, merge"):
+        TINY.refuse_lacking("shop.orders", ("strategy-merge",))
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="'iceburg' is not known; this version knows iceberg; did you mean"):
+        declared_format("iceburg")
+    with pytest.raises(ValueError, match=r"declares \['uspert'\], which are no capabilities"):
+        FormatCapabilities(name="x", driver="", declared={"uspert": Support()})
+    with pytest.raises(KeyError):
+        ICEBERG.gap("uspert")

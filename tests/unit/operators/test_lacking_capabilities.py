@@ -1,0 +1,73 @@
+"""A capability that a table's format lacks is refused on the worker: no catalog is asked and no Spark is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_lake_provider.contracts.capabilities import FORMATS
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.operators.compaction import LakeCompactionOperator
+from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
+from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
+from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+from tests.tiny_format import TINY
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+@pytest.fixture
+def tiny_connection(lake_connection: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A connection to a catalog of tables of another format, which one entry has registered."""
+    monkeypatch.setitem(FORMATS, TINY.name, TINY)
+    extra = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    connection = {"conn_type": "iceberg", "extra": {**extra, "table_format": TINY.name}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(connection))
+    return lake_connection
+
+
+@pytest.mark.parametrize(
+    ("operator", "lacking"),
+    [
+        (lambda: LakeCompactionOperator(task_id="t", table="shop.orders"), "compaction"),
+        (
+            lambda: LakeUpsertOperator(
+                task_id="t", table="shop.orders", source="a.csv", keys=["id"], merge_engine="first-row"
+            ),
+            "merge-first-row",
+        ),
+        (
+            lambda: LakeIncrementalOperator(
+                task_id="t", target="mart.x", source="shop.x", consumer="c", keys=["id"], query="SELECT * FROM changes"
+            ),
+            "read-changes",
+        ),
+    ],
+    ids=["compaction", "upsert", "incremental"],
+)
+def test_an_operator_refuses_what_the_format_lacks_before_it_asks_the_catalog(
+    tiny_connection: str, context: Context, operator: Any, lacking: str
+) -> None:
+    # Neither catalog nor Spark connection exists.
+    with pytest.raises(UnsupportedError, match=f"table format 'tiny' lacks '{lacking}'"):
+        operator().execute(context)
+
+
+def test_of_several_tasks_that_one_is_refused_which_the_format_cannot_do(
+    tiny_connection: str, context: Context
+) -> None:
+    operator = LakeApplicationOperator(
+        task_id="t",
+        tasks=[
+            {"action": "compaction", "table": "shop.orders"},
+            {"action": "upsert", "table": "shop.orders", "source": "a.csv", "keys": ["id"]},
+        ],
+    )
+    compaction, upsert = operator.job_tasks(context)
+    assert isinstance(compaction.error, UnsupportedError)
+    assert upsert.error is None
+    assert upsert.sent.table_format == "tiny"
