@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
@@ -20,8 +21,10 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
     """Carry out a spec.
 
+    :raises UnsupportedError: the table's format is not known, or lacks what the spec needs.
     :raises LakeProviderError: what the action refuses, and errors of Java.
     """
+    declared_format(spec.table_format).refuse_lacking(spec.table, spec.needs)
     # Before the first phase, tables and plans are looked at, which takes a cold JVM its time.
     progress.say(f"{spec.action} of {spec.table} ...")
     with told_as_ours(f"table {spec.table} in {spec.catalog}", lambda: _properties(spark, spec)):
@@ -29,9 +32,9 @@ def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> J
 
 
 def _properties(spark: SparkSession, spec: JobSpec) -> dict[str, str]:
-    from airflow_lake_provider.spark_jobs.formats.choose_format import properties_of
+    from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 
-    return properties_of(spark, spec)
+    return table_of(spark, spec).properties()
 
 
 def _carry_out(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
-from airflow_lake_provider.spark_jobs.formats.choose_format import source_in_catalog
+from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
+from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 
 MODES = ("net", "upserts")
 
@@ -26,6 +26,7 @@ def read_changes(
     where: str | None = None,
     allow_sql: bool = False,
     catalog: str | None = None,
+    table_format: str = "iceberg",
 ) -> DataFrame:
     """Return the net changes of a table between two snapshots, merge-on-read commits included.
 
@@ -49,6 +50,7 @@ def read_changes(
         it, so a row that no longer does is a delete. It must give the same answer whenever it is asked (no ``now()``).
     :param allow_sql: take a ``where`` that is any SQL expression. It is code then: never interpolate user input.
     :param catalog: Spark catalog; None for the session's current one.
+    :param table_format: of the table.
     :raises InvalidSpecError: malformed name, id or mode, unknown columns, deletes without keys.
     :raises UnsupportedError: format version 1 or 2, or mode ``changelog``.
     :raises MissingTableError: no such table.
@@ -59,7 +61,7 @@ def read_changes(
     if mode not in MODES:
         raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
     catalog = catalog or spark.catalog.currentCatalog()
-    source = source_in_catalog(spark, catalog, TableName.parse(table))
+    source = format_named(table_format).table(spark, catalog, TableName.parse(table))
     wanted = ChangeFilter(
         deletes=mode == "net",
         keys=tuple(keys or ()),

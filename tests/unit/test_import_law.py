@@ -216,6 +216,7 @@ ICEBERG_FLOORS = (
     {"commits"},
     {"deletes"},
     {"incremental", "maintenance", "row_changes", "upserts"},
+    {"iceberg_format"},
 )
 MOST_ROOMS = 27
 

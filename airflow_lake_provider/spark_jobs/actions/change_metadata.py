@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.job_report import MetadataChangeReport
 from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
-from airflow_lake_provider.spark_jobs.formats.choose_format import versioned_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -18,7 +18,7 @@ def change_metadata(spark: SparkSession, spec: MetadataChangeSpec, progress: Pro
     :raises CommitConflictError: the table is not any more what it was decided on.
     :raises UnknownOutcomeError: the answer to the commit was lost.
     """
-    table = versioned_table(spark, spec)
+    table = table_of(spark, spec)
     with progress.phase("commit"):
         table.change_metadata(spec.change)
     return replace(spec.planned, after=table.state(), seconds=dict(progress.seconds))

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import CompactionReport
-from airflow_lake_provider.spark_jobs.formats.choose_format import maintained_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -17,7 +17,7 @@ def compact_table(spark: SparkSession, spec: CompactionSpec, progress: Progress)
     :raises MissingTableError: the table is not in the catalog.
     :raises UnsupportedError: for a table format this version does not know.
     """
-    table = maintained_table(spark, spec)
+    table = table_of(spark, spec)
     if not table.exists():
         raise MissingTableError(
             f"{spec.table}: no such table in catalog {spec.catalog}, so there is nothing to compact"

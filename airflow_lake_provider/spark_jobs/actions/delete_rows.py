@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.job_report import DeleteRowsReport, Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
@@ -15,15 +16,15 @@ from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
 from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import (
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
+from airflow_lake_provider.spark_jobs.formats.commits import (
     HolderKind,
     MatchedCommit,
-    MatchedTable,
     RetainedRows,
     RowMatch,
     SnapshotHolder,
 )
-from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.base import SourceLocation
@@ -39,7 +40,7 @@ def delete_rows(spark: SparkSession, spec: DeleteRowsSpec, progress: Progress) -
     :raises BadInputError: the keys cannot be taken.
     :raises ForgottenRunError: it cannot be told whether this run has deleted the rows.
     """
-    target = matched_table(spark, spec)
+    target = table_of(spark, spec)
     files = spec.keys_from.files if spec.keys_from is not None else None
     located = location_of(spark, files.path) if files else SourceLocation()
     report = retry_conflicts(
@@ -55,10 +56,10 @@ def _erasure_digest(identity: str) -> tuple[str, str]:
 
 
 def _attempt(
-    spark: SparkSession, spec: DeleteRowsSpec, target: MatchedTable, attempt: int, progress: Progress
+    spark: SparkSession, spec: DeleteRowsSpec, target: FormatTable, attempt: int, progress: Progress
 ) -> DeleteRowsReport:
     with progress.phase("plan"):
-        applied_state = target.applied_state()
+        applied_state = target.changeable_state()
         run_key = spec.run.run_key(spec.digest_text(), ())
         match, identity = _match(spark, spec, target)
         before = target.state()
@@ -105,17 +106,17 @@ def _attempt(
     return replace(report, after=after, warnings=warnings, seconds=dict(progress.seconds), attempts=attempt)
 
 
-def _match(spark: SparkSession, spec: DeleteRowsSpec, target: MatchedTable) -> tuple[RowMatch | None, str]:
+def _match(spark: SparkSession, spec: DeleteRowsSpec, target: FormatTable) -> tuple[RowMatch | None, str]:
     """Return which rows, None for no keys, and the text that the digest is made of."""
     if spec.keys_from is None:
         return RowMatch(where=spec.where, allow_sql=spec.allow_sql, is_secret=True), str(spec.where)
-    listed = list_keys(spark, spec, spec.keys_from, target.schema())
+    listed = list_keys(spark, spec, spec.keys_from, target.schema() or StructType())
     return None if listed.keys is None else RowMatch(keys=listed.keys, is_secret=True), listed.identity
 
 
 def _with_proof(
     spec: DeleteRowsSpec,
-    target: MatchedTable,
+    target: FormatTable,
     match: RowMatch,
     without: str | None,
     report: DeleteRowsReport,

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.job_report import ExpiryReport
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.spark_jobs.formats.choose_format import maintained_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -18,7 +18,7 @@ def expire_snapshots(spark: SparkSession, spec: SnapshotExpirySpec, progress: Pr
     :raises MissingTableError: the table is not in the catalog.
     :raises UnsupportedError: for a table format this version does not know.
     """
-    table = maintained_table(spark, spec)
+    table = table_of(spark, spec)
     if not table.exists():
         raise MissingTableError(f"{spec.table}: no such table in catalog {spec.catalog}, so it has no snapshots")
     return table.expire(spec, progress)

@@ -10,7 +10,8 @@ from airflow_lake_provider.contracts.errors import BadInputError, RangeUnavailab
 from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.source_name import table_of_position
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX
-from airflow_lake_provider.spark_jobs.formats.base import AppliedState, ChangeFilter, KeyedTable, SourceTable
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
+from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class Range:
 
 
 def read_range(
-    spec: IncrementalSpec, target: KeyedTable, source: SourceTable, applied_state: AppliedState
+    spec: IncrementalSpec, target: FormatTable, source: FormatTable, applied_state: AppliedState
 ) -> tuple[Range, DataFrame]:
     """Return the range and its changes.
 
@@ -46,7 +47,7 @@ def read_range(
         return reading, source.changes(None, spec.to_snapshot, wanted)
 
 
-def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState, source: SourceTable) -> Range:
+def _range(spec: IncrementalSpec, target: FormatTable, applied_state: AppliedState, source: FormatTable) -> Range:
     """Decide where to start.
 
     :raises BadInputError: another transform filled the target and ``on_transform_change`` is ``fail``.
@@ -63,7 +64,7 @@ def _range(spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedStat
     return Range(start=start, why=f"those after snapshot {start}")
 
 
-def _first_range(spec: IncrementalSpec, target: KeyedTable, source: SourceTable) -> Range:
+def _first_range(spec: IncrementalSpec, target: FormatTable, source: FormatTable) -> Range:
     uuid = source.identity()
     names = (name.removeprefix(POSITION_PREFIX) for name in target.properties() if name.startswith(POSITION_PREFIX))
     # Of other names nothing is read: what is broken there is no concern of this consumer's.

@@ -23,13 +23,9 @@ from airflow_lake_provider.spark_jobs.actions.transform_changes import CHANGE_TY
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit, state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import (
-    AppliedState,
-    KeyedCommit,
-    KeyedTable,
-    SourceTable,
-)
-from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table, source_table
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sql.query import check_query
@@ -45,8 +41,7 @@ def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progre
     """
     if spec.query:
         check_query(spark, spec.query, f"{spec.table}: query", allow_sql=spec.allow_sql)
-    target = keyed_table(spark, spec)
-    source = source_table(spark, spec, TableName.parse(spec.source))
+    target, source = table_of(spark, spec), table_of(spark, spec, TableName.parse(spec.source))
     if not source.exists():
         raise MissingTableError(f"{spec.source}: the source table does not exist")
     report = retry_conflicts(
@@ -64,7 +59,7 @@ def run_incremental(spark: SparkSession, spec: IncrementalSpec, progress: Progre
     return replace(report, warnings=(*report.warnings, *unmoved))
 
 
-def _guard(spec: IncrementalSpec, target: KeyedTable, source: SourceTable, progress: Progress) -> None:
+def _guard(spec: IncrementalSpec, target: FormatTable, source: FormatTable, progress: Progress) -> None:
     """Move the consumer's tag to the position; never back, which a late repeat of an old run would do."""
     position = target.applied_state(_source_name(spec, source)).position
     if position.snapshot == spec.to_snapshot:
@@ -72,15 +67,15 @@ def _guard(spec: IncrementalSpec, target: KeyedTable, source: SourceTable, progr
             source.advance(spec.consumer, spec.to_snapshot, owner=spec.run.label, target=spec.table, mode="net")
 
 
-def _source_name(spec: IncrementalSpec, source: SourceTable) -> str:
+def _source_name(spec: IncrementalSpec, source: FormatTable) -> str:
     return consumer_source_name(source.identity(), spec.consumer)
 
 
 def _attempt(
     spark: SparkSession,
     spec: IncrementalSpec,
-    target: KeyedTable,
-    source: SourceTable,
+    target: FormatTable,
+    source: FormatTable,
     attempt: int,
     progress: Progress,
 ) -> IncrementalReport:
@@ -97,7 +92,7 @@ def _attempt(
         source.pin(spec.consumer, spec.to_snapshot)
     reading, changes = read_range(spec, target, source, applied_state)
     before = target.state() if target.exists() else None
-    rows = apply_transform(spark, spec, changes.persist(), source.rows(spec.to_snapshot))
+    rows = apply_transform(spark, spec, changes.persist(), source.rows_at(spec.to_snapshot))
     try:
         with progress.phase("read") as facts:
             read = _counts(changes)
@@ -130,7 +125,7 @@ def _attempt(
 
 def _commit(
     spec: IncrementalSpec,
-    target: KeyedTable,
+    target: FormatTable,
     applied_state: AppliedState,
     source_name: str,
     run_key: str,
@@ -141,7 +136,7 @@ def _commit(
     fit_target(spec, target, rows, MissingColumns.NULL)
     return KeyedCommit(
         action=spec.action,
-        rows=_with_vanished_keys(rows, target.rows(applied_state.base), spec.keys) if full else rows,
+        rows=_with_vanished_keys(rows, target.current_rows(applied_state.base), spec.keys) if full else rows,
         keys=spec.keys,
         run_key=run_key,
         base=applied_state.base,
@@ -154,7 +149,7 @@ def _commit(
 
 
 def _recognised(
-    spec: IncrementalSpec, target: KeyedTable, applied_state: AppliedState, source: SourceTable, run_key: str
+    spec: IncrementalSpec, target: FormatTable, applied_state: AppliedState, source: FormatTable, run_key: str
 ) -> Unchanged | None:
     done = recognised_run(
         spec,
@@ -195,7 +190,7 @@ def _with_vanished_keys(rows: DataFrame, present: DataFrame | None, keys: tuple[
 
 
 def _unchanged(
-    spec: IncrementalSpec, target: KeyedTable, run_key: str, applied_state: AppliedState, why: Unchanged
+    spec: IncrementalSpec, target: FormatTable, run_key: str, applied_state: AppliedState, why: Unchanged
 ) -> IncrementalReport:
     state = target.state() if target.exists() else None
     return IncrementalReport(

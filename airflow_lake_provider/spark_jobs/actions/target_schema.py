@@ -10,15 +10,14 @@ from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_columns
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
-from airflow_lake_provider.spark_jobs.formats.base import KeyedTable
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.progress import say
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_fields
 
 
 def fit_target(
-    spec: UpsertSpec | IncrementalSpec, target: KeyedTable, rows: DataFrame, missing: MissingColumns
+    spec: UpsertSpec | IncrementalSpec, target: FormatTable, rows: DataFrame, missing: MissingColumns
 ) -> tuple[str, ...]:
     """Create the target, or add and widen its columns.
 
@@ -36,7 +35,7 @@ def fit_target(
         return target.fit_schema(columns, spec.schema_contract, missing)
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
-    strategy = spec.strategy if isinstance(spec, UpsertSpec) else UpsertStrategy.AUTO
+    strategy = spec.strategy.value if isinstance(spec, UpsertSpec) else "auto"
     say(f"creating {spec.table} ...")
     target.create(columns, spec.keys, spec.create, strategy)
     return ("created the table",)

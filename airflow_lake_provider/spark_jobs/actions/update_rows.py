@@ -11,8 +11,9 @@ from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, FILTER, MAX_VALUE_CHARACTERS
 from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, MatchedTable, RowMatch
-from airflow_lake_provider.spark_jobs.formats.choose_format import matched_table
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
+from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sql.query import check_expression_text
@@ -28,13 +29,13 @@ def update_rows(spark: SparkSession, spec: UpdateRowsSpec, progress: Progress) -
     """
     for name, text in spec.assignments.items():
         check_expression_text(spark, text, f"{spec.table}: assignments[{name!r}]", allow_sql=spec.allow_sql)
-    target = matched_table(spark, spec)
+    target = table_of(spark, spec)
     return retry_conflicts(lambda attempt: _attempt(spec, target, attempt, progress), spec.max_attempts, progress)
 
 
-def _attempt(spec: UpdateRowsSpec, target: MatchedTable, attempt: int, progress: Progress) -> UpdateRowsReport:
+def _attempt(spec: UpdateRowsSpec, target: FormatTable, attempt: int, progress: Progress) -> UpdateRowsReport:
     with progress.phase("plan"):
-        applied_state = target.applied_state()
+        applied_state = target.changeable_state()
         run_key = spec.run.run_key(spec.digest_text(), ())
         before = target.state()
     unchanged = UpdateRowsReport(

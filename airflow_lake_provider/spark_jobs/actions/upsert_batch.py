@@ -12,13 +12,13 @@ from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.source_position import summary_of
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.already_applied import recognised, without_new_events, without_new_input
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
 from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, AppliedState, KeyedCommit, KeyedTable
-from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import retry_conflicts
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, Wanted, open_source
@@ -38,7 +38,7 @@ def upsert_batch(spark: SparkSession, spec: UpsertSpec, progress: Progress) -> U
     :raises AuditFailedError: an audit of the spec found rows.
     """
     _check_texts(spark, spec)
-    target, source = keyed_table(spark, spec), open_source(spark, spec)
+    target, source = table_of(spark, spec), open_source(spark, spec)
     located = source.location()
     report = retry_conflicts(
         lambda attempt: _counted(_attempt(spec, source, target, progress), attempt), spec.max_attempts, progress
@@ -61,7 +61,7 @@ def _counted(report: UpsertReport, attempt: int) -> UpsertReport:
     return replace(report, attempts=attempt if report.is_of_this_try else attempt - 1)
 
 
-def _attempt(spec: UpsertSpec, source: BatchSource, target: KeyedTable, progress: Progress) -> UpsertReport:
+def _attempt(spec: UpsertSpec, source: BatchSource, target: FormatTable, progress: Progress) -> UpsertReport:
     with progress.phase("plan") as facts:
         listed = source.list()
         applied_state = target.applied_state(listed.source_name, spec.branch)
@@ -114,7 +114,7 @@ def _attempt(spec: UpsertSpec, source: BatchSource, target: KeyedTable, progress
 
 def _without_rows(
     spec: UpsertSpec,
-    target: KeyedTable,
+    target: FormatTable,
     batch: ChangeBatch,
     wanted: Listing,
     commit: KeyedCommit,
@@ -135,7 +135,7 @@ def _without_rows(
     is_worth_it = batch.rows > 0 or sum(file.size for file in wanted.files) > _LOOKED_AT_AGAIN
     if not batch.side.is_worth_a_commit or not is_worth_it or not target.exists():
         return report
-    applied = target.apply(replace(commit, audits=None, strategy=UpsertStrategy.AUTO), progress)
+    applied = target.apply(replace(commit, audits=None, strategy="auto"), progress)
     after, unseen = state_after_commit(lambda: target.state(spec.branch))
     return replace(
         report,
@@ -147,7 +147,7 @@ def _without_rows(
 
 
 def _read(
-    spec: UpsertSpec, source: BatchSource, decision: InputDecision, target: KeyedTable, applied_state: AppliedState
+    spec: UpsertSpec, source: BatchSource, decision: InputDecision, target: FormatTable, applied_state: AppliedState
 ) -> ChangeBatch:
     batch = source.read(
         Wanted(
@@ -185,7 +185,7 @@ def _commit(
         order_by=spec.order_by,
         merge_engine=spec.merge_engine,
         reads_table=batch.reads_table,
-        strategy=spec.strategy,
+        strategy=spec.strategy.value,
         audits=spec.audits,
     )
     return batch.side.beside_rows(commit)
@@ -193,7 +193,7 @@ def _commit(
 
 def _unchanged(
     spec: UpsertSpec,
-    target: KeyedTable,
+    target: FormatTable,
     run_key: str,
     progress: Progress,
     why: Unchanged,

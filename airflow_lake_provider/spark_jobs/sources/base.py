@@ -24,7 +24,8 @@ from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
-from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyedCommit, KeyedTable
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -203,7 +204,7 @@ class Wanted:
     """
 
     listing: Any
-    target: KeyedTable
+    target: FormatTable
     applied_state: AppliedState
     repeats: bool = False
     other_stream: str | None = None

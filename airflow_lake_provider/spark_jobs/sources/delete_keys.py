@@ -28,7 +28,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers
 from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
-from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
@@ -127,7 +127,7 @@ def _read(
     try:
         if isinstance(source, Files):
             return read_files(spark, _with_texts(source, names), files, types)
-        return read_table(spark, str(source.lake_table), head)
+        return read_table(spark, spec, str(source.lake_table), head)
     except BadInputError as error:
         if source.files is None or source.files.format not in ("csv", "json"):
             raise
@@ -157,7 +157,7 @@ def _with_texts(source: Files, names: dict[str, DataType]) -> Files:
 
 
 def _head(spark: SparkSession, spec: DeleteRowsSpec, name: str) -> str | None:
-    table = keyed_table(spark, spec, TableName.parse(name))
+    table = table_of(spark, spec, TableName.parse(name))
     if not table.exists():
         raise MissingTableError(f"{name}: the table of keys does not exist")
     return table.state().snapshot

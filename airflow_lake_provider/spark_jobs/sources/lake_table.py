@@ -11,16 +11,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.positions import SnapshotPosition
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import LakeTable
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table, refuse_unreadable, rows_for_queries
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
-from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of, table_at
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class LakeTableSource(PlainSource):
 
         :raises MissingTableError: the source table does not exist.
         """
-        table = keyed_table(self.spark, self.spec, TableName.parse(self.source.table))
+        table = table_of(self.spark, self.spec, TableName.parse(self.source.table))
         if not table.exists():
             raise MissingTableError(f"{self.source.table}: the source table does not exist")
         listing = TableListing(source_name=self.name, shape=self.shape)
@@ -73,24 +74,23 @@ class LakeTableSource(PlainSource):
 
     def raw(self, listing: Listing, types: StructType | None) -> RawBatch:  # noqa: ARG002  # others ask it
         """Read the table as it was listed."""
-        return read_table(self.spark, self.source.table, *listing.identities)
+        return read_table(self.spark, self.spec, self.source.table, *listing.identities)
 
 
-def read_table(spark: SparkSession, table: str, snapshot: str | None = None) -> RawBatch:
-    """Read a table of the session's current catalog lazily.
+def read_table(spark: SparkSession, spec: JobSpec, table: str, snapshot: str | None = None) -> RawBatch:
+    """Read a table of the spec's catalog lazily.
 
     :param snapshot: as text; None for its head.
     :raises BadInputError: it cannot be resolved.
     :raises UnsupportedError: Spark cannot read its columns.
     """
-    name = TableName.parse(table)
     try:
-        rows = table_at(spark, name.quoted(), snapshot) if snapshot else spark.table(name.quoted())
-        rows = rows_for_queries(spark, name, rows, snapshot) if snapshot else rows
+        rows = table_of(spark, spec, TableName.parse(table)).rows_at(snapshot)
     except AnalysisException as error:
         raise BadInputError(f"source table {table} cannot be read: {message_of(error)}") from error
+    except MissingTableError as error:
+        raise BadInputError(f"source table {table} cannot be read: {error}") from error
     except UnsupportedOperationException as error:
-        refuse_unreadable(spark, name)
         raise UnsupportedError(f"source table {table} cannot be read by Spark: {error}") from error
     refuse_unfit_columns(rows.columns, f"source table {table}")
     return RawBatch(rows=rows)

@@ -75,7 +75,7 @@ class DebeziumSource(FileBatchSource):
         has_had_events = state.base is not None if self.spec.branch else state.position.events is not None
         return TargetState(
             wanted.target.schema(),
-            wanted.target.rows(state.base),
+            wanted.target.current_rows(state.base),
             history=state.keys,
             keeps_history=self.spec.branch is None,
             marks=state.position.events,

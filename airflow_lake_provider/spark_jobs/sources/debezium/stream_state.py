@@ -12,8 +12,8 @@ from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.merge_engines import Deduplicate
 from airflow_lake_provider.contracts.open_key_changes import CutDelete, OpenKeyChange
 from airflow_lake_provider.contracts.position_column import POSITION_COLUMN, epoch_property
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyedCommit, KeyHistory
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyHistory
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, SideState
 
@@ -89,7 +89,7 @@ class StreamState(SideState):
             key_ranges=None,
             merge_engine=Deduplicate(),
             order_by=(),
-            strategy=UpsertStrategy.AUTO,
+            strategy="auto",
             audits=None,
             properties={},
         )

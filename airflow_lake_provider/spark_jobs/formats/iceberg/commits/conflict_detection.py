@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_facts import MAIN
-from airflow_lake_provider.spark_jobs.formats.base import DataCommit
+from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.table_facts import MAIN
-from airflow_lake_provider.spark_jobs.formats.base import DataCommit
+from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import conflict_error
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_refused, is_unsent
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.table_facts import MAIN
-from airflow_lake_provider.spark_jobs.formats.base import DataCommit
+from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
     properties_of,
     summary_of,

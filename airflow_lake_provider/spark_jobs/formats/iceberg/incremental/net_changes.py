@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_lineage
-from airflow_lake_provider.spark_jobs.formats.base import ChangeFilter
+from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
     DeletedKeys,
     column,

@@ -11,22 +11,41 @@ from airflow_lake_provider.contracts.errors import (
     CommitConflictError,
     JobFailedError,
     LakeProviderError,
+    UnsupportedError,
 )
 from airflow_lake_provider.contracts.held_settings import COPY_ON_WRITE, held_settings
+from airflow_lake_provider.contracts.table_obstacles import without_row_changes
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, MatchedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, MatchedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
+    POSITIONS,
+    ROW_PROOF,
+    missing_internals,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.copy_files import copied_files, is_copied, mode_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.stage_updates import stage_updates
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+def refuse_unchangeable(table: IcebergTable) -> None:
+    """Refuse a table whose rows cannot be changed by position.
+
+    :raises UnsupportedError: saying why.
+    """
+    missing = missing_internals(table.spark, {*POSITIONS, *ROW_PROOF})
+    lacking = f"this Iceberg runtime lacks {', '.join(missing)}" if missing else None
+    why = lacking or without_row_changes(table.format_version, table.properties())
+    if why is not None:
+        raise UnsupportedError(f"{table.name}: rows cannot be changed by position: {why}")
 
 
 def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.held_settings import COPY_ON_WRITE, DELETE_MODE, UPDATE_MODE
-from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
+from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import withheld

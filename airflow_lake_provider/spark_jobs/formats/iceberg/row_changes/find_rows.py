@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.failures.broken_tables import (
     unreadable_file,
 )
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
-from airflow_lake_provider.spark_jobs.formats.base import MatchedCommit, RowMatch
+from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, collect_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import bounds_are_sure, rows_where

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
-from airflow_lake_provider.spark_jobs.formats.base import HolderKind, RetainedRows, RowMatch, SnapshotHolder
+from airflow_lake_provider.spark_jobs.formats.commits import HolderKind, RetainedRows, RowMatch, SnapshotHolder
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FILE, FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import (

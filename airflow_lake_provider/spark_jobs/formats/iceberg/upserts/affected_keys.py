@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 
@@ -30,7 +30,7 @@ class AffectedKeys:
 
 
 def affected_keys(
-    commit: KeyedCommit, before: ResolvedRows, after: ResolvedRows, ignores_existing_row: bool
+    commit: PlannedUpsert, before: ResolvedRows, after: ResolvedRows, ignores_existing_row: bool
 ) -> AffectedKeys | None:
     """Compare the table's rows before and now; None where no staged row was made of what has changed.
 
@@ -45,7 +45,7 @@ def affected_keys(
     return AffectedKeys(keys=keys, count=count) if count else None
 
 
-def _lost_row_ids(before: ResolvedRows, after: ResolvedRows, commit: KeyedCommit) -> DataFrame | None:
+def _lost_row_ids(before: ResolvedRows, after: ResolvedRows, commit: PlannedUpsert) -> DataFrame | None:
     """Return the rows whose id, which a staged row carries, may now be that of a row with another key."""
     if before.rows is None or ROW_ID not in before.rows.columns:
         return None

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, upsert_strategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
     lacking_internals,
     unfit_for,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import CandidateFiles, plan_candidates
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import (
+    CandidateFiles,
+    PlannedUpsert,
+    plan_candidates,
+)
 
 # Keys are broadcast, and 8 bytes per row found reach the driver.
 MAX_KEYS = 2_000_000
@@ -38,17 +40,18 @@ class ChosenStrategy:
     candidates: CandidateFiles | None = None
 
 
-def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
+def choose_strategy(table: IcebergTable, commit: PlannedUpsert) -> ChosenStrategy:
     """Choose by rules, or do as asked.
 
     :raises UnsupportedError: the strategy that was asked for is not possible.
     """
-    if commit.strategy in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
-        if commit.strategy is UpsertStrategy.MERGE:
+    asked = upsert_strategy(commit.strategy)
+    if asked in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
+        if asked is UpsertStrategy.MERGE:
             _refuse_new_variant(table, commit)
-        return ChosenStrategy(strategy=commit.strategy, reason="as asked")
-    is_asked = commit.strategy is not UpsertStrategy.AUTO
-    strategy, reason = (commit.strategy, "as asked") if is_asked else _by_rule(table, commit)
+        return ChosenStrategy(strategy=asked, reason="as asked")
+    is_asked = asked is not UpsertStrategy.AUTO
+    strategy, reason = (asked, "as asked") if is_asked else _by_rule(table, commit)
     lacking = lacking_internals(table.spark, strategy)
     obstacle = lacking or unfit_for(table, strategy, commit.keys) or _obstacle(commit)
     if obstacle is None:
@@ -63,18 +66,18 @@ def choose_strategy(table: IcebergTable, commit: KeyedCommit) -> ChosenStrategy:
     return ChosenStrategy(strategy=UpsertStrategy.MERGE, reason=obstacle, warning=warning)
 
 
-def _by_rule(table: IcebergTable, commit: KeyedCommit) -> tuple[UpsertStrategy, str]:
+def _by_rule(table: IcebergTable, commit: PlannedUpsert) -> tuple[UpsertStrategy, str]:
     """Return the strategy that is wanted and why; positions need no reason but what they look at."""
     reason = refuses_delete_files(table.format_version, table.properties())
     if reason is None:
-        keys, rows = known_ranges(commit).keys, _rows_at_base(table, commit)
+        keys, rows = commit.batch_keys.count, _rows_at_base(table, commit)
         if rows == 0 or keys < rows * COPIED_SHARE:
             return UpsertStrategy.POSITIONS, "" if rows else "the table has no rows"
         reason = f"{keys} keys are {keys / rows:.0%} of the table's {rows} rows"
     return UpsertStrategy.COPY_ON_WRITE, reason
 
 
-def _looked_at(table: IcebergTable, commit: KeyedCommit, candidates: CandidateFiles) -> str:
+def _looked_at(table: IcebergTable, commit: PlannedUpsert, candidates: CandidateFiles) -> str:
     """Say what of the table has to be looked at."""
     files = count_of(table.summary(commit.base), "total-data-files")
     rows = candidates.rows
@@ -82,7 +85,7 @@ def _looked_at(table: IcebergTable, commit: KeyedCommit, candidates: CandidateFi
     return f"{len(candidates.rows_by_file)} files of {files}, {counted} candidate rows"
 
 
-def _refuse_new_variant(table: IcebergTable, commit: KeyedCommit) -> None:
+def _refuse_new_variant(table: IcebergTable, commit: PlannedUpsert) -> None:
     """Refuse a MERGE that Spark ends with a NullPointerException.
 
     :raises UnsupportedError: naming the columns.
@@ -95,18 +98,18 @@ def _refuse_new_variant(table: IcebergTable, commit: KeyedCommit) -> None:
         )
 
 
-def _new_variants(table: IcebergTable, commit: KeyedCommit) -> list[str]:
+def _new_variants(table: IcebergTable, commit: PlannedUpsert) -> list[str]:
     return table.new_variants(int(commit.base)) if commit.base is not None else []
 
 
-def _rows_at_base(table: IcebergTable, commit: KeyedCommit) -> int:
+def _rows_at_base(table: IcebergTable, commit: PlannedUpsert) -> int:
     """Return the rows of the base's data files, those that deletes hide included."""
     return count_of(table.summary(commit.base), "total-records")
 
 
-def _obstacle(commit: KeyedCommit) -> str | None:
+def _obstacle(commit: PlannedUpsert) -> str | None:
     """Return why this batch cannot, or should not, be applied by a strategy other than ``merge``."""
-    keys = known_ranges(commit).keys
+    keys = commit.batch_keys.count
     if keys > MAX_KEYS:
         return f"{keys} keys are more than the {MAX_KEYS} that are broadcast"
     return None

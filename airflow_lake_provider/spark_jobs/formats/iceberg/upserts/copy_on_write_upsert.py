@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
@@ -26,8 +26,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import Res
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import candidates_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     reading_base,
     rebase_over_appends,
@@ -44,7 +44,7 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 _TRIES = 20
 
 
-def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+def upsert_by_copy(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
     """Apply the batch; the table's cost is the data files with a row that it changes, read and written.
 
     :raises CommitConflictError: something else than appends of other keys was committed; nothing changed.
@@ -75,16 +75,16 @@ def upsert_by_copy(table: IcebergTable, commit: KeyedCommit, progress: Progress)
     )
 
 
-def _changed_tasks(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> list[Any]:
+def _changed_tasks(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> list[Any]:
     """Return the ``org.apache.iceberg.FileScanTask`` of each data file with a row that the batch changes."""
     if commit.base is None or not resolved.positions:
         return []
-    candidates = candidates_of(table, commit)
+    candidates = commit.planned_candidates(table)
     planned = None if candidates is None else candidates.whole_tasks(table)
     return list(tasks_of_files(table, int(commit.base), planned, list(resolved.positions)).values())
 
 
-def _inserted(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> int:
+def _inserted(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> int:
     place, adds = resolved.place, row_merge(table, commit).adds
     if commit.upserts is not None and not place.may_repeat and adds != ALWAYS:
         return commit.upserts - sum(place.upserted.values())
@@ -94,7 +94,7 @@ def _inserted(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) 
     return new.count()
 
 
-def _stage(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, replaced: Sequence[Any]) -> list[Any]:
+def _stage(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows, replaced: Sequence[Any]) -> list[Any]:
     rows = rows_of_batch(table, commit, resolved)
     if not replaced:
         return write_staged(table, rows)
@@ -112,7 +112,7 @@ def _scanned(table: IcebergTable, tasks: Sequence[Any]) -> Iterator[DataFrame]:
         scan.close()
 
 
-def _kept(table: IcebergTable, commit: KeyedCommit, held: DataFrame) -> DataFrame:
+def _kept(table: IcebergTable, commit: PlannedUpsert, held: DataFrame) -> DataFrame:
     """Return the rows that the batch leaves as they are.
 
     Told by the same condition as when the keys were resolved: not every scan of chosen files has ``_pos``.
@@ -133,7 +133,7 @@ def _of_batch(name: str) -> str:
     return f"s.{quoted_name(name)}"
 
 
-def _commit(table: IcebergTable, commit: KeyedCommit, overwrite: FileOverwrite, progress: Progress) -> int:
+def _commit(table: IcebergTable, commit: PlannedUpsert, overwrite: FileOverwrite, progress: Progress) -> int:
     with position_properties(table, commit) as position:
         return rebase_conflicts(
             lambda on_head: commit_overwrite(table, on_head, overwrite, position),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
@@ -18,8 +20,19 @@ from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_n
 _WRITE_DEFAULT = "CURRENT_DEFAULT"
 
 
-def fit_rows(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
-    """Return the commit with rows whose nested columns have the types of the table's; no job is run."""
+@dataclass(frozen=True, kw_only=True)
+class FittedRows:
+    """Rows whose nested columns have the types of the table's.
+
+    :param partial_structs: see :class:`.PlannedUpsert`.
+    """
+
+    rows: DataFrame
+    partial_structs: Mapping[str, StructType] = field(default_factory=dict)
+
+
+def fit_rows(table: IcebergTable, commit: KeyedCommit) -> FittedRows:
+    """Return the rows of a commit as they fit the table; no job is run."""
     keeps = commit.missing_columns is MissingColumns.KEEP
     wanted = {field.name.lower(): field.dataType for field in table.schema()}
     unlike = [
@@ -28,7 +41,7 @@ def fit_rows(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
         if is_nested(kind := wanted.get(field.name.lower(), field.dataType)) and not is_same(field.dataType, kind)
     ]
     if not unlike:
-        return commit
+        return FittedRows(rows=commit.rows)
 
     def absent(field: StructField) -> str:
         default = write_defaults(StructType([field])).get(field.name.lower(), "NULL") if keeps else "NULL"
@@ -46,7 +59,7 @@ def fit_rows(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
         and isinstance(field.dataType, StructType)
         and not lacks_no_field(field.dataType, wanted[field.name.lower()])
     }
-    return replace(commit, rows=commit.rows.select(*columns), partial_structs=partial)
+    return FittedRows(rows=commit.rows.select(*columns), partial_structs=partial)
 
 
 def write_defaults(columns: StructType) -> dict[str, str]:

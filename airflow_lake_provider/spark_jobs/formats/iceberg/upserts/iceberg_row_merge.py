@@ -8,9 +8,9 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS, RESET
 from airflow_lake_provider.spark_jobs.batch.row_merge import Merged, Name, RowMerge
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.fitted_rows import write_defaults
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.nested_types import with_kept_fields
 
@@ -23,7 +23,7 @@ def _of_table(name: str) -> str:
     return quoted_name(OLD + name.lower())
 
 
-def row_merge(table: IcebergTable, commit: KeyedCommit, old: Name = _of_table, new: Name = quoted_name) -> RowMerge:
+def row_merge(table: IcebergTable, commit: PlannedUpsert, old: Name = _of_table, new: Name = quoted_name) -> RowMerge:
     """Return the expressions of a commit.
 
     :param old: name of a column of the table to its SQL; ``new``: of the batch.
@@ -44,7 +44,7 @@ def row_merge(table: IcebergTable, commit: KeyedCommit, old: Name = _of_table, n
     )
 
 
-def _completions(schema: StructType, commit: KeyedCommit) -> dict[str, Merged]:
+def _completions(schema: StructType, commit: PlannedUpsert) -> dict[str, Merged]:
     wanted = {field.name.lower(): field.dataType for field in schema}
     return {
         name: partial(with_kept_fields, given=given, wanted=wanted[name])

@@ -5,7 +5,12 @@ A predicate that a matching row fails would make the row be inserted a second ti
 
 from __future__ import annotations
 
-from pyspark.sql.types import DataType
+import re
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, StringType
 
 from airflow_lake_provider.spark_jobs.batch.key_ranges import (
     KeyRange,
@@ -15,7 +20,7 @@ from airflow_lake_provider.spark_jobs.batch.key_ranges import (
     read_ranges,
     without_gaps,
 )
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
@@ -25,17 +30,88 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals im
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import may_wrap, wrapped_columns
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import is_uuid
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.bucket_pruning import bucket_pruning
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 # Above this many literals Iceberg stops evaluating IN against file bounds (IN_PREDICATE_LIMIT).
 _MAX_IN = 200
+_BUCKET = re.compile(r"bucket\[(\d+)\]")
+# With more of the buckets than this share, the job that tells them costs more than the files that they spare.
+_MOST_HIT = 0.8
+# Values per bucket from which on nearly all buckets are hit.
+_MOST_VALUES = 2
 
 
-def key_pruning(
-    table: IcebergTable, commit: KeyedCommit, alias: str, *, by_bucket: bool = True
-) -> tuple[list[str], str]:
+@dataclass(frozen=True, kw_only=True)
+class BatchKeys:
+    """The keys of a batch: how many there are, and between what.
+
+    :param rows: of the batch.
+    :param names: of the key columns.
+    :param ranges: without large gaps.
+    """
+
+    rows: DataFrame
+    names: tuple[str, ...]
+    ranges: KeyRanges
+    _literals: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, commit: KeyedCommit) -> BatchKeys:
+        """Return the keys of a commit; a job counts them where the source has not, and one looks for gaps."""
+        ranges = commit.key_ranges
+        if ranges is None:
+            values = [(quoted(key), kind) for key, kind in key_types(commit.rows, commit.keys).items()]
+            ranges = read_ranges(commit.keys, commit.rows.agg(ranges_column(values)).collect()[0][0])
+        found = cls(rows=commit.rows, names=commit.keys, ranges=ranges)
+        return (
+            found
+            if found.are_listed
+            else cls(rows=commit.rows, names=commit.keys, ranges=without_gaps(ranges, commit.rows))
+        )
+
+    @property
+    def count(self) -> int:
+        """Number of keys."""
+        return self.ranges.keys
+
+    @property
+    def types(self) -> dict[str, DataType]:
+        """Type of each key column."""
+        return key_types(self.rows, self.names)
+
+    @property
+    def are_listed(self) -> bool:
+        """True where the keys themselves prune, so that nothing is gained by the gaps between them."""
+        return len(self.names) == 1 and 0 < self.count <= _MAX_IN
+
+    def literals(self, column: str, kind: DataType) -> list[str]:
+        """Return the values of a column as literals; none when there are too many, or when one of them has no literal.
+
+        The job that lists them is run once.
+        """
+        if column not in self._literals:
+            self._literals[column] = self._listed(column, kind)
+        return self._literals[column]
+
+    def _listed(self, column: str, kind: DataType) -> list[str]:
+        if not has_literals(kind):
+            return []
+        texts = self.rows.select(as_text(quoted(column), kind))
+        if len(self.names) > 1:
+            texts = texts.distinct().limit(_MAX_IN + 1)
+        found = texts.collect()
+        literals = [sure_literal(text, kind) for (text,) in found]
+        return [lit for lit in literals if lit is not None] if None not in literals and len(found) <= _MAX_IN else []
+
+
+def key_types(rows: DataFrame, keys: tuple[str, ...]) -> dict[str, DataType]:
+    """Return the type of each key column, which the batch may spell in another case."""
+    types = {found.name.lower(): found.dataType for found in rows.schema}
+    return {key: types[key.lower()] for key in keys}
+
+
+def key_pruning(table: IcebergTable, keys: BatchKeys, alias: str, *, by_bucket: bool = True) -> tuple[list[str], str]:
     """Return SQL conditions, to be joined by AND, and a sentence on them.
 
     Few keys are listed, and few values of a column that the table is partitioned by; else each key column is bounded
@@ -44,19 +120,18 @@ def key_pruning(
     :param alias: of the table in the statement.
     :param by_bucket: False spares the job that tells buckets, for a read of few files.
     """
-    ranges = known_ranges(commit)
     # UUIDs, which are text to Spark, are compared with the bounds of files as signed numbers by Iceberg (#14216).
-    types = {name.lower(): kind for name, kind in key_types(commit).items() if not is_uuid(table, name)}
-    if types and _are_listed(commit, ranges):
-        listed = _listed(commit, commit.keys[0], *types.values())
+    types = {name.lower(): kind for name, kind in keys.types.items() if not is_uuid(table, name)}
+    if types and keys.are_listed:
+        listed = keys.literals(keys.names[0], *types.values())
         if listed:
-            return [_in(alias, commit.keys[0], listed)], f"pruned by {len(listed)} keys"
-    partitioning = _partitioning(table) if len(commit.keys) > 1 else set()
+            return [_in(alias, keys.names[0], listed)], f"pruned by {len(listed)} keys"
+    partitioning = _partitioning(table) if len(keys.names) > 1 else set()
     wrapped = wrapped_columns(table)
     predicates, words = [], []
-    for found in ranges.columns:
+    for found in keys.ranges.columns:
         kind = types.get(found.column.lower())
-        listed = _listed(commit, found.column, kind) if kind and found.column.lower() in partitioning else []
+        listed = keys.literals(found.column, kind) if kind and found.column.lower() in partitioning else []
         between = None if may_wrap(wrapped, found.column, found.parts[0][0]) else _between(alias, found, kind)
         if listed:
             predicates.append(_in(alias, found.column, listed))
@@ -65,9 +140,7 @@ def key_pruning(
             predicates.append(between)
             ranges_of = "the range" if len(found.parts) == 1 else f"{len(found.parts)} ranges"
             words.append(f"{ranges_of} of {found.column}")
-            # Of several key columns each that is a partition's has more values than are listed.
-            values = ranges.keys if len(commit.keys) == 1 else _MAX_IN + 1
-            buckets = bucket_pruning(table, commit, found.column, alias, values) if by_bucket else None
+            buckets = _bucket_pruning(table, keys, found.column, alias) if by_bucket else None
             if buckets:
                 predicates.append(buckets[0])
                 words.append(buckets[1])
@@ -98,33 +171,32 @@ def _partitioning(table: IcebergTable) -> set[str]:
     return {str(schema.findColumnName(field.source_id)).lower() for field in table.facts.shape.partition_fields()}
 
 
-def key_types(commit: KeyedCommit) -> dict[str, DataType]:
-    """Return the type of each key column, which the batch may spell in another case."""
-    types = {field.name.lower(): field.dataType for field in commit.rows.schema}
-    return {key: types[key.lower()] for key in commit.keys}
+def _bucket_pruning(table: IcebergTable, keys: BatchKeys, column: str, alias: str) -> tuple[str, str] | None:
+    """Return a condition on the buckets that the batch has keys in, and the words for it; a job, where it may prune.
+
+    Iceberg derives them itself from few listed keys. Ranges, which bound more keys than that, say nothing about a hash.
+    """
+    buckets = _buckets(table, column)
+    # Of several key columns each that is a partition's has more values than are listed.
+    values = keys.count if len(keys.names) == 1 else _MAX_IN + 1
+    if buckets is None or values > _MOST_VALUES * buckets:
+        return None
+    function = f"{quoted_name(table.catalog)}.system.bucket({buckets}, {{}})"
+    key = quoted_name(column)
+    # Of a text that is no UTF-8 Iceberg's writer hashes another one than Spark.
+    sure = f"is_valid_utf8({key})" if isinstance(keys.rows.select(key).schema[0].dataType, StringType) else "true"
+    hit = keys.rows.select(sf.expr(f"CASE WHEN {sure} THEN {function.format(key)} END")).distinct().collect()
+    if not hit or (None,) in hit or len(hit) > _MOST_HIT * buckets:
+        return None
+    listed = ", ".join(str(bucket) for (bucket,) in sorted(hit))
+    return f"{function.format(f'{alias}.{key}')} IN ({listed})", f"{len(hit)} buckets of {column}"
 
 
-def _listed(commit: KeyedCommit, column: str, kind: DataType) -> list[str]:
-    """Return the column's values as literals; none when there are too many, or when one of them has no literal."""
-    if not has_literals(kind):
-        return []
-    texts = commit.rows.select(as_text(quoted(column), kind))
-    if len(commit.keys) > 1:
-        texts = texts.distinct().limit(_MAX_IN + 1)
-    found = texts.collect()
-    literals = [sure_literal(text, kind) for (text,) in found]
-    return [lit for lit in literals if lit is not None] if None not in literals and len(found) <= _MAX_IN else []
-
-
-def known_ranges(commit: KeyedCommit) -> KeyRanges:
-    """Return the ranges of the batch's keys, without large gaps; asks for them in a job where nobody has."""
-    ranges = commit.key_ranges
-    if ranges is None:
-        keys = [(quoted(key), kind) for key, kind in key_types(commit).items()]
-        ranges = read_ranges(commit.keys, commit.rows.agg(ranges_column(keys)).collect()[0][0])
-    return ranges if _are_listed(commit, ranges) else without_gaps(ranges, commit.rows)
-
-
-def _are_listed(commit: KeyedCommit, ranges: KeyRanges) -> bool:
-    """Tell whether the keys themselves prune, so that nothing is gained by the gaps between them."""
-    return len(commit.keys) == 1 and 0 < ranges.keys <= _MAX_IN
+def _buckets(table: IcebergTable, column: str) -> int | None:
+    """Return how many buckets the table has by a column."""
+    schema = table.java.schema()
+    for found in table.facts.shape.partition_fields():
+        bucket = _BUCKET.fullmatch(found.transform)
+        if bucket and str(schema.findColumnName(found.source_id)).lower() == column.lower():
+            return int(bucket[1])
+    return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 _SOURCE_VIEW = "lake_batch"
@@ -30,14 +30,14 @@ class MergeStatement:
     pruning: str
 
 
-def merge_into(table: IcebergTable, branch: str, commit: KeyedCommit) -> MergeStatement:
+def merge_into(table: IcebergTable, branch: str, commit: PlannedUpsert) -> MergeStatement:
     """Return the statement.
 
     :param branch: written to, and read from.
     """
     commit = _readable(table, commit)
     commit.rows.createOrReplaceTempView(_SOURCE_VIEW)
-    pruning, reason = key_pruning(table, commit, "t")
+    pruning, reason = key_pruning(table, commit.batch_keys, "t")
     on = " AND ".join([*(f"{_old(key)} = {_new(key)}" for key in commit.keys), *pruning])
     merge = row_merge(table, commit, _old, _new)
     and_wins = f" AND {merge.wins}" if merge.wins else ""
@@ -82,11 +82,11 @@ def _joined(target: str, on: str) -> str:
     return f"FROM {_SOURCE_VIEW} AS s LEFT JOIN (SELECT *, true AS _lake_held FROM {target}) AS t ON {on}"
 
 
-def _readable(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
+def _readable(table: IcebergTable, commit: PlannedUpsert) -> PlannedUpsert:
     if table.format_version > 1 and table.properties().get("write.merge.mode") == "merge-on-read":
         return commit
     # Copy-on-write puts the source into a subquery, where Spark refuses a plan that numbers rows, cached or not.
-    return replace(commit, rows=commit.rows.localCheckpoint())
+    return commit.with_rows(commit.rows.localCheckpoint())
 
 
 def _old(name: str) -> str:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import summary_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     drop_branch,
@@ -26,6 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.statement_summary impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_values import refusing_nulls
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_statement import merge_into
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.jvm.gateway import has_class
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -33,7 +34,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 _MERGE_SUMMARY = "org.apache.spark.sql.connector.write.MergeSummary"
 
 
-def merge_and_publish(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+def merge_and_publish(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
     """Merge on a stage branch and publish it.
 
     :raises CommitConflictError: the branch moved past the base; nothing changed.
@@ -78,7 +79,7 @@ def _head_of(table: IcebergTable, stage: str) -> int:
     return head
 
 
-def _merge(table: IcebergTable, stage: str, commit: KeyedCommit) -> tuple[str, dict[str, int] | None]:
+def _merge(table: IcebergTable, stage: str, commit: PlannedUpsert) -> tuple[str, dict[str, int] | None]:
     """Merge, and return how the read was pruned and the counts of rows; None where the summary has them."""
     statement = merge_into(table, stage, commit)
     counted = None if has_class(table.spark, _MERGE_SUMMARY) else table.spark.sql(statement.counts).head()

@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
@@ -27,6 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import Res
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     reading_base,
     rebase,
@@ -41,7 +42,7 @@ from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
 
 def upsert_by_position(
-    table: IcebergTable, commit: KeyedCommit, progress: Progress, route: CommitRoute | None = None
+    table: IcebergTable, commit: PlannedUpsert, progress: Progress, route: CommitRoute | None = None
 ) -> AppliedCommit:
     """Apply the batch; the table's cost is one pruned read of its key columns.
 
@@ -84,7 +85,7 @@ class _PositionCommit:
     """
 
     table: IcebergTable
-    commit: KeyedCommit
+    commit: PlannedUpsert
     resolved: ResolvedRows
     staged: StagedBatch
     route: CommitRoute
@@ -145,7 +146,7 @@ class _PositionCommit:
 
 
 def _stage_beside_deletes(
-    table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, route: CommitRoute
+    table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows, route: CommitRoute
 ) -> tuple[StagedBatch, RowDelta]:
     """Stage the rows while the deletes are written, which depend on positions alone.
 
@@ -163,13 +164,13 @@ def _stage_beside_deletes(
             return staged, replace(writing.result(), rows=staged.files)
 
 
-def _write_deletes(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, staged: StagedBatch) -> RowDelta:
+def _write_deletes(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows, staged: StagedBatch) -> RowDelta:
     candidates = commit.candidates
     planned = candidates.tasks if candidates is not None and candidates.snapshot == commit.base else None
     return write_deletes(table, commit.base, resolved.positions, staged.files, staged.outdated, planned)
 
 
-def _inserted(table: IcebergTable, commit: KeyedCommit, staged: StagedBatch, resolved: ResolvedRows) -> int:
+def _inserted(table: IcebergTable, commit: PlannedUpsert, staged: StagedBatch, resolved: ResolvedRows) -> int:
     soft = commit.merge_engine.deletes is Deletes.SOFT
     replaced = resolved.updated + (resolved.deleted if soft else 0)
     repeats = resolved.place.may_repeat and not row_merge(table, commit).reads

@@ -12,13 +12,14 @@ from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.changed_files import changed_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import (
     resolve_appended_rows,
     resolve_rows,
@@ -34,12 +35,12 @@ class RebasedCommit:
     :param affected: keys whose staged rows were made of rows that have changed, and have to be made again.
     """
 
-    commit: KeyedCommit
+    commit: PlannedUpsert
     resolved: ResolvedRows
     affected: AffectedKeys | None = None
 
 
-def on_new_head(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, list[str]]:
+def on_new_head(table: IcebergTable, commit: PlannedUpsert) -> tuple[PlannedUpsert, list[str]]:
     """Return the commit on the branch's head, and the operations of the snapshots in between, newest first.
 
     :return: the same object where the head has not moved.
@@ -59,7 +60,7 @@ def on_new_head(table: IcebergTable, commit: KeyedCommit) -> tuple[KeyedCommit, 
     return replace(commit, base=head), [summary.get("operation", "") for summary in committed]
 
 
-def rebase(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> RebasedCommit:
+def rebase(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> RebasedCommit:
     """Find out what a commit is on the branch's head.
 
     :raises CommitConflictError: see :func:`on_new_head`; or the table has row lineage now, and had not.
@@ -76,7 +77,7 @@ def rebase(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> 
 
 
 def _read_again(
-    table: IcebergTable, commit: KeyedCommit, pending: KeyedCommit, operations: list[str], resolved: ResolvedRows
+    table: IcebergTable, commit: PlannedUpsert, pending: PlannedUpsert, operations: list[str], resolved: ResolvedRows
 ) -> tuple[ResolvedRows, ResolvedRows, ResolvedRows]:
     """Return the rows where nothing has changed, and those of the files that have, before and now."""
     base, head = str(commit.base), str(pending.base)
@@ -90,7 +91,7 @@ def _read_again(
     return same, before, after
 
 
-def rebase_over_appends(table: IcebergTable, commit: KeyedCommit) -> KeyedCommit:
+def rebase_over_appends(table: IcebergTable, commit: PlannedUpsert) -> PlannedUpsert:
     """Return a commit on the branch's head, where only rows of other keys were appended.
 
     :raises CommitConflictError: anything else was committed, or what :func:`rebase` refuses.
@@ -113,7 +114,7 @@ def _refuse_upgraded(table: IcebergTable, resolved: ResolvedRows) -> None:
         raise CommitConflictError(f"{table.name}: was upgraded to format version 3 since the batch was resolved")
 
 
-def _refuse_read_anew(table: IcebergTable, commit: KeyedCommit) -> None:
+def _refuse_read_anew(table: IcebergTable, commit: PlannedUpsert) -> None:
     if commit.reads_table:
         raise CommitConflictError(f"{table.name}: the batch's rows depend on rows that have changed since")
     if commit.schema_id != table.schema_id:
@@ -130,7 +131,7 @@ def refuse_expired_base(table: IcebergTable, commit: KeyedCommit) -> None:
 
 
 @contextmanager
-def reading_base(table: IcebergTable, commit: KeyedCommit) -> Iterator[None]:
+def reading_base(table: IcebergTable, commit: PlannedUpsert) -> Iterator[None]:
     """Tell an error of what reads the base from that of an expiry which has removed it meanwhile.
 
     Never around a commit: its files may be part of the table, and a conflict deletes them.
@@ -147,7 +148,7 @@ def reading_base(table: IcebergTable, commit: KeyedCommit) -> Iterator[None]:
 
 
 def _refuse_decided_anew(
-    table: IcebergTable, commit: KeyedCommit, branch: str, committed: list[Mapping[str, str]]
+    table: IcebergTable, commit: PlannedUpsert, branch: str, committed: list[Mapping[str, str]]
 ) -> None:
     properties = table.properties()
     known = commit.run_key in RecentRunKeys.read(properties)
@@ -168,7 +169,7 @@ def _refuse_decided_anew(
 
 
 def _is_counted_elsewhere(
-    table: IcebergTable, commit: KeyedCommit, position: SourcePosition, committed: list[Mapping[str, str]]
+    table: IcebergTable, commit: PlannedUpsert, position: SourcePosition, committed: list[Mapping[str, str]]
 ) -> bool:
     """Tell whether another name may have consumed, in what was committed, what this commit would count once more."""
     names = {name for summary in committed for name in moved_sources(summary)} - commit.positions.keys()
@@ -177,7 +178,7 @@ def _is_counted_elsewhere(
     return any(position.files.shares_files(read_position(table, name).files) for name in names)
 
 
-def _summaries_since(table: IcebergTable, commit: KeyedCommit, branch: str) -> list[Mapping[str, str]]:
+def _summaries_since(table: IcebergTable, commit: PlannedUpsert, branch: str) -> list[Mapping[str, str]]:
     """Return the summaries of the snapshots after the base, newest first.
 
     :raises CommitConflictError: the base is no ancestor any more.

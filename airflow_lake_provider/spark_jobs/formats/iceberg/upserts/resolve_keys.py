@@ -14,7 +14,6 @@ from pyspark.sql.types import IntegralType
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
     WINS,
@@ -23,17 +22,17 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import live_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.candidate_files import candidates_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning, key_types, known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
 
-def resolve_rows(table: IcebergTable, commit: KeyedCommit) -> ResolvedRows:
+def resolve_rows(table: IcebergTable, commit: PlannedUpsert) -> ResolvedRows:
     """Find the rows with a key of the batch at ``commit.base``."""
-    candidates = candidates_of(table, commit)
+    candidates = commit.planned_candidates(table)
     if candidates is None:
         return ResolvedRows()
     if not candidates.rows_by_file:
@@ -57,29 +56,29 @@ def _rows_now_named(table: IcebergTable, snapshot: int) -> DataFrame:
     return table.rows_by_newest_schema(snapshot)
 
 
-def _is_joined_by_number(commit: KeyedCommit) -> bool:
+def _is_joined_by_number(commit: PlannedUpsert) -> bool:
     """Tell whether Spark's join compares one whole number, which takes about as long as a filter by its ranges.
 
     Without the filter, whose numbers stand in the code that Spark generates, every batch runs the same code: nothing
     is compiled for the second one. Text keys take several times as long to join as to filter.
     """
-    return len(commit.keys) == 1 and isinstance(key_types(commit)[commit.keys[0]], IntegralType)
+    return len(commit.keys) == 1 and isinstance(commit.batch_keys.types[commit.keys[0]], IntegralType)
 
 
-def resolve_appended_rows(table: IcebergTable, commit: KeyedCommit, start: int, end: int) -> ResolvedRows:
+def resolve_appended_rows(table: IcebergTable, commit: PlannedUpsert, start: int, end: int) -> ResolvedRows:
     """Find them in the files that appends have added since ``start``, and read no others.
 
     :param start: exclusive; every snapshot from there to ``end`` is an append.
     """
     reader = table.spark.read.option("start-snapshot-id", str(start)).option("end-snapshot-id", str(end))
-    predicates, pruning = key_pruning(table, commit, "t", by_bucket=False)
+    predicates, pruning = key_pruning(table, commit.batch_keys, "t", by_bucket=False)
     held = reader.table(table.sql_name).alias("t")
     for predicate in predicates:
         held = held.filter(sf.expr(predicate))
     return _found(table, commit, held, pruning)
 
 
-def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[str]) -> ResolvedRows | None:
+def resolve_rows_of_files(table: IcebergTable, commit: PlannedUpsert, paths: Set[str]) -> ResolvedRows | None:
     """Find them in some data files, and read no others.
 
     :param paths: those that are not live at ``commit.base`` have no rows there.
@@ -87,7 +86,7 @@ def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[s
     """
     if not paths:
         return ResolvedRows()
-    predicates, pruning = key_pruning(table, commit, quoted_name(table.name.table), by_bucket=False)
+    predicates, pruning = key_pruning(table, commit.batch_keys, quoted_name(table.name.table), by_bucket=False)
     tasks = live_tasks(table, int(commit.base or 0), paths, " AND ".join(predicates))
     if not tasks:
         return ResolvedRows(pruning=pruning)
@@ -95,7 +94,7 @@ def resolve_rows_of_files(table: IcebergTable, commit: KeyedCommit, paths: Set[s
         return None if held is None else _found(table, commit, held, pruning)
 
 
-def _found(table: IcebergTable, commit: KeyedCommit, held: DataFrame, pruning: str) -> ResolvedRows:
+def _found(table: IcebergTable, commit: PlannedUpsert, held: DataFrame, pruning: str) -> ResolvedRows:
     merge = row_merge(table, commit)
     keys = [quoted(key) for key in commit.keys]
     lineage = [ROW_ID] if table.format_version >= 3 else []
@@ -106,11 +105,11 @@ def _found(table: IcebergTable, commit: KeyedCommit, held: DataFrame, pruning: s
     found = found.withColumn(WINS, sf.expr(merge.wins or "true"))
     with without_adaptive_execution(table.spark):
         found = found.localCheckpoint(eager=False)
-    place = collect_positions(found, known_ranges(commit).keys, commit.keys)
+    place = collect_positions(found, commit.batch_keys.count, commit.keys)
     return ResolvedRows(rows=found.drop("_pos", *deciding_columns(commit)), place=place, pruning=pruning)
 
 
-def deciding_columns(commit: KeyedCommit) -> list[str]:
+def deciding_columns(commit: PlannedUpsert) -> list[str]:
     """Return the columns of the batch, beside the keys, that decide whether its row changes the table's."""
     order = commit.order_by if commit.merge_engine.ignore_stale else ()
     markers = [name for name in MARKERS if name in commit.rows.columns]

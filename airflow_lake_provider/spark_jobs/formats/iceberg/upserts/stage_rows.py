@@ -10,12 +10,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField
 
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 
@@ -23,7 +23,7 @@ from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 _MOST_BROADCAST = 1_000_000
 
 
-def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> list[Any]:
+def stage_rows(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> list[Any]:
     """Stage the rows that the batch leaves; a row that replaces another keeps its row id.
 
     :return: ``org.apache.iceberg.DataFile`` objects; none when the batch only deletes.
@@ -33,7 +33,7 @@ def stage_rows(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows)
         return write_staged(table, rows)
 
 
-def _shuffles_nothing(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> bool:
+def _shuffles_nothing(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> bool:
     """Tell whether neither the join with the rows found nor the writer shuffles: then one plan is enough.
 
     Of a plan that does, adaptive execution merges the partitions, each of which would become a data file.
@@ -43,7 +43,7 @@ def _shuffles_nothing(table: IcebergTable, commit: KeyedCommit, resolved: Resolv
     return is_written_as_it_is and is_broadcast and not resolved.place.may_repeat
 
 
-def rows_of_batch(table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows) -> DataFrame:
+def rows_of_batch(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> DataFrame:
     """Return the rows that the batch leaves, with the columns that :func:`write_staged` takes."""
     merge = row_merge(table, commit)
     found = _needed(resolved, merge)

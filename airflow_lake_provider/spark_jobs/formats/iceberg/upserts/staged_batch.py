@@ -9,7 +9,6 @@ import numpy as np
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import Discard
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, Positions, collect_positions
@@ -17,7 +16,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
@@ -40,7 +39,12 @@ class StagedBatch:
         return written - sum(len(of_file) for of_file in self.outdated.values())
 
     def stage_again(
-        self, table: IcebergTable, commit: KeyedCommit, resolved: ResolvedRows, affected: AffectedKeys, discard: Discard
+        self,
+        table: IcebergTable,
+        commit: PlannedUpsert,
+        resolved: ResolvedRows,
+        affected: AffectedKeys,
+        discard: Discard,
     ) -> None:
         """Make the rows of some keys anew.
 
@@ -50,7 +54,7 @@ class StagedBatch:
         :param discard: deletes the files that are replaced.
         """
         lost = affected.count + sum(len(of_file) for of_file in self.outdated.values())
-        outdated = None if 2 * lost > known_ranges(commit).keys else self._rows_of(table, commit, affected)
+        outdated = None if 2 * lost > commit.batch_keys.count else self._rows_of(table, commit, affected)
         if outdated is None:
             discard(table, self.files)
             self.files[:], self.outdated = stage_rows(table, commit, resolved), {}
@@ -62,7 +66,7 @@ class StagedBatch:
         }
         self.outdated = {**self.outdated, **outdated, **both}
 
-    def _rows_of(self, table: IcebergTable, commit: KeyedCommit, affected: AffectedKeys) -> Positions | None:
+    def _rows_of(self, table: IcebergTable, commit: PlannedUpsert, affected: AffectedKeys) -> Positions | None:
         """Return where the staged rows of these keys stand; None where that cannot be told."""
         if not self.files:
             return {}

@@ -10,7 +10,7 @@ from typing import Protocol
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     drop_branch,
     publish,
@@ -22,6 +22,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audit_before_publi
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_upsert import upsert_by_equality
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_upsert import merge_and_publish
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -34,11 +35,11 @@ class Strategy(Protocol):
     ``UnknownOutcomeError`` where the catalog's answer was lost and the run key is not on the table.
     """
 
-    def apply(self, table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
         """Commit to the branch at once."""
 
     def apply_audited(
-        self, table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, progress: Progress
+        self, table: IcebergTable, commit: PlannedUpsert, audit: BatchAudit, progress: Progress
     ) -> AppliedCommit:
         """Commit beside main, audit, and publish.
 
@@ -52,12 +53,12 @@ class Strategy(Protocol):
 class ByPosition:
     """Rebases its commit when an audited batch meets another: the files stay, their deletes are written anew."""
 
-    def apply(self, table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
         """See :class:`Strategy`."""
         return upsert_by_position(table, commit, progress)
 
     def apply_audited(
-        self, table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, progress: Progress
+        self, table: IcebergTable, commit: PlannedUpsert, audit: BatchAudit, progress: Progress
     ) -> AppliedCommit:
         """See :class:`Strategy`."""
         route = AuditedRoute(audit, progress)
@@ -75,14 +76,14 @@ class ByPosition:
 class OnStageBranch:
     """Writes an audited batch to a stage branch, by a strategy that cannot rebase one."""
 
-    upsert: Callable[[IcebergTable, KeyedCommit, Progress], AppliedCommit]
+    upsert: Callable[[IcebergTable, PlannedUpsert, Progress], AppliedCommit]
 
-    def apply(self, table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
         """See :class:`Strategy`."""
         return self.upsert(table, commit, progress)
 
     def apply_audited(
-        self, table: IcebergTable, commit: KeyedCommit, audit: BatchAudit, progress: Progress
+        self, table: IcebergTable, commit: PlannedUpsert, audit: BatchAudit, progress: Progress
     ) -> AppliedCommit:
         """See :class:`Strategy`."""
         stage = stage_branch_name(commit.run_key)
@@ -106,7 +107,7 @@ def _dropped(error: Exception, drop: Callable[[], None]) -> None:
         drop()
 
 
-def _on_its_base(table: IcebergTable, commit: KeyedCommit, staged: int) -> KeyedCommit:
+def _on_its_base(table: IcebergTable, commit: PlannedUpsert, staged: int) -> PlannedUpsert:
     """Return the commit on the snapshot that the staged one was made on: the strategy may have rebased it."""
     if commit.base is None or staged == int(commit.base):
         return commit

@@ -19,8 +19,7 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.source_table import IcebergSourceTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormat
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.upsert_flow import Flow
@@ -133,5 +132,5 @@ def test_queries_and_audits_find_the_rows_of_orc_files(spark: SparkSession, tmp_
     with pytest.raises(AuditFailedError, match="1 rows"):
         flow.apply("run 3", audits=audits)
     snapshot = str(flow.loaded().metadata.current_snapshot_id)
-    rows = IcebergSourceTable(IcebergTable(spark, "lake_default", TableName.parse(flow.table))).rows(snapshot)
+    rows = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table)).rows_at(snapshot)
     assert rows.where(f"k = '{WIDE}'").count() == 1

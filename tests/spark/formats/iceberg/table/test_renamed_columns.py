@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from tests.spark.upsert_flow import Flow, row
 
 
@@ -21,9 +21,9 @@ def test_rows_before_a_batch_have_the_names_of_now(spark: SparkSession, tmp_path
         flow.apply("run 2", branch=branch)
     spark.sql(f"ALTER TABLE {flow.table} RENAME COLUMN name TO title")
     spark.sql(f"ALTER TABLE {flow.table} ADD COLUMN name STRING")
-    target = keyed_table(spark, flow.spec())
+    target = table_of(spark, flow.spec())
     base = target.applied_state("any", branch).base
-    found = target.rows(base)
+    found = target.current_rows(base)
     assert found is not None
     titles = [(row["title"], row["name"]) for row in found.collect()]
     assert titles == [("on the branch" if branch else "on main", None)]

@@ -14,10 +14,11 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys, key_pruning
 from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.benchmarks.spark_meter import SparkMeter
 from tests.spark.upsert_flow import Flow, row
 
 
@@ -27,7 +28,7 @@ def pruning(rows: DataFrame, *keys: str, table: str = "other_columns") -> tuple[
     spark.sql("CREATE TABLE IF NOT EXISTS pruning.other_columns (x INT) USING iceberg")
     iceberg = IcebergTable(spark, "lake_default", TableName.parse(f"pruning.{table}"))
     commit = KeyedCommit(action="upsert", rows=rows, keys=keys, run_key="r", base=None)
-    return key_pruning(iceberg, commit, "t")
+    return key_pruning(iceberg, BatchKeys.of(commit), "t")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,16 @@ def test_few_keys_are_listed_and_many_are_bounded(spark: SparkSession) -> None:
         ["t.`day` BETWEEN date_from_unix_date(20089) AND date_from_unix_date(20095)", "t.`id` BETWEEN 0L AND 299L"],
         "pruned by the range of day and the range of id",
     )
+
+
+def test_keys_are_listed_once_however_often_a_read_is_pruned(spark: SparkSession) -> None:
+    pruning(spark.range(1).toDF("k"), "k")
+    table = IcebergTable(spark, "lake_default", TableName.parse("pruning.other_columns"))
+    keys = BatchKeys.of(KeyedCommit(action="upsert", rows=spark.range(3, 5), keys=("id",), run_key="r", base=None))
+    key_pruning(table, keys, "t")
+    meter = SparkMeter(spark)
+    assert key_pruning(table, keys, "u", by_bucket=False) == (["u.`id` IN (3L, 4L)"], "pruned by 2 keys")
+    assert meter.read().stages == 0
 
 
 def test_late_rows_among_new_ones_leave_the_range_between_them_out(spark: SparkSession) -> None:

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 
 from airflow_lake_provider.contracts.delete_file_settings import DeleteFileSettings
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.delete_file_upload import delete_file, upload_delete_file
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.partition_values import keys_by_partition
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_scope import key_fields
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
 from airflow_lake_provider.spark_jobs.sql.columns import quoted
 
@@ -35,7 +35,7 @@ _TYPES = {
 _REPLACEMENT = "\ufffd"
 
 
-def write_equality_deletes(table: IcebergTable, commit: KeyedCommit) -> list[Any]:
+def write_equality_deletes(table: IcebergTable, commit: PlannedUpsert) -> list[Any]:
     """Write the keys of all rows of the batch, inserts included: nobody looked whether they are there.
 
     :return: ``org.apache.iceberg.DeleteFile`` objects.
@@ -54,7 +54,7 @@ def write_equality_deletes(table: IcebergTable, commit: KeyedCommit) -> list[Any
     return written
 
 
-def _keys(table: IcebergTable, commit: KeyedCommit) -> DataFrame:
+def _keys(table: IcebergTable, commit: PlannedUpsert) -> DataFrame:
     """Return the keys under the names, and of the types, that the table has for them; so are the staged rows."""
     of_table = {field.name.lower(): field for field in table.spark.table(table.sql_name).schema}
     fields = [(quoted(key), of_table[key.lower()]) for key in commit.keys]
@@ -94,7 +94,7 @@ def _contents(keys: pa.Table, settings: DeleteFileSettings) -> Iterator[bytes]:
         yield delete_file(keys.slice(first, rows), settings)
 
 
-def _write(table: IcebergTable, commit: KeyedCommit, partition: Any, content: bytes) -> Any:
+def _write(table: IcebergTable, commit: PlannedUpsert, partition: Any, content: bytes) -> Any:
     spec = table.java.spec()
     location = upload_delete_file(table, spec, partition, content)
     builder = (
@@ -115,5 +115,5 @@ def _metrics(table: IcebergTable, location: str) -> Any:
     )
 
 
-def _field_ids(table: IcebergTable, commit: KeyedCommit) -> Any:
+def _field_ids(table: IcebergTable, commit: PlannedUpsert) -> Any:
     return java_array(table.spark, "int", [int(field.fieldId()) for field in key_fields(table, commit)])

@@ -7,19 +7,18 @@ from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.formats.base import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import (
     lacking_internals,
     unfit_for,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import known_ranges
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 
 # The driver collects them, and every task of a reader holds those of the files that it reads.
 MAX_KEYS = 2_000_000
 
 
-def refuse_unfit(table: IcebergTable, commit: KeyedCommit) -> None:
+def refuse_unfit(table: IcebergTable, commit: PlannedUpsert) -> None:
     """Refuse what equality deletes cannot be written for, before anything is.
 
     :raises UnsupportedError: naming what is in the way and what to use instead.
@@ -29,7 +28,7 @@ def refuse_unfit(table: IcebergTable, commit: KeyedCommit) -> None:
         raise UnsupportedError(f"{table.name}: strategy='equality' is not possible, {obstacle}; use 'auto'")
 
 
-def refuse_unreached(table: IcebergTable, commit: KeyedCommit, deletes: Sequence[Any]) -> None:
+def refuse_unreached(table: IcebergTable, commit: PlannedUpsert, deletes: Sequence[Any]) -> None:
     """Refuse a commit on a base with files of a partition spec that is not that of its deletes.
 
     A spec changes without a snapshot, and so past every guard of the head.
@@ -42,19 +41,19 @@ def refuse_unreached(table: IcebergTable, commit: KeyedCommit, deletes: Sequence
         raise CommitConflictError(f"{table.name}: {obstacle}")
 
 
-def key_fields(table: IcebergTable, commit: KeyedCommit) -> list[Any]:
+def key_fields(table: IcebergTable, commit: PlannedUpsert) -> list[Any]:
     """Return the ``org.apache.iceberg.types.Types.NestedField`` of each key."""
     schema = table.java.schema()
     return [schema.caseInsensitiveFindField(name) for name in commit.keys]
 
 
-def _obstacles(table: IcebergTable, commit: KeyedCommit) -> Iterator[str]:
+def _obstacles(table: IcebergTable, commit: PlannedUpsert) -> Iterator[str]:
     """Yield what is in the way; each test may lean on those before it."""
     lacking = lacking_internals(table.spark, UpsertStrategy.EQUALITY)
     unfit = lacking or unfit_for(table, UpsertStrategy.EQUALITY, commit.keys)
     if unfit:
         yield unfit
-    keys = known_ranges(commit).keys
+    keys = commit.batch_keys.count
     if keys > MAX_KEYS:
         yield f"{keys} keys are more than the {MAX_KEYS} that each reader would have to hold"
     others = _other_specs(table, commit, table.facts.shape.spec_id)
@@ -62,7 +61,7 @@ def _obstacles(table: IcebergTable, commit: KeyedCommit) -> Iterator[str]:
         yield others
 
 
-def _other_specs(table: IcebergTable, commit: KeyedCommit, reached: int) -> str | None:
+def _other_specs(table: IcebergTable, commit: PlannedUpsert, reached: int) -> str | None:
     # A delete of an unpartitioned spec reaches all partitions, but Iceberg's removal of dangling deletes takes it away
     # as soon as its own spec has no data files, rows of other specs or not.
     if commit.base is None:

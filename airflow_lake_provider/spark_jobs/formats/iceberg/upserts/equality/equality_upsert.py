@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
-from airflow_lake_provider.spark_jobs.formats.base import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
@@ -27,6 +27,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_
     refuse_unfit,
     refuse_unreached,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     on_new_head,
     reading_base,
@@ -41,7 +42,7 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import table_at
 _TRIES = 20
 
 
-def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+def upsert_by_equality(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
     """Apply the batch at a cost that does not depend on the table.
 
     :raises UnsupportedError: equality deletes cannot be written for this table or these keys.
@@ -74,8 +75,8 @@ def upsert_by_equality(table: IcebergTable, commit: KeyedCommit, progress: Progr
     return _indebted(table, snapshot, applied) if deletes else applied
 
 
-def _commit(table: IcebergTable, commit: KeyedCommit, delta: RowDelta, progress: Progress) -> int:
-    def attempt(on_head: KeyedCommit, position: dict[str, str]) -> int:
+def _commit(table: IcebergTable, commit: PlannedUpsert, delta: RowDelta, progress: Progress) -> int:
+    def attempt(on_head: PlannedUpsert, position: dict[str, str]) -> int:
         refuse_expired_base(table, on_head)
         with reading_base(table, on_head):
             refuse_unreached(table, on_head, delta.deletes)

@@ -16,9 +16,9 @@ from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.formats.choose_format import keyed_table
+from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.live_files import live_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.keyed_table import IcebergKeyedTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import SCHEMA, Flow, InterruptedProgress, NewFlow, row
 
@@ -130,8 +130,8 @@ def test_a_data_file_without_keys_of_the_batch_is_read_without_its_deletes(flow:
     flow.apply("run 2")
     flow.arrive("3.jsonl", row(3, "b"), row(5, "b"))
     report = flow.apply("run 3")
-    table = keyed_table(flow.spark, flow.spec())
-    assert isinstance(table, IcebergKeyedTable)
+    table = table_of(flow.spark, flow.spec())
+    assert isinstance(table, IcebergFormatTable)
     files = live_files(table.table, int(report.committed[0]))
     assert {file.data_sequence_number for file in files} == {1, 2, 3}
     assert {file.data_sequence_number for file in files if file.deletes} == {1}

@@ -1,0 +1,182 @@
+"""Commits that actions hand to a table of any format, the rows that they match, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataCommit:
+    """Fields of every commit that changes rows, whichever rows.
+
+    :param base: head that the decision was taken on; the commit is refused when the branch has moved.
+    :param positions: that move with the rows, by the names of their sources.
+    :param branch: None for main, which also sets positions, run keys and ``properties``.
+    :param properties: table properties to set in the same commit.
+    :param summary: entries of the snapshot's summary beside those that identify it.
+    """
+
+    action: str
+    run_key: str
+    base: str | None
+    positions: Mapping[str, SourcePosition] = field(default_factory=dict)
+    branch: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    summary: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedCommit(DataCommit):
+    """One atomic commit of one change per key.
+
+    :param rows: columns of the table and the ``MARKERS`` of a batch; one row per key, no NULL in a key.
+    :param order_by: columns that tell which of two rows of a key is older, for ``merge_engine`` that ask.
+    :param key_ranges: of ``rows``, where the source has counted them; a format counts them where not.
+    :param upserts: rows that do not delete, where their number is known already.
+    :param missing_columns: what columns of the table become that ``rows`` lacks.
+    :param reads_table: whether ``rows`` were made of what the table held at ``base``.
+    :param strategy: the format's own setting of how rows are reached.
+    :param audits: what has to hold on a branch before main gets the rows.
+    """
+
+    rows: DataFrame
+    keys: tuple[str, ...]
+    key_ranges: KeyRanges | None = None
+    upserts: int | None = None
+    missing_columns: MissingColumns = MissingColumns.NULL
+    order_by: tuple[str, ...] = ()
+    merge_engine: MergeEngine = field(default_factory=Deduplicate)
+    reads_table: bool = False
+    strategy: str = "auto"
+    audits: Audits | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMatch:
+    """Rows to match: those where a predicate is true, or those whose key is among some.
+
+    :param where: SQL predicate; None when keys are given.
+    :param keys: the key columns and nothing else, no NULL in them.
+    :param allow_sql: whether ``where`` may be more than the format's own predicates can say.
+    :param is_secret: the text of ``where`` and the keys may appear in no message.
+    """
+
+    where: str | None = None
+    keys: DataFrame | None = None
+    allow_sql: bool = False
+    is_secret: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchedCommit(DataCommit):
+    """One atomic change of the rows that match at ``base``.
+
+    :param assignments: column to SQL expression over the old row; None deletes the rows.
+    """
+
+    match: RowMatch
+    assignments: Mapping[str, str] | None = None
+
+
+class HolderKind(Enum):
+    """Kinds of what keeps a snapshot from expiring."""
+
+    BRANCH = "branch"
+    TAG = "tag"
+    CONSUMER_TAG = "consumer tag"
+    HISTORY = "history"
+
+
+@dataclass(frozen=True)
+class SnapshotHolder:
+    """A branch, a tag, or the history of a table, and the snapshots that it keeps.
+
+    :param name: of the branch or tag; empty for the history.
+    :param snapshots: ids.
+    """
+
+    kind: HolderKind
+    name: str
+    snapshots: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.name}".rstrip()
+
+    @property
+    def is_main(self) -> bool:
+        """Tell whether it is the table's own branch."""
+        return (self.kind, self.name) == (HolderKind.BRANCH, "main")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetainedRows:
+    """Snapshots that still have the rows that match, whether deleted or not.
+
+    :param holders: of the snapshots that reach a file with such rows.
+    :param live: whether rows of main match that no delete hides.
+    :param bounds_in: snapshots whose manifests list column bounds of files that had, or may have had, such rows.
+    :param equality_holders: of the snapshots that reach equality deletes, which hold keys as values.
+    """
+
+    holders: tuple[SnapshotHolder, ...] = ()
+    live: bool = False
+    bounds_in: tuple[str, ...] = ()
+    equality_holders: tuple[SnapshotHolder, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppliedCommit:
+    """Result of a commit.
+
+    :param counted: whether rows inserted, updated and deleted were told apart; where not, their counts mean nothing.
+    :param equality_delete_files: of the table after it; None where nobody counted.
+    :param held: whose settings hold, as the end of a sentence.
+    """
+
+    snapshot: str
+    strategy: str
+    strategy_reason: str
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    counted: bool = True
+    equality_delete_files: int | None = None
+    warnings: tuple[str, ...] = ()
+    audits_passed: tuple[str, ...] = ()
+    audit_runs: int = 0
+    held: str = ""
+
+    def row_counts(self) -> dict[str, Any]:
+        """Return the counts by their names in a report; None where they mean nothing."""
+        names = ("rows_inserted", "rows_updated", "rows_deleted")
+        return {name: getattr(self, name) if self.counted else None for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeFilter:
+    """Part of the changes that is wanted.
+
+    :param deletes: False leaves deletes out, and needs no keys.
+    :param keys: key columns; empty takes the table's identifier fields.
+    :param columns: columns to return beside the keys; None for all.
+    :param where: SQL predicate; the answer is then the changes of the rows that satisfy it: a row that no longer does
+        is a delete.
+    :param allow_sql: take a ``where`` that is more than comparisons of columns with constants.
+    """
+
+    deletes: bool = True
+    keys: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    allow_sql: bool = False

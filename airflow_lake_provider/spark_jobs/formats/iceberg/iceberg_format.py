@@ -1,0 +1,142 @@
+"""Iceberg behind the seam of formats: each method leads to the file that has the subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
+from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_facts import MAIN
+from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.contracts.upsert_strategy import upsert_strategy
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
+from airflow_lake_provider.spark_jobs.formats.commits import (
+    AppliedCommit,
+    ChangeFilter,
+    KeyedCommit,
+    MatchedCommit,
+    RetainedRows,
+    RowMatch,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_change import change_metadata
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental import consumer_tags
+from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.net_changes import net_changes
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.compaction import compact
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.snapshot_expiry import expire
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.change_rows import change_rows, refuse_unchangeable
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.retained_rows import retained_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table import apply_schema_contract, create_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import applied_state
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.apply_upsert import apply_upsert
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+class IcebergFormat:
+    """Implements ``formats.base.TableFormat``."""
+
+    capabilities: ClassVar[FormatCapabilities] = ICEBERG
+
+    def open_catalog(self, spark: SparkSession, catalog: str) -> Any:
+        """``org.apache.iceberg.catalog.Catalog``."""
+        return jvm_of(spark).org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(java_session(spark), catalog)
+
+    def table(self, spark: SparkSession, catalog: str, name: TableName) -> IcebergFormatTable:
+        """Return a table of a catalog."""
+        return IcebergFormatTable(IcebergTable(spark, catalog, name))
+
+
+@dataclass
+class IcebergFormatTable(FormatTable):
+    """Implements ``formats.base.FormatTable``, which says what each method does."""
+
+    table: IcebergTable
+
+    def exists(self) -> bool:
+        return self.table.exists()
+
+    def is_created(self) -> bool:
+        return self.table.exists() and not create_table.is_unfinished(self.table)
+
+    def identity(self) -> str:
+        return self.table.uuid
+
+    def state(self, branch: str | None = None) -> TableState:
+        return self.table.refresh().state(branch or MAIN)
+
+    def properties(self) -> dict[str, str]:
+        return self.table.properties() if self.exists() else {}
+
+    def schema(self) -> StructType | None:
+        return self.table.schema() if self.exists() else None
+
+    def applied_state(self, source_name: str, branch: str | None = None) -> AppliedState:
+        return applied_state.applied_state(self.table, source_name, branch)
+
+    def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:
+        return applied_state.other_positions(self.table, source_name) if self.exists() else {}
+
+    def current_rows(self, base: str | None) -> DataFrame | None:
+        return None if base is None else self.table.rows_by_newest_schema(int(base))
+
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: str) -> None:
+        create_table.create_table(self.table, columns, keys, layout, upsert_strategy(strategy))
+
+    def fit_schema(self, columns: StructType, contract: SchemaContract, missing: MissingColumns) -> tuple[str, ...]:
+        return apply_schema_contract.fit_schema(self.table, columns, contract, missing)
+
+    def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+        return apply_upsert(self.table, commit, progress)
+
+    def changeable_state(self) -> AppliedState:
+        refuse_unchangeable(self.table.refresh_readable())
+        return applied_state.changeable_state(self.table)
+
+    def change(self, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:
+        return change_rows(self.table, commit, progress)
+
+    def retained(self, match: RowMatch, without: str | None) -> RetainedRows:
+        return retained_rows(self.table, match, without)
+
+    def rows_at(self, snapshot: str | None) -> DataFrame:
+        self.table.refresh_readable()
+        if snapshot is None:
+            return self.table.spark.table(self.table.sql_name)
+        return rows_for_queries(self.table, self.table.rows_at(int(snapshot)), int(snapshot))
+
+    def has_passed(self, position: str, snapshot: str) -> bool:
+        lineage = [ancestor.snapshot_id for ancestor in self.table.refresh().ancestors()]
+        return position in lineage and snapshot in lineage[lineage.index(position) + 1 :]
+
+    def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:
+        self.table.refresh_readable()
+        first, last = (None if snapshot is None else int(snapshot) for snapshot in (start, end))
+        return net_changes(self.table, first, last, wanted).dataframe
+
+    def pin(self, consumer: str, snapshot: str) -> None:
+        consumer_tags.pin(self.table, consumer, int(snapshot))
+
+    def advance(self, consumer: str, snapshot: str, *, owner: str, target: str, mode: str) -> None:
+        consumer_tags.advance(self.table, consumer, int(snapshot), owner=owner, target=target, mode=mode)
+
+    def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
+        return compact(self.table.refresh_readable(), spec, progress)
+
+    def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
+        return expire(self.table, spec, progress)
+
+    def change_metadata(self, change: MetadataChange) -> None:
+        change_metadata(self.table, change)

@@ -1,0 +1,114 @@
+"""Applied state of an Iceberg table, and its memory of keys: rows of its snapshots, and keys that were deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+
+from airflow_lake_provider.contracts.applied_history import AppliedOfSource
+from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.table_facts import MAIN
+from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
+from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyHistory
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
+    drop_branch,
+    stage_branch_name,
+    stage_branches,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.apply_upsert import apply_upsert
+from airflow_lake_provider.spark_jobs.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergKeyHistory(KeyHistory):
+    """Implements ``formats.base.KeyHistory``."""
+
+    table: IcebergTable
+
+    def rows_then(self, snapshot: str) -> DataFrame | None:
+        """Live rows at a snapshot of any age; None where it has expired."""
+        return self.table.refresh().rows_then(int(snapshot)) if self.table.exists() else None
+
+    def deleted_keys(self) -> DataFrame | None:
+        """Keys that were deleted, from the side table; None without one."""
+        return deleted_keys_table.read_deleted_keys(self.table)
+
+    def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
+        """Add deleted keys to the side table, which is made where it is missing, and remove those that are older."""
+        if self.table.exists():
+            deleted_keys_table.keep_deleted_keys(self.table, rows, retention)
+
+    def keep_rows(self, commit: KeyedCommit, progress: Progress) -> str:
+        """Apply a commit to a snapshot that no branch leads to."""
+        branch = stage_branch_name(commit.run_key)
+        kept = apply_upsert(self.table, replace(commit, branch=branch), progress).snapshot
+        for name in {branch, *stage_branches(self.table.refresh(), commit.run_key)}:
+            drop_branch(self.table, name)
+        return kept
+
+
+def applied_state(table: IcebergTable, source_name: str, branch: str | None) -> AppliedState:
+    """Read the newest metadata and what it remembers of a source; see ``formats.base.FormatTable``."""
+    if not table.exists():
+        return AppliedState(keys=IcebergKeyHistory(table=table))
+    table.refresh_readable()
+    if branch is not None:
+        # The count goes on from main's, so that main does not look rolled back once the branch is published.
+        known = SourcePosition.read(table.properties(), source_name, str(table.name))
+        return AppliedState(
+            base=table.base_of(branch),
+            run_keys=_run_keys_in_summaries(table, branch),
+            position=SourcePosition(generation=known.generation),
+            keys=IcebergKeyHistory(table=table),
+            commits=table.history(table.origin_of(branch)).line,
+        )
+    applied, history = _applied(table, source_name), table.history()
+    open_changes = OpenKeyChanges.read(table.properties(), source_name, str(table.name))
+    return AppliedState(
+        base=table.base_of(None),
+        run_keys=history.run_keys(RecentRunKeys.read(table.properties())),
+        position=applied.position,
+        newest=applied.newest,
+        keys=IcebergKeyHistory(
+            table=table,
+            open_changes=OpenKeyChanges() if applied.is_replaced else open_changes,
+            epoch=applied.epoch,
+        ),
+        is_replaced=applied.is_replaced,
+        commits=history.line,
+    )
+
+
+def changeable_state(table: IcebergTable) -> AppliedState:
+    """Return head and run keys of main, as they were read last."""
+    recent, history = RecentRunKeys.read(table.properties()), table.history()
+    return AppliedState(base=table.base_of(None), run_keys=history.run_keys(recent), commits=history.line)
+
+
+def other_positions(table: IcebergTable, source_name: str) -> Mapping[str, SourcePosition]:
+    """Return the positions of all sources but one, by their names."""
+    known = [name.removeprefix(POSITION_PREFIX) for name in table.properties() if name.startswith(POSITION_PREFIX)]
+    return {name: _applied(table, name).position for name in known if name != source_name}
+
+
+def _applied(table: IcebergTable, source_name: str) -> AppliedOfSource:
+    position = read_position(table, source_name)
+    return AppliedOfSource.of(position, table.properties(), table.history(), source_name, str(table.name))
+
+
+def _run_keys_in_summaries(table: IcebergTable, branch: str) -> RecentRunKeys:
+    """Return the run keys of a branch; one that is not there yet starts from main, and what was applied there."""
+    origin = table.origin_of(branch)
+    keys = [key for summary in table.summaries(origin) if (key := summary.get(RUN_KEY))]
+    recent = RecentRunKeys.read(table.properties())
+    published = table.history().run_keys(recent).entries if origin == MAIN else ()
+    return RecentRunKeys((*((key, 0) for key in keys), *published))

@@ -1,0 +1,112 @@
+"""Plan of an upsert: its rows as they fit the table, its keys, and the files that may hold them, each found once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.fitted_rows import fit_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys, key_pruning
+from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateFiles:
+    """The data files of one snapshot that may hold a key of a batch.
+
+    :param predicates: SQL conditions that a row with one of the keys satisfies; columns are of :attr:`alias`.
+    :param pruning: how the files were chosen, a sentence.
+    :param tasks: Java list of ``org.apache.iceberg.FileScanTask``, each with the deletes on it. Row groups in which no
+        row satisfies the conditions are left out.
+    :param rows_by_file: number of rows of each, deleted or not.
+    """
+
+    snapshot: str
+    alias: str
+    predicates: tuple[str, ...]
+    pruning: str
+    tasks: Any = field(repr=False)
+    rows_by_file: tuple[int, ...] = field(repr=False)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows that have to be looked at."""
+        return sum(self.rows_by_file)
+
+    def of(self, held: DataFrame) -> DataFrame:
+        """Return the rows of the table that satisfy the conditions."""
+        held = held.alias(self.alias)
+        for predicate in self.predicates:
+            held = held.filter(sf.expr(predicate))
+        return held
+
+    def whole_tasks(self, table: IcebergTable) -> Any:
+        """Return tasks of the same files that read every row, as a Java list."""
+        return planned_tasks(table, int(self.snapshot), " AND ".join(self.predicates), whole=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedUpsert(KeyedCommit):
+    """A commit whose rows fit the table, and what is known of its keys.
+
+    :param batch_keys: of ``rows``.
+    :param schema_id: of the table's schema that ``rows`` were made to fit.
+    :param partial_structs: type of each struct that lacks fields of the table's, as the batch has it, by its column in
+        lower case.
+    :param candidates: of the base that the strategy was chosen on; None where nothing was planned.
+    """
+
+    batch_keys: BatchKeys
+    schema_id: int
+    partial_structs: Mapping[str, StructType]
+    candidates: CandidateFiles | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, table: IcebergTable, commit: KeyedCommit, batch_keys: BatchKeys) -> PlannedUpsert:
+        """Make the rows fit the table; no job is run."""
+        fitted = fit_rows(table, commit)
+        given = {known.name: getattr(commit, known.name) for known in fields(commit)}
+        return cls(
+            **{**given, "rows": fitted.rows},
+            batch_keys=replace(batch_keys, rows=fitted.rows),
+            schema_id=table.schema_id,
+            partial_structs=fitted.partial_structs,
+        )
+
+    def with_rows(self, rows: DataFrame) -> PlannedUpsert:
+        """Return the upsert with the same rows, computed otherwise."""
+        return replace(self, rows=rows, batch_keys=replace(self.batch_keys, rows=rows))
+
+    def planned_candidates(self, table: IcebergTable) -> CandidateFiles | None:
+        """Return the candidates at the base, planned anew where the base has moved; None for a table without rows."""
+        known = self.candidates
+        return known if known is not None and known.snapshot == self.base else plan_candidates(table, self)
+
+
+def plan_candidates(table: IcebergTable, commit: PlannedUpsert) -> CandidateFiles | None:
+    """Plan the files of ``commit.base``; None for a table without rows."""
+    if commit.base is None:
+        return None
+    alias = table.name.table
+    predicates, pruning = key_pruning(table, commit.batch_keys, quoted_name(alias))
+    tasks = planned_tasks(table, int(commit.base), " AND ".join(predicates))
+    rows = as_number_list(table.spark, tasks, java_functions(table.spark).rows_of_task)
+    return CandidateFiles(
+        snapshot=commit.base,
+        alias=alias,
+        predicates=tuple(predicates),
+        pruning=pruning,
+        tasks=tasks,
+        rows_by_file=tuple(rows),
+    )

@@ -1,0 +1,82 @@
+"""A table format is chosen at one place, by its name, and the seam says nothing of how it reaches its rows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from airflow_lake_provider.contracts.capabilities import FORMATS
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable, TableFormat
+from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable
+
+PACKAGE = Path(__file__).parents[2] / "airflow_lake_provider"
+DRIVER = PACKAGE / "spark_jobs"
+FORMAT_FOLDER = DRIVER / "formats"
+SEAM = {"base", "commits", "choose_format"}
+OUTSIDE = [path for path in sorted(DRIVER.rglob("*.py")) if not path.is_relative_to(FORMAT_FOLDER)]
+ICEBERG = sorted((FORMAT_FOLDER / "iceberg").rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield module and name of what a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(DRIVER)))
+def test_no_code_of_a_driver_reaches_past_the_choice_of_a_format(path: Path) -> None:
+    _, _, below = f"{PACKAGE.name}.spark_jobs.formats.".partition(".")
+    reached = {module.partition(below)[2] for module, _ in imported(path) if below in f"{module}."}
+    assert reached <= SEAM
+
+
+@pytest.mark.parametrize("name", ["base", "commits", "choose_format"])
+def test_the_seam_names_no_format_and_no_way_to_reach_rows(name: str) -> None:
+    path = FORMAT_FOLDER / f"{name}.py"
+    modules = {module.rpartition(".")[2] for module, _ in imported(path)}
+    assert not modules & {"upsert_strategy", "iceberg_format", "iceberg"}
+    # Only in prose.
+    code = ast.unparse(ast.parse(path.read_text()))
+    assert "candidates" not in code
+
+
+def test_a_commit_has_a_text_for_a_strategy_and_nothing_that_a_format_plans() -> None:
+    known = {found.name: found.type for found in fields(KeyedCommit)}
+    assert known["strategy"] == "str"
+    assert not known.keys() & {"candidates", "schema_id", "partial_structs", "batch_keys"}
+
+
+def test_the_ranges_of_the_keys_are_asked_for_at_one_place() -> None:
+    asking = [
+        path.stem
+        for path in ICEBERG
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "key_ranges"
+    ]
+    assert asking == ["key_pruning"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_that_is_declared_can_be_chosen(name: str) -> None:
+    found = format_named(name)
+    assert found.capabilities is FORMATS[name]
+    for method in ("open_catalog", "table"):
+        assert (
+            list(signature(getattr(found, method)).parameters)
+            == list(signature(getattr(TableFormat, method)).parameters)[1:]
+        )
+
+
+def test_iceberg_answers_all_that_may_be_asked_of_a_table() -> None:
+    asked = {name for name in vars(FormatTable) if not name.startswith("_")}
+    assert asked - vars(IcebergFormatTable).keys() == set()
