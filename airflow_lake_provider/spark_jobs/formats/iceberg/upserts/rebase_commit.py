@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
 from airflow_lake_provider.contracts.merge_engines import Aggregation
@@ -14,10 +15,9 @@ from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.affected_keys import AffectedKeys, affected_keys
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.changed_files import changed_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import (
@@ -25,6 +25,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys impor
     resolve_rows,
     resolve_rows_of_files,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import AffectedKeys, affected_keys
+from airflow_lake_provider.spark_jobs.jvm.java_collections import SEPARATOR, guava
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,3 +191,34 @@ def _summaries_since(table: IcebergTable, commit: PlannedUpsert, branch: str) ->
             return committed
         committed.append(snapshot.summary)
     raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")
+
+
+def changed_files(table: IcebergTable, base: str, head: str) -> set[str] | None:
+    """Return the paths of data files that were added or removed, or whose deletes have changed.
+
+    Costs what the commits have written, not what the table holds.
+
+    :param base: snapshot id, an ancestor of ``head``.
+    :return: None where deletes do not name the one data file that they are on: equality deletes, position deletes of
+        many files, and those that other engines wrote to format version 2 and a later commit removed.
+    """
+    io = table.java.io()
+    java = java_functions(table.spark)
+    paths: set[str] = set()
+    snapshot = table.java.snapshot(int(head))
+    while str(snapshot.snapshotId()) != base:
+        for files in (snapshot.addedDataFiles(io), snapshot.removedDataFiles(io)):
+            paths |= _texts(table, files, java.location)
+        for deletes in (snapshot.addedDeleteFiles(io), snapshot.removedDeleteFiles(io)):
+            paths |= _texts(table, deletes, java.referenced_data_file)
+        snapshot = table.java.snapshot(snapshot.parentId())
+    return None if "" in paths else paths
+
+
+def _texts(table: IcebergTable, files: Any, to_text: Any) -> set[str]:
+    """Return a text of each file, brought over at once; empty for null."""
+    package = guava(table.spark)
+    texts = package.collect.Iterables.transform(files, to_text)
+    if package.collect.Iterables.isEmpty(texts):
+        return set()
+    return set(package.base.Joiner.on(SEPARATOR).useForNull("").join(texts).split(SEPARATOR))
