@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.job_report import DeleteRowsReport, UpdateRowsReport
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
+from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
-from tests.spark.maintained_table import CATALOG, MaintainedTable
+from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 
 
 def delete(
@@ -57,3 +62,18 @@ def summary(table: MaintainedTable) -> dict[str, str]:
     assert head is not None
     assert head.summary is not None
     return head.summary.additional_properties
+
+
+def compact_away(table: MaintainedTable) -> None:
+    """Rewrite every data file with deletes."""
+    spec = table.compaction(level=CompactionLevel.MAJOR, delete_ratio_threshold=0.01, rewrite_manifests=False)
+    compact_table(table.spark, spec, Progress())
+
+
+def expire_all(table: MaintainedTable) -> None:
+    """Expire all snapshots that no reference keeps."""
+    now = datetime.now(UTC) + timedelta(minutes=1)
+    spec = SnapshotExpirySpec(
+        catalog=CATALOG, table=table.name, run=RUN, expire_before=now, expire_stage_branches_before=now
+    )
+    expire_snapshots(table.spark, spec, Progress())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.applied_history import applied_of_source, applied_runs
+from airflow_lake_provider.contracts.applied_history import applied_of_source
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.metadata_change_specs import PublishBranchSpec, RollbackSpec
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from tests.spark.metadata_change_flow import carry_out, commit, plan
@@ -29,28 +28,6 @@ def with_branch(new_flow: NewFlow, request: pytest.FixtureRequest) -> Flow:
     assert flow.apply("run 2", branch="load").outcome is Outcome.APPLIED
     assert (flow.rows(), flow.rows("load")) == (ONE, TWO)
     return flow
-
-
-@pytest.mark.parametrize("drop_branch", [False, True])
-def test_a_published_run_counts_as_applied(with_branch: Flow, drop_branch: bool) -> None:
-    report = carry_out(with_branch, PublishBranchSpec, branch="load", drop_branch=drop_branch)
-    assert report.outcome is Outcome.DONE
-    assert with_branch.rows() == TWO
-    table = with_branch.loaded()
-    assert ("load" in table.metadata.refs) is not drop_branch
-    head = table.current_snapshot()
-    assert head is not None
-    assert report.committed == (str(head.snapshot_id),)
-    (key,) = report.run_keys_added
-    assert key in RecentRunKeys.read(table.properties)
-    assert applied_runs(facts(table), key[:8]) == {key: str(head.snapshot_id)}
-
-    # A retry, or a cleared task, also where it makes the branch anew.
-    assert with_branch.apply("run 2", branch="load").outcome is Outcome.ALREADY_APPLIED
-    # Publishing again, too.
-    again = carry_out(with_branch, PublishBranchSpec, "other run", branch="load", drop_branch=drop_branch)
-    assert again.outcome is Outcome.NOTHING_DUE
-    assert with_branch.rows() == TWO
 
 
 def test_a_rollback_of_a_published_branch_is_told_by_the_position(with_branch: Flow) -> None:

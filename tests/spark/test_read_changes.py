@@ -34,14 +34,6 @@ def history(spark: SparkSession) -> ChangesHistory:
     return ChangesHistory(spark)
 
 
-def test_inserts_updates_and_deletes_come_out_once_with_new_and_old_values(history: ChangesHistory) -> None:
-    start = history.insert({1: "a", 2: "b", 3: "c", 4: "d"})
-    history.insert({5: "e"})
-    history.run("UPDATE {t} SET v = 'B' WHERE id = 2")
-    end = history.run("DELETE FROM {t} WHERE id = 3")
-    assert history.changes(start, end) == upserts((2, "B"), (5, "e")) + deletes((3, "c"))
-
-
 def test_a_merge_with_all_branches_comes_out_by_its_effect(history: ChangesHistory) -> None:
     start = history.insert({1: "a", 2: "b", 3: "c"})
     history.run(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.contracts.applied_history import applied_of_source
 from airflow_lake_provider.contracts.errors import (
     CommitConflictError,
     InvalidSpecError,
@@ -20,14 +19,13 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.metadata_change_specs import CreateTagSpec, RollbackSpec
+from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
-from tests.table_facts import facts
 
 ONE = {1: ("a", 1)}
 TWO = {1: ("a", 1), 2: ("b", 2)}
@@ -52,24 +50,6 @@ def snapshots(flow: Flow) -> list[str]:
 
 def generation(flow: Flow) -> int:
     return SourcePosition.read(flow.loaded().properties, "inbox").generation
-
-
-def test_a_run_that_was_rolled_back_applies_its_batch_again(three_runs: Flow) -> None:
-    first, _, _ = snapshots(three_runs)
-    report = carry_out(three_runs, RollbackSpec, snapshot_id=first)
-    assert report.outcome is Outcome.DONE
-    assert report.without_spark is (three_runs.loaded().format_version == 2)
-    assert three_runs.rows() == ONE
-    table = three_runs.loaded()
-    assert applied_of_source(facts(table), "inbox").newest == generation(three_runs) == 1
-    assert len(report.snapshots_rolled_back) == len(report.run_keys_removed) == 2
-
-    assert three_runs.apply("run 3").outcome is Outcome.APPLIED
-    assert three_runs.rows() == THREE
-    assert three_runs.apply("run 3").outcome is Outcome.ALREADY_APPLIED
-    # The files of run 2 were in its listing, too.
-    assert three_runs.apply("run 2").outcome in (Outcome.NOTHING_NEW, Outcome.ALREADY_APPLIED)
-    assert three_runs.rows() == THREE
 
 
 def test_a_run_that_was_kept_is_still_recognised(three_runs: Flow) -> None:
@@ -109,18 +89,6 @@ def test_a_commit_between_decision_and_rollback_is_a_conflict_and_stays(three_ru
         commit(three_runs, planned)
     assert three_runs.rows() == {**THREE, 4: ("d", 4)}
     assert generation(three_runs) == 4
-
-
-def test_main_goes_back_to_a_moment_and_to_a_tag(three_runs: Flow) -> None:
-    carry_out(three_runs, CreateTagSpec, tag="before run 3", snapshot_id=snapshots(three_runs)[1])
-    second = three_runs.loaded().snapshot_by_id(int(snapshots(three_runs)[1]))
-    assert second is not None
-    log = three_runs.loaded().metadata.snapshot_log
-    moment = datetime.fromtimestamp(log[0].timestamp_ms / 1000, UTC)
-    assert carry_out(three_runs, RollbackSpec, tag="before run 3").outcome is Outcome.DONE
-    assert three_runs.rows() == TWO
-    assert carry_out(three_runs, RollbackSpec, "other run", timestamp=moment).outcome is Outcome.DONE
-    assert three_runs.rows() == ONE
 
 
 def test_what_main_cannot_go_back_to_is_refused_by_name(three_runs: Flow) -> None:

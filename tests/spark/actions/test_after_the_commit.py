@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
-from tests.spark.actions.test_incremental_run import Consumer
+from tests.spark.consumer import Consumer
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.row_change_flow import delete, rows_outside, update
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row

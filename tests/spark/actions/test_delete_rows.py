@@ -2,147 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import traceback
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     ForgottenRunError,
     InvalidSpecError,
-    JobFailedError,
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.json_codec import to_json
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
-from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.forgotten_runs import forget_runs, old_run
-from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
-from tests.spark.row_change_flow import delete, ids_in_any_file, rows_outside, summary
+from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
+from tests.spark.row_change_flow import delete, expire_all, rows_outside
 
 # Long enough not to be part of a snapshot id.
 SECRET = 47_114_711
-
-
-def compact(table: MaintainedTable) -> None:
-    spec = table.compaction(level=CompactionLevel.MAJOR, delete_ratio_threshold=0.01, rewrite_manifests=False)
-    compact_table(table.spark, spec, Progress())
-
-
-def expire(table: MaintainedTable) -> None:
-    now = datetime.now(UTC) + timedelta(minutes=1)
-    spec = SnapshotExpirySpec(
-        catalog=CATALOG, table=table.name, run=RUN, expire_before=now, expire_stage_branches_before=now
-    )
-    expire_snapshots(table.spark, spec, Progress())
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_after_compaction_and_expiry_no_file_holds_the_rows_and_until_then_the_report_says_who_does(
-    spark: SparkSession, version: int
-) -> None:
-    table = MaintainedTable(spark, version=version)
-    table.append(SECRET - 3, 10)
-    first = str(table.handle.head())
-    # An update before leaves a copy under a delete, in a file that the deletion does not touch.
-    table.merge({SECRET: 1})
-    table.append(9_000, 5)
-    spark.sql(f"ALTER TABLE {table.name} CREATE TAG audit AS OF VERSION {first}")
-    spark.sql(f"ALTER TABLE {table.name} CREATE TAG `lake.consumer.revenue` AS OF VERSION {first}")
-    spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH trial")
-    base = str(table.handle.head())
-
-    report = delete(table, where=f"id = {SECRET}")
-
-    del table.rows[SECRET]
-    assert (report.outcome, report.rows_deleted) == (Outcome.APPLIED, 1)
-    assert rows_outside(table) == table.rows
-    retained = report.retained_by
-    assert retained is not None
-    assert retained.keys() == {
-        "branch main",
-        "branch trial",
-        "tag audit",
-        "consumer tag lake.consumer.revenue",
-        "history",
-    }
-    assert (retained["tag audit"], retained["branch trial"], retained["branch main"]) == (
-        (first,),
-        (base,),
-        report.committed,
-    )
-    assert any("compact the table" in sentence for sentence in report.still_to_do)
-    # Less than a day is refused without it.
-    assert "minimum_age=timedelta(0)" in report.still_to_do[-1]
-
-    compact(table)
-    spark.sql(f"ALTER TABLE {table.name} DROP TAG audit")
-    spark.sql(f"ALTER TABLE {table.name} DROP TAG `lake.consumer.revenue`")
-    expire(table)
-    assert SECRET in ids_in_any_file(table)
-    again = delete(table, "run 2", where=f"id = {SECRET}")
-    assert again.outcome is Outcome.NOTHING_NEW
-    assert again.retained_by == {"branch trial": (base,)}
-
-    spark.sql(f"ALTER TABLE {table.name} DROP BRANCH trial")
-    expire(table)
-    assert SECRET not in ids_in_any_file(table)
-    last = delete(table, "run 3", where=f"id = {SECRET}")
-    assert last.retained_by == {}
-    # The compaction's own manifest lists the files that it removed, with their bounds, until it is rewritten. On
-    # version 2 the compaction has one more commit, of position deletes, which leaves that manifest behind.
-    assert len(last.bounds_in) == (1 if version == 3 else 0)
-    assert [said[:21] for said in last.still_to_do[:1]] == (["rewrite the manifests"] if version == 3 else [])
-    spark.sql(f"CALL system.rewrite_manifests('{table.name}')")
-    expire(table)
-    clean = delete(table, "run 4", where=f"id = {SECRET}")
-    assert (clean.retained_by, clean.bounds_in, clean.still_to_do) == ({}, (), ())
-    assert rows_outside(table) == table.rows
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_keys_of_a_file_are_deleted_and_no_value_of_them_is_left_in_words(
-    spark: SparkSession, version: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    table = MaintainedTable(spark, version=version, partitioned=True)
-    table.append(SECRET, 10)
-    table.append(8_000, 10, "south")
-    keys = tmp_path / "keys.csv"
-    keys.write_text(f"id,region\n{SECRET},north\n8003,south\n8003,south\n8004,north\n")
-    source = Files(path=str(keys), format="csv", options={"header": "true"})
-
-    report = delete(table, keys_from=source, keys=("id", "region"))
-
-    del table.rows[SECRET], table.rows[8003]
-    assert (report.outcome, report.rows_deleted) == (Outcome.APPLIED, 2)
-    assert rows_outside(table) == table.rows
-    written = summary(table)
-    assert (written["lake.rows-matched"], written["lake.base-snapshot"]) == (
-        "2",
-        str(report.before and report.before.snapshot),
-    )
-    assert written["lake.erased-digest"] == report.erased_digest
-    assert report.digest_salt is not None
-    assert report.digest_salt not in str(table.outside().metadata)
-    printed = capfd.readouterr()
-    # For a driver that is killed before its report.
-    told = printed.out.index(f"digest {report.erased_digest}, salt {report.digest_salt}")
-    assert told < printed.out.index("[lake] commit ...")
-    for text in (to_json(report), str(written), str(table.outside().properties), printed.out, printed.err):
-        assert str(SECRET) not in text
-    where = delete(table, "run 2", where="id = 8005")
-    expected = hashlib.sha256(f"{where.digest_salt}\x1fid = 8005".encode()).hexdigest()
-    assert summary(table)["lake.erased-digest"] == where.erased_digest == expected
 
 
 def test_a_retry_is_recognised_and_still_says_who_holds_the_rows(spark: SparkSession) -> None:
@@ -175,23 +54,6 @@ def test_a_retry_with_corrected_keys_says_that_their_rows_live_on_and_how_to_del
     assert corrected.still_to_do[0].startswith("rows of main match and are not deleted: clear the task")
     assert corrected.still_to_do[0] in corrected.warnings
     assert set(rows_outside(table)) == {0, 2, 3, 4}
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_what_is_committed_in_between_is_matched_too(spark: SparkSession, version: int) -> None:
-    table = MaintainedTable(spark, version=version)
-    table.append(0, 10)
-
-    def meanwhile() -> None:
-        table.merge({1: -1, 5: 500})
-        table.append(100, 2)
-
-    report = delete(table, progress=ProgressThatRuns("commit", meanwhile), where="amount < 20 OR id = 100")
-
-    for id_ in (0, 1, 100):
-        del table.rows[id_]
-    assert (report.outcome, report.attempts, report.rows_deleted) == (Outcome.APPLIED, 2, 3)
-    assert rows_outside(table) == table.rows
 
 
 def test_a_lost_commit_of_an_erasure_names_no_partition(
@@ -250,22 +112,8 @@ def test_equality_deletes_that_only_a_tag_or_the_history_reaches_are_named(spark
         "equality deletes that history keep",
         "then expire the snapshots until no",
     ]
-    expire(table)
+    expire_all(table)
     assert delete(table, "run 3", where=f"id = {SECRET}").still_to_do == ()
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_store_that_takes_no_delete_file_fails_it_without_a_word_of_its_partition(
-    spark: SparkSession, version: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    table = MaintainedTable(spark, version=version, partitioned=True)
-    table.append(0, 3, str(SECRET))
-    spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.data.path' = 'file:/proc/none')")
-    with pytest.raises(JobFailedError, match="withheld") as failed:
-        delete(table, where=f"region = '{SECRET}'")
-    text = "".join(traceback.format_exception(failed.value))
-    assert str(SECRET) not in text + capfd.readouterr().out
-    assert rows_outside(table) == table.rows
 
 
 def test_what_cannot_be_done_is_refused_without_a_word_of_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,64 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     ForgottenRunError,
     RangeUnavailableError,
     RolledBackError,
 )
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.incremental_plan import nothing_new
-from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
-from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
-from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.consumer import QUERY, Consumer
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed, row
 from tests.table_facts import facts
-
-QUERY = "SELECT id, name, n * 10 AS revenue, _change_type FROM changes"
-
-
-@dataclass
-class Consumer:
-    """A target table that follows the table of a flow."""
-
-    source: Flow
-    target: Flow
-
-    def run(self, run: str | RunIdentity, progress: Progress | None = None, **changes: Any) -> IncrementalReport:
-        arguments: dict[str, Any] = {
-            "catalog": "lake_default",
-            "table": self.target.table,
-            "run": run if isinstance(run, RunIdentity) else RunIdentity.of("dag", run, "task", "-1"),
-            "source": self.source.table,
-            "consumer": "revenue",
-            "keys": ("id",),
-            "to_snapshot": str(self.source.loaded().metadata.current_snapshot_id),
-            "query": QUERY,
-        }
-        spec = IncrementalSpec(**{**arguments, **changes})
-        return run_incremental(self.source.spark, spec, progress or Progress())
-
-    def commit(self, run: str, *rows: dict[str, Any]) -> None:
-        self.source.arrive(f"{run}.jsonl", *rows)
-        self.source.apply(run)
-
-    def expected(self) -> dict[int, tuple[Any, ...]]:
-        """Compute the target from the whole source, in plain Python."""
-        return {key: (name, n * 10) for key, (name, n) in self.source.rows().items()}
 
 
 @pytest.fixture
@@ -69,33 +30,6 @@ def consumer(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
     made = Consumer(source, Flow(spark, f"mart.{name}", tmp_path / "unused"))
     made.commit("1", row(1, "a", 1), row(2, "b", 2), row(3, "c", 3))
     return made
-
-
-def test_each_run_applies_exactly_the_changes_since_the_last_and_compaction_is_none(consumer: Consumer) -> None:
-    first = consumer.run("1")
-    assert (first.upserts_read, first.deletes_read) == (3, 0)
-    assert consumer.target.rows() == consumer.expected()
-    consumer.commit("2", row(1, "a2", 7), row(2, "", op="d"), row(4, "d", 4))
-    spec = CompactionSpec(
-        catalog="lake_default", table=consumer.source.table, run=RunIdentity.of("m"), level=CompactionLevel.FULL
-    )
-    compact_table(consumer.source.spark, spec, Progress())
-    second = consumer.run("2")
-    assert (second.upserts_read, second.deletes_read) == (2, 1)
-    assert (second.rows_inserted, second.rows_updated, second.rows_deleted) == (1, 1, 1)
-    assert consumer.target.rows() == consumer.expected()
-    assert consumer.run("3").outcome is Outcome.NOTHING_NEW
-
-
-def test_the_position_is_in_the_target_and_the_guard_follows_on_the_source(consumer: Consumer) -> None:
-    consumer.run("1")
-    source = consumer.source.loaded()
-    head = source.metadata.current_snapshot_id
-    position = consumer.target.loaded().properties[f"lake.position.{source.metadata.table_uuid}.revenue"]
-    assert str(head) in position
-    assert source.metadata.refs["lake.consumer.revenue"].snapshot_id == head
-    assert "lake.consumer.revenue.reading" not in source.metadata.refs
-    assert source.properties["lake.consumer.revenue.snapshot"] == str(head)
 
 
 @pytest.mark.parametrize("phase", ["read", "resolve", "stage", "commit", "guard"])

@@ -16,64 +16,9 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.job_report import Outcome
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
-from tests.spark.row_change_flow import rows_outside, summary, update
+from tests.spark.row_change_flow import rows_outside, update
 
 PLUS_ONE = {"amount": "amount + 1"}
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_rows_get_their_new_values_once_and_keep_their_row_ids(spark: SparkSession, version: int) -> None:
-    table = MaintainedTable(spark, version=version, partitioned=True)
-    table.append(0, 10)
-    table.append(10, 10, "south")
-    before = table.lineage() if version == 3 else {}
-    base = str(table.handle.head())
-
-    report = update(
-        table, assignments={"AMOUNT": "amount + id", "region": "concat(region, '!')"}, where="id >= 8 AND id < 12"
-    )
-
-    table.rows |= {id_: (f"{table.rows[id_][0]}!", id_ * 11) for id_ in range(8, 12)}
-    assert (report.outcome, report.rows_updated) == (Outcome.APPLIED, 4)
-    assert rows_outside(table) == table.rows_read() == table.rows
-    assert (summary(table)["lake.filter"], summary(table)["lake.base-snapshot"]) == ("id >= 8 AND id < 12", base)
-    if version == 3:
-        after = table.lineage()
-        assert {id_: row[0] for id_, row in after.items()} == {id_: row[0] for id_, row in before.items()}
-        assert {id_ for id_ in after if after[id_][1] != before[id_][1]} == set(range(8, 12))
-    retry = update(
-        table, assignments={"AMOUNT": "amount + id", "region": "concat(region, '!')"}, where="id >= 8 AND id < 12"
-    )
-    assert (retry.outcome, retry.run_key, retry.committed) == (
-        Outcome.ALREADY_APPLIED,
-        report.run_key,
-        report.committed,
-    )
-    assert retry.rows_updated == 4
-    assert rows_outside(table) == table.rows
-    again = update(table, "run 2", assignments=PLUS_ONE, where="id = 8")
-    assert again.outcome is Outcome.APPLIED
-    assert rows_outside(table)[8] == ("north!", 89)
-    assert update(table, "run 3", assignments=PLUS_ONE, where="id = 999").outcome is Outcome.NOTHING_NEW
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_what_is_committed_in_between_is_matched_and_computed_again(spark: SparkSession, version: int) -> None:
-    table = MaintainedTable(spark, version=version)
-    table.append(0, 10)
-
-    def meanwhile() -> None:
-        table.merge({1: 1_000})
-        table.delete([2])
-        table.append(100, 1)
-
-    report = update(
-        table, progress=ProgressThatRuns("commit", meanwhile), assignments=PLUS_ONE, where="id IN (1, 2, 3, 100)"
-    )
-
-    table.rows |= {id_: ("north", table.rows[id_][1] + 1) for id_ in (1, 3, 100)}
-    assert (report.outcome, report.attempts, report.rows_updated) == (Outcome.APPLIED, 2, 3)
-    assert rows_outside(table) == table.rows
 
 
 def test_files_of_an_update_that_lost_are_deleted(spark: SparkSession) -> None:

@@ -20,9 +20,9 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import MissingColumns, schema_contract
+from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.sources import Files, LakeTable, Query
+from airflow_lake_provider.contracts.sources import Files, LakeTable
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -66,21 +66,6 @@ def test_the_last_change_of_each_key_is_applied_and_the_report_counts_what_happe
     assert (report.batch_rows, report.batch_keys) == (5, 4)
     assert report.after is not None
     assert report.after.snapshot == report.committed[-1] == str(flow.loaded().metadata.current_snapshot_id)
-
-
-def test_a_repeat_is_recognised_by_run_key_then_by_position_and_a_correction_is_applied(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a"), at=1_000)
-    first = flow.apply("run 1")
-    cleared = flow.apply("run 1")
-    assert (cleared.outcome, cleared.reason.startswith("recognised by run key")) == (Outcome.ALREADY_APPLIED, True)
-    again = flow.apply("run 2")
-    assert (again.outcome, again.reason.startswith("recognised by position")) == (Outcome.NOTHING_NEW, True)
-    assert flow.loaded().metadata.current_snapshot_id == int(first.committed[-1])
-    flow.arrive("1.jsonl", row(1, "corrected"), at=2_000)
-    corrected = flow.apply("run 1")
-    assert corrected.outcome is Outcome.APPLIED
-    assert "1 corrected" in corrected.reason
-    assert flow.rows() == {1: ("corrected", 0)}
 
 
 def test_on_repeat_applies_again_or_fails_as_asked(flow: Flow) -> None:
@@ -162,23 +147,6 @@ LAST_PHASE = {
     UpsertStrategy.COPY_ON_WRITE: "commit",
 }
 each_strategy = pytest.mark.parametrize("strategy", LAST_PHASE)
-
-
-@each_strategy
-def test_a_driver_that_outlived_its_task_and_the_retry_apply_the_batch_once(
-    flow: Flow, strategy: UpsertStrategy
-) -> None:
-    flow.changes["strategy"] = strategy
-    flow.arrive("1.jsonl", row(1, "a"))
-    flow.apply("run 1")
-    flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
-    retry: list[Any] = []
-    zombie = InterruptedProgress(at=LAST_PHASE[strategy], then=lambda: retry.append(flow.apply("run 2")))
-    late = flow.apply("run 2", progress=zombie)
-    assert retry[0].outcome is Outcome.APPLIED
-    assert late.outcome is Outcome.ALREADY_APPLIED
-    assert flow.commits_of(late.run_key) == 1
-    assert flow.rows() == {1: ("a2", 0), 2: ("b", 0)}
 
 
 def test_a_writer_that_gets_in_between_makes_a_merge_decide_again(flow: Flow) -> None:
@@ -309,20 +277,6 @@ def test_an_empty_batch_commits_nothing_and_says_so(flow: Flow) -> None:
     assert flow.apply("run 2").outcome is Outcome.EMPTY_BATCH
 
 
-def test_a_batch_adds_and_widens_columns_only_where_that_is_allowed(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a", n=1))
-    flow.apply("run 1")
-    flow.arrive("2.jsonl", {**row(2, "b", n=2**40), "extra": 1.5})
-    wider = Files(
-        path=f"{flow.inbox}/*.jsonl", format="json", schema=SCHEMA.replace("n INT", "n BIGINT") + ", extra DOUBLE"
-    )
-    with pytest.raises(BadInputError, match="schema_contract"):
-        flow.apply("run 2", source=wider, schema_contract=schema_contract("freeze"))
-    report = flow.apply("run 2", source=wider)
-    assert sorted(report.schema_changes) == ["added column extra double", "widened column n to bigint"]
-    assert flow.rows() == {1: ("a", 1, None), 2: ("b", 2**40, 1.5)}
-
-
 @pytest.mark.parametrize(("missing", "expected"), [(MissingColumns.NULL, None), (MissingColumns.KEEP, 5)])
 def test_a_column_that_the_batch_lacks_becomes_what_was_asked_for(
     flow: Flow, missing: MissingColumns, expected: int | None
@@ -335,27 +289,3 @@ def test_a_column_that_the_batch_lacks_becomes_what_was_asked_for(
         flow.apply("run 2", **narrow)
     flow.apply("run 2", missing_columns=missing, **narrow)
     assert flow.rows() == {1: ("a2", expected), 2: ("b", None)}
-
-
-def test_a_write_to_a_branch_leaves_main_and_the_properties_alone(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a"))
-    flow.apply("run 1")
-    properties = flow.loaded().properties
-    flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
-    report = flow.apply("run 2", branch="audit")
-    assert flow.rows() == {1: ("a", 0)}
-    assert flow.rows("audit") == {1: ("a2", 0), 2: ("b", 0)}
-    assert flow.loaded().properties == properties
-    assert flow.commits_of(report.run_key, "audit") == 1
-    assert flow.apply("run 2", branch="audit").outcome is Outcome.ALREADY_APPLIED
-
-
-def test_another_lake_table_is_a_source_whose_snapshot_is_the_position(flow: Flow) -> None:
-    flow.spark.sql(f"CREATE TABLE {flow.table}_source USING iceberg AS SELECT 1L AS id, 'a' AS name, 1 AS n, 'u' AS op")
-    source = Query("SELECT id, upper(name) AS name, n, op FROM source", over=LakeTable(f"{flow.table}_source"))
-    flow.apply("run 1", source=source)
-    assert flow.rows() == {1: ("A", 1)}
-    assert flow.apply("run 2", source=source).outcome is Outcome.NOTHING_NEW
-    flow.spark.sql(f"INSERT INTO {flow.table}_source VALUES (2L, 'b', 2, 'u')")
-    flow.apply("run 3", source=source)
-    assert flow.rows() == {1: ("A", 1), 2: ("B", 2)}

@@ -1,13 +1,10 @@
-"""Each way of merging rows of one key, over random batches, against a plain loop over the rows in their order."""
+"""Ways of merging rows of one key where an order, a delete or a missing column decides."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -19,42 +16,14 @@ from airflow_lake_provider.contracts.sources import Files, Query
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from tests.spark.merge_model import CASES, FIRST_ROW, SCHEMA, Row, apply_batch, held, new_flow, rows
+from tests.spark.merge_model import CASES, SCHEMA, Row, apply_batch, held, new_flow
 from tests.spark.upsert_flow import InterruptedProgress
 
 STRATEGIES = [UpsertStrategy.POSITIONS, UpsertStrategy.COPY_ON_WRITE, UpsertStrategy.MERGE]
-EXAMPLES = int(os.environ.get("LAKE_EXAMPLES", "2"))
-histories = st.lists(st.lists(rows, min_size=1, max_size=8), min_size=2, max_size=3)
 
 
 def layout(version: str) -> TableLayout:
     return TableLayout(properties={"format-version": version})
-
-
-@pytest.mark.parametrize("case", CASES)
-@given(
-    history=histories,
-    version=st.sampled_from(["2", "3"]),
-    strategy=st.sampled_from(STRATEGIES),
-)
-# Without shrinking: a failing example takes seconds, and its shrinking minutes.
-@settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-def test_batches_merge_as_a_loop_over_their_rows_does(
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-    case: str,
-    history: list[list[Row]],
-    version: str,
-    strategy: UpsertStrategy,
-) -> None:
-    merge_engine = CASES[case]
-    flow = new_flow(spark, tmp_path_factory.mktemp("merge_engine"), merge_engine, layout(version))
-    model: dict[int, Row] = {}
-    for number, batch in enumerate([[FIRST_ROW], *history]):
-        flow.arrive(f"{number}.jsonl", *batch)
-        flow.apply(f"run {number}", strategy=strategy)
-        apply_batch(model, batch, merge_engine)
-        assert held(flow) == model
 
 
 def test_the_first_row_keeps_its_own_order_also_when_that_is_null(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,51 +8,18 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, MissingTableError
-from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
+from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable, ProgressThatRuns
+from tests.spark.maintenance_flow import compact, with_six_files_and_deletes
 
 
-def compact(table: MaintainedTable, progress: Progress | None = None, **arguments: object) -> CompactionReport:
-    return compact_table(table.spark, table.compaction(**arguments), progress or Progress())
-
-
-def six_files_with_deletes(spark: SparkSession, *, partitioned: bool = False, version: int = 3) -> MaintainedTable:
-    table = MaintainedTable(spark, version=version, partitioned=partitioned)
-    for place in range(6):
-        table.append(place * 100, 100, region="north" if place % 2 else "south")
-    table.delete([1, 2, 3, 101, 102])
-    table.merge({10: -1, 110: -2, 510: -3})
-    return table
-
-
-@pytest.mark.parametrize("partitioned", [True, False], ids=["partitioned", "unpartitioned"])
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_major_compaction_applies_deletes_and_changes_no_row(
-    spark: SparkSession, version: int, partitioned: bool
-) -> None:
-    table = six_files_with_deletes(spark, version=version, partitioned=partitioned)
-    before = table.rows_read()
-    assert before == table.rows
-    planned = plan_compaction(
-        LoadedIcebergTable(table.outside()), table.compaction(level=CompactionLevel.MAJOR, min_input_files=2)
-    )
-
-    report = compact(table, level=CompactionLevel.MAJOR, min_input_files=2)
-
-    assert report.outcome is Outcome.DONE
-    assert table.rows_read() == before
-    assert table.live_files(content=1) == []
-    # Without delete files the Parquet files alone are the table, which another engine confirms.
-    assert table.rows_in_data_files() == before
-    assert len(table.live_files()) == (2 if partitioned else 1)
-    assert planned.outcome is Outcome.PLANNED
-    for told in ("level", "files_rewritten", "bytes_rewritten", "delete_files_removed", "groups_rewritten", "before"):
-        assert getattr(report, told) == getattr(planned, told), told
+def six_files_with_deletes(spark: SparkSession, *, partitioned: bool = False) -> MaintainedTable:
+    return with_six_files_and_deletes(MaintainedTable(spark, partitioned=partitioned))
 
 
 def test_row_ids_and_last_changes_survive_a_compaction(spark: SparkSession) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, Outcome
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -27,13 +27,7 @@ from tests.spark.actions_of_several_commits import (
 )
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
-
-REGIONS = ("north", "south", "east", "west")
-WAYS: dict[str, dict[str, Any]] = {
-    "binpack": {},
-    "sort": {"strategy": CompactionStrategy.SORT, "sort_by": ("amount",)},
-    "zorder": {"strategy": CompactionStrategy.ZORDER, "sort_by": ("id", "amount")},
-}
+from tests.spark.maintenance_flow import with_four_regions
 
 
 def compact(table: MaintainedTable, progress: Progress | None = None, **arguments: Any) -> CompactionReport:
@@ -41,29 +35,8 @@ def compact(table: MaintainedTable, progress: Progress | None = None, **argument
     return compact_table(table.spark, table.compaction(**given), progress or Progress())
 
 
-def four_partitions(spark: SparkSession, version: int = 3) -> MaintainedTable:
-    table = MaintainedTable(spark, version=version, partitioned=True)
-    for place, region in enumerate(REGIONS):
-        table.append(place * 100, 50, region)
-        table.append(place * 100 + 50, 50, region)
-    return table
-
-
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("version", [2, 3])
-def test_only_the_groups_of_a_lost_commit_are_rewritten_again(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str], version: int, way: dict[str, Any]
-) -> None:
-    table = four_partitions(spark, version)
-    with FaultyCatalog.of(spark).refusing(2, once=True):
-        report = compact(table, rewrite_manifests=False, **way)
-    assert (report.outcome, report.attempts) == (Outcome.DONE, 2)
-    assert (report.groups_rewritten, report.files_rewritten, report.files_added) == (4, 8, 4)
-    assert report.failed_groups == 0
-    assert table.rows_read() == table.rows
-    said = capsys.readouterr().out
-    assert "no writer was in the way" in said
-    assert "a writer committed first" not in said
+def four_partitions(spark: SparkSession) -> MaintainedTable:
+    return with_four_regions(MaintainedTable(spark, partitioned=True))
 
 
 def test_a_retry_of_a_full_compaction_goes_on_where_the_try_before_it_ended(spark: SparkSession) -> None:

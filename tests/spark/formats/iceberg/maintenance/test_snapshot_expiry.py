@@ -2,73 +2,24 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
-from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
-
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-def expiry(table: MaintainedTable, **arguments: object) -> SnapshotExpirySpec:
-    everything = {"expire_before": datetime.now(UTC) + timedelta(minutes=1), "expire_stage_branches_before": LONG_AGO}
-    return SnapshotExpirySpec(catalog=CATALOG, table=table.name, run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
-
-
-def expire(table: MaintainedTable, **arguments: object) -> ExpiryReport:
-    return expire_snapshots(table.spark, expiry(table, **arguments), Progress())
-
-
-def snapshots(table: MaintainedTable) -> list[str]:
-    """Ids by PyIceberg, oldest first."""
-    found = sorted(table.outside().metadata.snapshots, key=lambda s: s.sequence_number or 0)
-    return [str(s.snapshot_id) for s in found]
+from tests.spark.maintenance_flow import LONG_AGO, expire, expiry, snapshots, with_three_appends
 
 
 def three_appends(spark: SparkSession) -> MaintainedTable:
-    table = MaintainedTable(spark)
-    for place in range(3):
-        table.append(place * 10, 10)
-    return table
-
-
-def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(spark: SparkSession) -> None:
-    table = three_appends(spark)
-    table.delete([1, 11])
-    compact_table(spark, table.compaction(level=CompactionLevel.FULL, rewrite_manifests=False), Progress())
-    old = snapshots(table)
-    files = [Path(path.removeprefix("file:")) for path in table.live_files()]
-    data = files[0].parent
-    planned = plan_expiry(LoadedIcebergTable(table.outside()), expiry(table))
-
-    report = expire(table)
-
-    assert planned.outcome is Outcome.PLANNED
-    assert report.outcome is Outcome.DONE
-    assert report.snapshots_expired == planned.snapshots_expired == tuple(old[:-1])
-    assert report.kept_by_refs == planned.kept_by_refs == {old[-1]: "main"}
-    assert snapshots(table) == old[-1:]
-    assert report.before == planned.before
-    assert report.after is not None
-    assert report.after.snapshots == 1
-    assert report.data_files_deleted == 3
-    assert report.delete_files_deleted > 0
-    assert report.manifest_lists_deleted == len(old) - 1
-    assert sorted(data.glob("*.parquet")) == sorted(files)
-    assert list(data.glob("*.puffin")) == []
-    assert table.rows_read() == table.rows
+    return with_three_appends(MaintainedTable(spark))
 
 
 def test_retain_last_keeps_that_many_ancestors_of_main(spark: SparkSession) -> None:

@@ -69,34 +69,6 @@ def sql(statement: str) -> Callable[[Flow], Any]:
     return lambda flow: flow.spark.sql(statement.format(table=flow.table))
 
 
-@pytest.mark.parametrize(
-    ("strategy", "layout"),
-    [(UpsertStrategy.POSITIONS, TableLayout()), (UpsertStrategy.POSITIONS, V2), (UpsertStrategy.MERGE, TableLayout())],
-    ids=["positions v3", "positions v2", "merge"],
-)
-def test_a_batch_that_passes_is_published_as_one_commit_and_recognised(
-    flow: Flow, strategy: UpsertStrategy, layout: TableLayout
-) -> None:
-    flow.arrive("1.jsonl", row(1, "a", 1), row(2, "a", 2))
-    first = flow.apply("run 1", strategy=strategy, create=layout)
-    flow.arrive("2.jsonl", row(1, "b", 3), row(2, "", op="d"), row(3, "b", 4))
-    report = flow.apply("run 2", strategy=strategy)
-    assert (report.audits_passed, report.audit_runs, report.attempts) == (("no negative n", "few"), 1, 1)
-    assert (report.strategy, report.rows_updated, report.rows_deleted) == (strategy.value, 1, 1)
-    assert flow.rows() == {1: ("b", 3), 3: ("b", 4)}
-    assert branches(flow) == set()
-    newest = flow.loaded().current_snapshot()
-    assert newest is not None
-    assert str(newest.snapshot_id) == report.committed[0]
-    assert [flow.commits_of(key) for key in (first.run_key, report.run_key)] == [1, 1]
-    properties = flow.loaded().properties
-    assert properties["lake.recent-run-keys"].startswith(f"{report.run_key}@")
-    assert newest.summary is not None
-    assert report.source_position == newest.summary["lake.source-position"]
-    assert flow.apply("run 2", strategy=strategy).outcome is Outcome.ALREADY_APPLIED
-    assert flow.apply("run 3").outcome is Outcome.NOTHING_NEW
-
-
 def test_a_failed_audit_leaves_main_alone_and_the_batch_on_a_branch(flow: Flow) -> None:
     flow.arrive("1.jsonl", row(1, "a", 1))
     flow.apply("run 1")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.errors import (
     CommitConflictError,
     RolledBackError,
@@ -19,19 +16,17 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.table_layout import TableLayout
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
-from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.soak.tiny_batches import planned_by_default
 from tests.spark.equality_delete import delete_by_equality
+from tests.spark.formats.foreign_commits import compact
 from tests.spark.said_settings import said
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
@@ -43,20 +38,9 @@ def flow(new_flow: NewFlow) -> Flow:
     return new_flow(strategy=UpsertStrategy.POSITIONS)
 
 
-def compact(flow: Flow) -> None:
-    spec = CompactionSpec(
-        catalog="lake_default",
-        table=flow.table,
-        run=RunIdentity.of("compact", "r", "t"),
-        level=CompactionLevel.MAJOR,
-    )
-    assert compact_table(flow.spark, spec, Progress()).outcome is Outcome.DONE
-
-
-@pytest.mark.parametrize("layout", [TableLayout(), V2, TableLayout(file_format="orc")])
-def test_rows_are_replaced_deleted_and_added_over_many_batches(flow: Flow, layout: TableLayout) -> None:
+def test_rows_of_orc_files_are_replaced_deleted_and_added_over_many_batches(flow: Flow) -> None:
     flow.arrive("1.jsonl", *(row(number, "a", number) for number in range(50)))
-    report = flow.apply("run 1", create=layout)
+    report = flow.apply("run 1", create=TableLayout(file_format="orc"))
     assert (report.strategy, report.rows_inserted) == ("positions", 50)
     flow.arrive("2.jsonl", *(row(number, "b") for number in range(10, 20)), row(5, "", op="d"), row(77, "", op="d"))
     report = flow.apply("run 2")
@@ -101,18 +85,6 @@ def test_rows_that_keep_values_of_the_table_are_staged_as_one_file_though_the_jo
     assert added.collect()[-1][0] == "1"
 
 
-def test_one_vector_per_data_file_is_left_however_often_it_changes(flow: Flow) -> None:
-    flow.arrive("1.jsonl", *(row(number, "a") for number in range(20)))
-    flow.apply("run 1")
-    for batch in range(2, 5):
-        flow.arrive(f"{batch}.jsonl", row(batch, "b"))
-        flow.apply(f"run {batch}")
-    deletes = flow.spark.sql(f"SELECT referenced_data_file, record_count FROM {flow.table}.delete_files").collect()
-    by_file = [found["referenced_data_file"] for found in deletes]
-    assert len(by_file) == len(set(by_file))
-    assert sum(found["record_count"] for found in deletes) == 3
-
-
 def test_many_positions_come_as_bitmaps_and_are_the_same(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_positions, "MOST_LISTED", 2)
     flow.spark.sql("CREATE NAMESPACE IF NOT EXISTS upserts")
@@ -145,17 +117,6 @@ def test_of_many_keys_one_that_the_table_holds_twice_gets_one_row(
     assert flow.rows() == {n: ("a" if n < 4 else "b", 0) for n in range(12)}
 
 
-def test_an_updated_row_keeps_its_row_id_and_a_new_one_gets_another(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a"), row(2, "a"))
-    flow.apply("run 1")
-    before = flow.row_ids()
-    flow.arrive("2.jsonl", row(1, "b"), row(3, "b"))
-    flow.apply("run 2")
-    after = flow.row_ids()
-    assert (after[1], after[2]) == (before[1], before[2])
-    assert after[3] not in before.values()
-
-
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_a_key_that_moves_to_another_partition_is_deleted_in_its_old_one(flow: Flow, version: str) -> None:
     layout = TableLayout(partition_by=("name",), properties={"format-version": version})
@@ -168,24 +129,6 @@ def test_a_key_that_moves_to_another_partition_is_deleted_in_its_old_one(flow: F
     flow.arrive("3.jsonl", row(1, "c"), row(2, "c"), row(4, "c"))
     flow.apply("run 3")
     assert flow.rows() == {1: ("c", 0), 2: ("c", 0), 3: ("b", 0), 4: ("c", 0)}
-
-
-def test_columns_that_the_batch_lacks_keep_their_values(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a", 5), row(2, "b", 6))
-    flow.apply("run 1")
-    flow.arrive("2.jsonl", row(1, "c"), row(3, "d"))
-    flow.apply("run 2", exclude_columns=("op", "n"), missing_columns=MissingColumns.KEEP)
-    assert flow.rows() == {1: ("c", 5), 2: ("b", 6), 3: ("d", None)}
-
-
-def test_a_branch_is_written_without_touching_main(flow: Flow) -> None:
-    flow.arrive("1.jsonl", row(1, "a"))
-    flow.apply("run 1")
-    flow.arrive("2.jsonl", row(1, "b"), row(2, "b"))
-    flow.apply("run 2", branch="audit")
-    assert flow.apply("run 2", branch="audit").outcome is Outcome.ALREADY_APPLIED
-    assert flow.rows() == {1: ("a", 0)}
-    assert flow.rows("audit") == {1: ("b", 0), 2: ("b", 0)}
 
 
 NEW_BRANCH = {
@@ -224,42 +167,6 @@ def test_a_table_of_version_1_is_copied_and_positions_are_refused_there(flow: Fl
         "copy-on-write",
         "format version 1 has no deletes; the table has no rows, 0 data files written anew",
     )
-
-
-def upsert_of_another_run(flow: Flow) -> None:
-    other = Flow(flow.spark, flow.table, flow.inbox.parent / "other", dict(flow.changes))
-    other.arrive("1.jsonl", row(1, "theirs"), row(3, "theirs"))
-    source = replace(other.spec().source, name="other")
-    other.apply("their run", identity=RunIdentity.of("another dag", "r", "t"), source=source)
-
-
-FOREIGN: dict[str, tuple[Callable[[Flow], Any], dict[int, tuple[Any, ...]]]] = {
-    "append of another key": (lambda f: f.spark.sql(f"INSERT INTO {f.table} VALUES (9, 'z', 9)"), {9: ("z", 9)}),
-    "append of a key of the batch": (lambda f: f.spark.sql(f"INSERT INTO {f.table} VALUES (2, 'z', 9)"), {}),
-    "delete of a key of the batch": (lambda f: f.spark.sql(f"DELETE FROM {f.table} WHERE id = 1"), {}),
-    "delete of another key": (lambda f: f.spark.sql(f"DELETE FROM {f.table} WHERE id = 3"), {3: ()}),
-    "upsert of another run": (upsert_of_another_run, {3: ("theirs", 0)}),
-    "compaction": (compact, {}),
-    "property": (lambda f: f.spark.sql(f"ALTER TABLE {f.table} SET TBLPROPERTIES ('some' = 'thing')"), {}),
-}
-
-
-@pytest.mark.parametrize("foreign", FOREIGN)
-@pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])
-def test_what_is_committed_in_between_is_resolved_without_reading_the_batch_again(
-    flow: Flow, foreign: str, layout: TableLayout
-) -> None:
-    act, theirs = FOREIGN[foreign]
-    flow.arrive("1.jsonl", row(1, "a"), row(3, "a"), row(5, "a"))
-    flow.apply("run 1", create=layout)
-    flow.arrive("2.jsonl", row(5, "a5"))
-    flow.apply("run 2")
-    flow.arrive("3.jsonl", row(1, "b"), row(2, "b"))
-    report = flow.apply("run 3", progress=InterruptedProgress(at="commit", then=lambda: act(flow)))
-    assert (report.outcome, report.attempts) == (Outcome.APPLIED, 1)
-    expected = {3: ("a", 0), 5: ("a5", 0)} | theirs | {1: ("b", 0), 2: ("b", 0)}
-    assert flow.rows() == {key: value for key, value in expected.items() if value}
-    assert flow.commits_of(report.run_key) == 1
 
 
 def test_kept_columns_are_computed_again_when_a_row_changed_meanwhile(flow: Flow) -> None:

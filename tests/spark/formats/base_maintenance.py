@@ -1,0 +1,129 @@
+"""Compaction and expiry: fewer files and snapshots, the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.planning.compaction_plan import plan_compaction
+from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+from tests.spark.faulty_catalog import FaultyCatalog
+from tests.spark.formats.suite import FormatSuite, NewTable, needs
+from tests.spark.maintenance_flow import (
+    compact,
+    expire,
+    expiry,
+    snapshots,
+    with_four_regions,
+    with_six_files_and_deletes,
+    with_three_appends,
+)
+from tests.spark.upsert_flow import NewFlow, row
+
+WAYS = [
+    pytest.param({}, id="binpack"),
+    pytest.param(
+        {"strategy": CompactionStrategy.SORT, "sort_by": ("amount",)}, id="sort", marks=needs("compaction-sort")
+    ),
+    pytest.param(
+        {"strategy": CompactionStrategy.ZORDER, "sort_by": ("id", "amount")},
+        id="zorder",
+        marks=needs("compaction-zorder"),
+    ),
+]
+
+
+class MaintenanceSuite(FormatSuite):
+    @needs("compaction")
+    @pytest.mark.parametrize("partitioned", [True, False], ids=["partitioned", "unpartitioned"])
+    def test_a_major_compaction_applies_deletes_and_changes_no_row(
+        self, new_table: NewTable, partitioned: bool
+    ) -> None:
+        table = with_six_files_and_deletes(new_table(partitioned=partitioned))
+        before = table.rows_read()
+        assert before == table.rows
+        planned = plan_compaction(
+            LoadedIcebergTable(table.outside()), table.compaction(level=CompactionLevel.MAJOR, min_input_files=2)
+        )
+
+        report = compact(table, level=CompactionLevel.MAJOR, min_input_files=2)
+
+        assert report.outcome is Outcome.DONE
+        assert table.rows_read() == before
+        assert table.live_files(content=1) == []
+        # Without delete files the Parquet files alone are the table, which another engine confirms.
+        assert table.rows_in_data_files() == before
+        assert len(table.live_files()) == (2 if partitioned else 1)
+        assert planned.outcome is Outcome.PLANNED
+        for told in (
+            "level",
+            "files_rewritten",
+            "bytes_rewritten",
+            "delete_files_removed",
+            "groups_rewritten",
+            "before",
+        ):
+            assert getattr(report, told) == getattr(planned, told), told
+
+    @needs("compaction")
+    @pytest.mark.parametrize("way", WAYS)
+    def test_only_the_groups_of_a_lost_commit_are_rewritten_again(
+        self, spark: SparkSession, new_table: NewTable, capsys: pytest.CaptureFixture[str], way: dict[str, Any]
+    ) -> None:
+        table = with_four_regions(new_table(partitioned=True))
+        with FaultyCatalog.of(spark).refusing(2, once=True):
+            report = compact(table, level=CompactionLevel.FULL, max_commits=10, rewrite_manifests=False, **way)
+        assert (report.outcome, report.attempts) == (Outcome.DONE, 2)
+        assert (report.groups_rewritten, report.files_rewritten, report.files_added) == (4, 8, 4)
+        assert report.failed_groups == 0
+        assert table.rows_read() == table.rows
+        said = capsys.readouterr().out
+        assert "no writer was in the way" in said
+        assert "a writer committed first" not in said
+
+    @needs("deletion-vectors", raises=AssertionError)
+    def test_one_vector_per_data_file_is_left_however_often_it_changes(self, new_flow: NewFlow) -> None:
+        flow = new_flow(strategy=UpsertStrategy.POSITIONS)
+        flow.arrive("1.jsonl", *(row(number, "a") for number in range(20)))
+        flow.apply("run 1")
+        for batch in range(2, 5):
+            flow.arrive(f"{batch}.jsonl", row(batch, "b"))
+            flow.apply(f"run {batch}")
+        deletes = flow.spark.sql(f"SELECT referenced_data_file, record_count FROM {flow.table}.delete_files").collect()
+        by_file = [found["referenced_data_file"] for found in deletes]
+        assert len(by_file) == len(set(by_file))
+        assert sum(found["record_count"] for found in deletes) == 3
+
+    @needs("snapshot-expiry")
+    def test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay(self, new_table: NewTable) -> None:
+        table = with_three_appends(new_table())
+        table.delete([1, 11])
+        compact(table, level=CompactionLevel.FULL, rewrite_manifests=False)
+        old = snapshots(table)
+        files = [Path(path.removeprefix("file:")) for path in (*table.live_files(), *table.live_files(content=1))]
+        data = files[0].parent
+        planned = plan_expiry(LoadedIcebergTable(table.outside()), expiry(table))
+
+        report = expire(table)
+
+        assert planned.outcome is Outcome.PLANNED
+        assert report.outcome is Outcome.DONE
+        assert report.snapshots_expired == planned.snapshots_expired == tuple(old[:-1])
+        assert report.kept_by_refs == planned.kept_by_refs == {old[-1]: "main"}
+        assert snapshots(table) == old[-1:]
+        assert report.before == planned.before
+        assert report.after is not None
+        assert report.after.snapshots == 1
+        assert report.data_files_deleted == 3
+        assert report.delete_files_deleted > 0
+        assert report.manifest_lists_deleted == len(old) - 1
+        assert sorted(data.glob("*.parquet")) == sorted(files)
+        assert list(data.glob("*.puffin")) == []
+        assert table.rows_read() == table.rows

@@ -1,0 +1,136 @@
+"""Branches, tags, rollback and upgrade: main moves, and the table remembers what main has applied."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from airflow_lake_provider.contracts.applied_history import applied_of_source, applied_runs
+from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.metadata_change_specs import (
+    CreateTagSpec,
+    PublishBranchSpec,
+    RollbackSpec,
+    TableUpgradeSpec,
+)
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import SourcePosition
+from tests.spark.formats.suite import FormatSuite, needs
+from tests.spark.metadata_change_flow import carry_out
+from tests.spark.upsert_flow import Flow, row
+from tests.table_facts import facts
+
+ONE = {1: ("a", 1)}
+TWO = {1: ("a", 1), 2: ("b", 2)}
+THREE = {1: ("a", 1), 2: ("b", 2), 3: ("c", 3)}
+
+
+def snapshots(flow: Flow) -> list[str]:
+    """Return the snapshots in the order of their commits."""
+    return [str(found.snapshot_id) for found in flow.loaded().metadata.snapshots]
+
+
+def generation(flow: Flow) -> int:
+    """Return how often the source was committed, by main's properties."""
+    return SourcePosition.read(flow.loaded().properties, "inbox").generation
+
+
+class MetadataSuite(FormatSuite):
+    @pytest.fixture
+    def three_runs(self, flow: Flow) -> Flow:
+        """Return a table that three runs have put a row each into."""
+        for number, name in enumerate("abc", 1):
+            flow.arrive(f"{number}.jsonl", row(number, name, number))
+            assert flow.apply(f"run {number}").outcome is Outcome.APPLIED
+        assert flow.rows() == THREE
+        return flow
+
+    @pytest.fixture
+    def with_branch(self, flow: Flow) -> Flow:
+        """Return a table with a row on main, and another on the branch ``load``."""
+        flow.arrive("1.jsonl", row(1, "a", 1))
+        flow.apply("run 1")
+        flow.arrive("2.jsonl", row(2, "b", 2))
+        assert flow.apply("run 2", branch="load").outcome is Outcome.APPLIED
+        assert (flow.rows(), flow.rows("load")) == (ONE, TWO)
+        return flow
+
+    @needs("metadata-changes", "rollback")
+    def test_a_run_that_was_rolled_back_applies_its_batch_again(self, three_runs: Flow) -> None:
+        first, _, _ = snapshots(three_runs)
+        report = carry_out(three_runs, RollbackSpec, snapshot_id=first)
+        assert report.outcome is Outcome.DONE
+        assert three_runs.rows() == ONE
+        table = three_runs.loaded()
+        assert applied_of_source(facts(table), "inbox").newest == generation(three_runs) == 1
+        assert len(report.snapshots_rolled_back) == len(report.run_keys_removed) == 2
+
+        assert three_runs.apply("run 3").outcome is Outcome.APPLIED
+        assert three_runs.rows() == THREE
+        assert three_runs.apply("run 3").outcome is Outcome.ALREADY_APPLIED
+        # The files of run 2 were in its listing, too.
+        assert three_runs.apply("run 2").outcome in (Outcome.NOTHING_NEW, Outcome.ALREADY_APPLIED)
+        assert three_runs.rows() == THREE
+
+    @needs("rollback", "tags")
+    def test_main_goes_back_to_a_moment_and_to_a_tag(self, three_runs: Flow) -> None:
+        carry_out(three_runs, CreateTagSpec, tag="before run 3", snapshot_id=snapshots(three_runs)[1])
+        second = three_runs.loaded().snapshot_by_id(int(snapshots(three_runs)[1]))
+        assert second is not None
+        log = three_runs.loaded().metadata.snapshot_log
+        moment = datetime.fromtimestamp(log[0].timestamp_ms / 1000, UTC)
+        assert carry_out(three_runs, RollbackSpec, tag="before run 3").outcome is Outcome.DONE
+        assert three_runs.rows() == TWO
+        assert carry_out(three_runs, RollbackSpec, "other run", timestamp=moment).outcome is Outcome.DONE
+        assert three_runs.rows() == ONE
+
+    @needs("branches")
+    @pytest.mark.parametrize("drop_branch", [False, True])
+    def test_a_published_run_counts_as_applied(self, with_branch: Flow, drop_branch: bool) -> None:
+        report = carry_out(with_branch, PublishBranchSpec, branch="load", drop_branch=drop_branch)
+        assert report.outcome is Outcome.DONE
+        assert with_branch.rows() == TWO
+        table = with_branch.loaded()
+        assert ("load" in table.metadata.refs) is not drop_branch
+        head = table.current_snapshot()
+        assert head is not None
+        assert report.committed == (str(head.snapshot_id),)
+        (key,) = report.run_keys_added
+        assert key in RecentRunKeys.read(table.properties)
+        assert applied_runs(facts(table), key[:8]) == {key: str(head.snapshot_id)}
+
+        # A retry, or a cleared task, also where it makes the branch anew.
+        assert with_branch.apply("run 2", branch="load").outcome is Outcome.ALREADY_APPLIED
+        # Publishing again, too.
+        again = carry_out(with_branch, PublishBranchSpec, "other run", branch="load", drop_branch=drop_branch)
+        assert again.outcome is Outcome.NOTHING_DUE
+        assert with_branch.rows() == TWO
+
+    @needs("metadata-changes-on-worker", raises=AssertionError)
+    def test_a_change_of_metadata_starts_no_spark(self, three_runs: Flow) -> None:
+        assert carry_out(three_runs, CreateTagSpec, tag="yesterday").without_spark
+
+    @needs("format-upgrade")
+    def test_rows_run_keys_and_positions_stay_when_the_format_is_upgraded(self, flow: Flow) -> None:
+        flow.arrive("1.jsonl", row(1, "a", 1), row(2, "b", 2))
+        flow.apply("run 1")
+        flow.arrive("2.jsonl", row(1, "z", 3))
+        flow.apply("run 2")
+        applied = {name: value for name, value in flow.loaded().properties.items() if name.startswith("lake.")}
+        newest = self.capabilities.versions[-1]
+
+        report = carry_out(flow, TableUpgradeSpec)
+        assert report.outcome is (Outcome.NOTHING_DUE if self.version == newest else Outcome.DONE)
+        assert flow.loaded().format_version == newest
+        assert flow.rows() == {1: ("z", 3), 2: ("b", 2)}
+        assert applied.items() <= flow.loaded().properties.items()
+        assert carry_out(flow, TableUpgradeSpec, "other run").outcome is Outcome.NOTHING_DUE
+
+        assert flow.apply("run 2").outcome is Outcome.ALREADY_APPLIED
+        assert flow.apply("run 3").outcome is Outcome.NOTHING_NEW
+        flow.arrive("3.jsonl", row(1, "y", 4), row(2, "", 0, op="d"), row(3, "c", 5))
+        assert flow.apply("run 4").outcome is Outcome.APPLIED
+        assert flow.rows() == {1: ("y", 4), 3: ("c", 5)}
+        assert sorted(flow.row_ids()) == [1, 3]
+        assert None not in flow.row_ids().values()

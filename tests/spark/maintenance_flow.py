@@ -1,0 +1,55 @@
+"""Compactions and expiries of the tables of ``maintained_table``, run as the driver runs them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
+from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
+from airflow_lake_provider.spark_jobs.progress import Progress
+from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+REGIONS = ("north", "south", "east", "west")
+
+
+def compact(table: MaintainedTable, progress: Progress | None = None, **arguments: object) -> CompactionReport:
+    return compact_table(table.spark, table.compaction(**arguments), progress or Progress())
+
+
+def expiry(table: MaintainedTable, **arguments: object) -> SnapshotExpirySpec:
+    everything = {"expire_before": datetime.now(UTC) + timedelta(minutes=1), "expire_stage_branches_before": LONG_AGO}
+    return SnapshotExpirySpec(catalog=CATALOG, table=table.name, run=RUN, **{**everything, **arguments})  # type: ignore[arg-type]  # as kwargs
+
+
+def expire(table: MaintainedTable, **arguments: object) -> ExpiryReport:
+    return expire_snapshots(table.spark, expiry(table, **arguments), Progress())
+
+
+def snapshots(table: MaintainedTable) -> list[str]:
+    """Ids by PyIceberg, oldest first."""
+    found = sorted(table.outside().metadata.snapshots, key=lambda s: s.sequence_number or 0)
+    return [str(s.snapshot_id) for s in found]
+
+
+def with_six_files_and_deletes(table: MaintainedTable) -> MaintainedTable:
+    for place in range(6):
+        table.append(place * 100, 100, region="north" if place % 2 else "south")
+    table.delete([1, 2, 3, 101, 102])
+    table.merge({10: -1, 110: -2, 510: -3})
+    return table
+
+
+def with_four_regions(table: MaintainedTable) -> MaintainedTable:
+    for place, region in enumerate(REGIONS):
+        table.append(place * 100, 50, region)
+        table.append(place * 100 + 50, 50, region)
+    return table
+
+
+def with_three_appends(table: MaintainedTable) -> MaintainedTable:
+    for place in range(3):
+        table.append(place * 10, 10)
+    return table
