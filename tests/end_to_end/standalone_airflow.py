@@ -119,11 +119,11 @@ class StandaloneAirflow:
 
     def note_listeners(self) -> None:
         """Add the addresses on which any of its processes listens at this moment to ``listened_on``."""
-        sockets = listening_sockets()
-        if sockets <= self._known_sockets:
+        listening = listening_sockets()
+        if listening <= self._known_sockets:
             # To look into each process took a twentieth of a core.
             return
-        self._known_sockets |= sockets
+        self._known_sockets |= listening
         for process in self.processes():
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 sockets = process.net_connections("inet")
