@@ -1,4 +1,4 @@
-"""Where a spec goes: the files whose functions receive it, and the calls that carry it into another folder."""
+"""Follow a spec on its way: the files whose functions receive it, and the calls that carry it into another folder."""
 
 from __future__ import annotations
 
