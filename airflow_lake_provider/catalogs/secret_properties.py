@@ -52,7 +52,7 @@ _LEAST_LETTERS = 5
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether the value of a property must not be seen.
+    """Return whether the value of a property must not be seen.
 
     :param name: a property of PyIceberg, of Iceberg-Java or of Hadoop, or a parameter of a URI.
     """

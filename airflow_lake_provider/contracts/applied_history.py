@@ -1,4 +1,4 @@
-"""Tell which properties of a table still say what its rows have: a replaced table keeps those of the one before.
+"""Find the properties that describe what is applied to a table: a replaced table keeps those of the one before.
 
 ``CREATE OR REPLACE TABLE`` begins a new history of main and keeps UUID, properties and, until they expire, snapshots
 (``TableMetadata.buildReplacement`` of Iceberg 1.12). So a position counts only if main's history may have its commit.
@@ -42,11 +42,11 @@ class MainHistory:
 
     @property
     def first(self) -> Snapshot | None:
-        """The first snapshot of main's history; None where that is not known any more."""
+        """The first snapshot of main's history; None where it was expired."""
         return self.line[-1] if self.line and self.line[-1].begins_history else None
 
     def newest_generation(self, source_name: str) -> int | None:
-        """Return the generation that main's newest snapshot says which names a source.
+        """Return the generation of a source in the newest snapshot of main that names it.
 
         :return: 0 where main surely has no commit of the source; None where nothing is known.
         """
@@ -57,7 +57,7 @@ class MainHistory:
         return 0 if self.first is not None or newer else None
 
     def is_replaced_since(self, source_name: str) -> bool:
-        """Tell whether the table was surely replaced after the last commit of a source that has a position."""
+        """Return whether the table was surely replaced after the last commit of a source that has a position."""
         if not self.line:
             return True
         if newest_generation((commit.summary for commit in self.line), source_name) is not None or self.first is None:
@@ -83,7 +83,7 @@ class MainHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedOfSource:
-    """State that a table says it has applied of one source.
+    """Applied state of one source, as the table keeps it.
 
     :param newest: see :meth:`MainHistory.newest_generation`.
     :param epoch: see ``contracts.position_column``.
@@ -104,7 +104,7 @@ class AppliedOfSource:
         source_name: str,
         table: str = "the table",
     ) -> AppliedOfSource:
-        """Tell what counts; what a replaced table has kept counts as never applied.
+        """Return the properties that count. What a replaced table has kept counts as never applied.
 
         :param position: as the properties have it.
         :param table: name, for messages.

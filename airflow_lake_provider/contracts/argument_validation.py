@@ -34,7 +34,7 @@ def choice_of(cls: type[E]) -> Reader:
 
 
 def text(value: object, name: str) -> str:
-    """Return a text that says something.
+    """Return a text that is not empty.
 
     :raises InvalidSpecError: for anything else, and an empty text.
     """
@@ -105,7 +105,7 @@ def groups(value: object, name: str) -> dict[str, tuple[str, ...]]:
 
 
 def mapping(value: object, name: str, what: str) -> dict[str, object]:
-    """Return a mapping whose names say something.
+    """Return a mapping whose keys are texts that are not empty.
 
     :param what: it maps to what, for the message.
     :raises InvalidSpecError: for anything else.

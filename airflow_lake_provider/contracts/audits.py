@@ -26,7 +26,7 @@ def _queries(value: object, name: str) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Audits(AuthorObject):
-    """Assertions that have to hold before a batch becomes part of main.
+    """Assertions that are checked before a batch is published to main.
 
     :param queries: name of an assertion to the SQL query of the rows that offend it; it passes when there are none. Or
         the path of a file with it.
@@ -59,7 +59,7 @@ class Audits(AuthorObject):
 
 
 def audits(value: object, name: str = "audits") -> Audits | None:
-    """Return audits of what an author gives for them; None for none.
+    """Return the audits that an author gives; None without any.
 
     :param value: audits, a mapping of their fields, or one of names to queries.
     :raises InvalidSpecError: it is none of these.

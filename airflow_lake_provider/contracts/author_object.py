@@ -27,7 +27,7 @@ _SQL_FILE = re.compile(r"[^\s'\"`(){};]+\.sql")
 
 
 def is_open(value: object) -> bool:
-    """Tell whether a value has a template or a reference to XCom in it, so that it is not known yet."""
+    """Return whether a value has a template or a reference to XCom in it, which is rendered later."""
     if isinstance(value, str):
         return any(mark in value for mark in _TEMPLATE_MARKS)
     if isinstance(value, AuthorObject):
@@ -51,12 +51,12 @@ def refuse_template(value: object, name: str) -> None:
 
 
 def is_sql_file(value: object) -> bool:
-    """Tell whether a text of an argument for SQL is the path of a file, ``sql/revenue.sql``."""
+    """Return whether a text of an argument for SQL is the path of a file, ``sql/revenue.sql``."""
     return isinstance(value, str) and _SQL_FILE.fullmatch(value) is not None
 
 
 def has_sql_file(value: object) -> bool:
-    """Tell whether a text, a mapping of texts or an author object names a file of SQL."""
+    """Return whether a text, a mapping of texts or an author object names a file of SQL."""
     if isinstance(value, AuthorObject):
         given = [(getattr(value, field.name), field) for field in fields(value)]
         return any(has_sql_file(item) for item, field in given if _is_sql(field) or isinstance(item, AuthorObject))
@@ -203,7 +203,7 @@ class AuthorObject:
 
 
 def known(value: Any, stand_in: Any) -> Any:
-    """Return a value without what is open in it, to check the rest while a DAG is parsed."""
+    """Return a value with stand-ins for its templates, so that the rest is checked while a DAG is parsed."""
     if isinstance(value, AuthorObject):
         return value.with_stand_ins()
     return stand_in if is_open(value) else value

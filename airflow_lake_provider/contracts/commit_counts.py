@@ -40,7 +40,7 @@ def counts_to_summary(**counts: int | None) -> dict[str, str]:
 
 
 def counts_in_summary(report: type[JobReport], summary: Mapping[str, str]) -> dict[str, Any]:
-    """Return the counts that a report has, by its fields; None for what the summary does not say.
+    """Return a report's counts by field, read from a snapshot's summary; None for those that it lacks.
 
     :param summary: of a snapshot; empty where it has expired.
     """
@@ -49,7 +49,7 @@ def counts_in_summary(report: type[JobReport], summary: Mapping[str, str]) -> di
 
 
 def counts_in_words(counts: Mapping[str, int | None]) -> str:
-    """Return the counts that are known as the end of a sentence; empty without any.
+    """Return the counts as the end of a sentence; empty without any.
 
     :param counts: of :func:`counts_in_summary`.
     """

@@ -71,7 +71,7 @@ class BrokenMetadataError(LakeProviderError):
 
 
 class RolledBackError(LakeProviderError):
-    """The history of main says less of a source than the table's position does, or surely nothing."""
+    """Main was rolled back behind the table's position of a source."""
 
 
 class ForgottenRunError(LakeProviderError):
@@ -79,7 +79,7 @@ class ForgottenRunError(LakeProviderError):
 
 
 class RangeUnavailableError(LakeProviderError):
-    """The start of a range of changes was expired or cannot be read any more, so the range cannot be told."""
+    """The first snapshot of a range of changes was expired or cannot be read."""
 
 
 class CommitConflictError(LakeProviderError):

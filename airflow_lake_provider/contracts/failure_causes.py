@@ -1,4 +1,4 @@
-"""Causes of failures, told by what was said of them: a full disk, memory, rights, a process that is gone.
+"""Causes of failures, recognised by their messages: a full disk, memory, rights, a process that ended.
 
 Of a driver's exception both its class and its message count; of a driver that died, lines of its log.
 """
@@ -58,7 +58,7 @@ class FailureCause:
     said: str
 
     def sentence(self) -> str:
-        """Return name, what was said and what to do."""
+        """Return the cause, the message and the remedy as a sentence."""
         return f"{self.kind.name}: {self.said.rstrip('.')}. {self.kind.remedy}"
 
 
@@ -227,7 +227,7 @@ _OF_SPARKS_FILES = re.compile(
 
 
 def cause_in(texts: Iterable[str], *, is_of_a_catalog: bool = False) -> FailureCause | None:
-    """Return the cause that texts tell, or None for one of no known kind.
+    """Return the cause that a message of these texts names; None where none is recognised.
 
     :param texts: ``Class: message`` of each exception, innermost first; a message may hold a stack trace.
     :param is_of_a_catalog: whether the innermost exception came out of a client of a catalog.

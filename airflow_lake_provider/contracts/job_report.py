@@ -80,7 +80,7 @@ class JobReport:
 
     @property
     def is_of_this_try(self) -> bool:
-        """Tell whether this try made the commits, not an earlier one of the same run."""
+        """Return whether this try made the commits, not an earlier one of the same run."""
         return bool(self.committed) and self.outcome is not Outcome.ALREADY_APPLIED
 
 
@@ -213,7 +213,7 @@ class IncrementalReport(JobReport):
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteRowsReport(JobReport):
-    """Report of a deletion, and of who still holds the rows; no value of an erased row is in it.
+    """Report of a deletion, and of the branches, tags and snapshots that still reach the rows. It has no erased value.
 
     :param rows_deleted: rows that were deleted; None where an earlier try's snapshot does not say.
     :param erased_digest: SHA-256 of the salt and of what named the rows; also in the snapshot's summary.

@@ -68,11 +68,11 @@ class MergeEngine(AuthorObject):
 
     @property
     def is_plain(self) -> bool:
-        """True where the table's row has no say: it is replaced or deleted as it stands."""
+        """True where the table's row is replaced or deleted without being looked at."""
         return not self.combines_rows and not self.ignore_stale and self.deletes is not Deletes.SOFT
 
     def depends_on_order(self, column: str) -> bool:
-        """Tell whether the order of a key's rows, none of which deletes, decides the value of a column."""
+        """Return whether the order of a key's rows, none of which deletes, decides the value of a column."""
         return not isinstance(self, Aggregation) or self.function_of(column) in _ORDERED
 
     def function_of(self, column: str) -> str:
@@ -167,7 +167,7 @@ class Aggregation(MergeEngine):
 
 
 def merge_engine(value: object, name: str = "merge_engine") -> MergeEngine:
-    """Return a merge engine of what an author gives for one.
+    """Return the merge engine that an author gives.
 
     :param value: an engine, a mapping of its fields with ``type``, or that type alone, such as ``"first-row"``.
     :raises InvalidSpecError: it is none of these.

@@ -23,7 +23,7 @@ def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def missing(wanted: Ranges, held: Ranges) -> Ranges:
-    """Return the offsets of ``wanted`` that ``held`` lacks."""
+    """Return the offsets of ``wanted`` that are not in ``held``."""
     gaps: list[tuple[int, int]] = []
     for low, high in wanted:
         for start, end in held:

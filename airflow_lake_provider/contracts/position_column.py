@@ -28,7 +28,7 @@ THIRTY_DAYS = 30 * 24 * 60 * 60
 
 
 def epoch_of(properties: Mapping[str, str], source_name: str, table: str = "the table") -> int:
-    """Return the epoch of a source; of one that the table does not know, the next.
+    """Return the epoch of a source; of a source that is new to the table, the next one.
 
     :param table: name, for messages.
     :raises BrokenMetadataError: a property is no number.
@@ -38,7 +38,7 @@ def epoch_of(properties: Mapping[str, str], source_name: str, table: str = "the 
 
 
 def next_epoch(properties: Mapping[str, str], table: str = "the table") -> int:
-    """Return an epoch after all that the table knows; parameters and errors as of :func:`epoch_of`."""
+    """Return an epoch after all of the table's; parameters and errors as of :func:`epoch_of`."""
     names = [name for name in properties if name.startswith(EPOCH_PREFIX)]
     return 1 + max((_epoch(properties, name, table) for name in names), default=0)
 

@@ -68,7 +68,7 @@ class RunIdentity:
 
 @dataclass(frozen=True)
 class RecentRunKeys:
-    """The run keys of a table, newest first, as its properties hold them.
+    """The run keys in a table's properties, newest first.
 
     :param entries: (run key, commit time in epoch seconds).
     :param dropped_before: commit time of the newest entry ever dropped, in epoch seconds; None when none was.

@@ -47,7 +47,7 @@ class SchemaContract(AuthorObject):
 
 
 def schema_contract(value: object, name: str = "schema_contract") -> SchemaContract:
-    """Return a schema contract of what an author gives for one.
+    """Return the schema contract that an author gives.
 
     :param value: a contract, a mapping of its fields, or ``"evolve"`` or ``"freeze"`` for new columns and wider types.
     :raises InvalidSpecError: it is none of these.

@@ -104,16 +104,16 @@ class SourcePosition:
         return replace(self, generation=self.generation + 1, positions=positions, shape=shape or {})
 
     def with_position(self, position: Position) -> SourcePosition:
-        """Return the same with what is known better of one kind."""
+        """Return the same with another position of one kind."""
         return replace(self, positions={**self.positions, position.kind: position})
 
     def restarted(self) -> SourcePosition:
-        """Return a position that has consumed nothing, and goes on counting from this one."""
+        """Return a position that has consumed nothing, with this one's generation count."""
         kept = {kind: left for kind, found in self.positions.items() if (left := found.restarted()) is not None}
         return SourcePosition(generation=self.generation, positions=kept, events=self.events)
 
     def without_lost(self, at: datetime) -> SourcePosition:
-        """Return this position with what it cannot tell any more given up.
+        """Return this position without a list that is lost.
 
         :param at: of the listing that is consumed next.
         """
@@ -139,7 +139,7 @@ class SourcePosition:
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
     def is_rolled_back(self, newest: int | None) -> bool:
-        """Tell whether the table was rolled back behind this position.
+        """Return whether the table was rolled back behind this position.
 
         :param newest: see :meth:`refuse_rolled_back`.
         """
@@ -171,14 +171,14 @@ def summary_of(positions: Mapping[str, SourcePosition]) -> str:
 
 
 def moved_sources(summary: Mapping[str, str]) -> dict[str, str]:
-    """Return the sources that a snapshot names, with their generations as somebody has written them."""
+    """Return the sources that a snapshot's summary names, with their generations as text."""
     # No name of a source has a comma, nor the sign.
     parts = (part.rpartition("=") for part in summary.get(SOURCE_POSITION, "").split(","))
     return {name: generation for name, _, generation in parts if name}
 
 
 def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) -> int | None:
-    """Return the generation that the newest snapshot says which names a source; None without one.
+    """Return the generation of a source in the newest snapshot that names it; None without one.
 
     Unlike the property, it goes back with main when the table is rolled back.
 
@@ -189,7 +189,7 @@ def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) 
 
 
 def _tagged(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the positions by their tags, also of what commits wrote that knew files and snapshots only."""
+    """Return the positions by tag, also from the form without tags that earlier commits wrote."""
     if "positions" in plain:
         return dict(plain["positions"])
     files = {name: plain[name] for name in _UNTAGGED if name in plain}

@@ -114,7 +114,7 @@ def spec_from_plain(plain: dict[str, object]) -> JobSpec:
 
 
 def _import_source(plain: Any) -> None:
-    """Import the class of a source that is none of this package's; its type says where it is.
+    """Import the class of an author's own source, which its ``type`` names.
 
     Only a driver does so, with what a worker has made of an object: nobody's data names a module.
 

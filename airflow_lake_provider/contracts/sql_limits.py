@@ -38,7 +38,7 @@ def forbidden_in(text: str) -> str | None:
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether a text can be written as UTF-8: JSON and Python may hold half of a surrogate pair, files may not."""
+    """Return whether a text can be written as UTF-8; JSON and Python may have half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -49,7 +49,7 @@ def reading_tag_of(consumer: str) -> str:
 
 
 def applied_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that say what main has applied; they go with its head.
+    """Return the properties with main's applied state; they belong to its head.
 
     :param properties: of the table.
     """

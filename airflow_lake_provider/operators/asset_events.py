@@ -40,7 +40,7 @@ class TaskWithOutlets(Protocol):
 
     @property
     def has_own_tables(self) -> bool:
-        """Tell whether another instance or run of the task has other tables."""
+        """Return whether another instance or run of the task has other tables."""
 
     @property
     def lake(self) -> LakeCatalogHook:
@@ -92,7 +92,7 @@ def _announce_table(
 
 
 def _is_of(outlet: object, operator: TaskWithOutlets, table: str, branch: str) -> bool:
-    """Tell whether an outlet is the asset of a branch of a table, declared here or written as a URI."""
+    """Return whether an outlet is the asset of a branch of a table, declared here or written as a URI."""
     if not isinstance(outlet, Asset):
         return False
     known = declared(outlet.name, outlet.uri)

@@ -90,7 +90,7 @@ class DeferrableApplication(Base):
     _deferred: DeferredJob | None = None
 
     def may_defer(self, target: SparkTarget) -> bool:
-        """Tell whether this task is to wait in the triggerer.
+        """Return whether this task is to wait in the triggerer.
 
         :raises InvalidSpecError: the author asks for it where it cannot be.
         """

@@ -264,7 +264,7 @@ def _written_or_refused(given: object, number: int) -> JobSpec | InvalidSpecErro
 
 
 def _is_open(task: object) -> bool:
-    """Tell whether a task itself comes from XCom; what is in it may, and its action may not."""
+    """Return whether a task itself comes from XCom; what is in it may, and its action may not."""
     return not isinstance(task, (JobSpec, Mapping)) and is_open(task)
 
 

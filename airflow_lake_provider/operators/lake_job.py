@@ -96,7 +96,7 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
 
     @property
     def has_own_tables(self) -> bool:
-        """Tell whether the task is mapped over its tables: not all instances share ``table``."""
+        """Return whether the task is mapped over its tables: not all instances share ``table``."""
         if not self.has_dag():  # type: ignore[no-untyped-call]  # Airflow's
             return False
         shared = getattr(self.dag.task_dict.get(self.task_id), "partial_kwargs", None)

@@ -174,7 +174,7 @@ def driver_java(environment: Mapping[str, str]) -> Path | None:
 
 
 def has_own_archive(options: Iterable[str]) -> bool:
-    """Tell whether a deployment names an archive of its own."""
+    """Return whether a deployment names an archive of its own."""
     return any(name in text for text in options for name in _OF_JAVA)
 
 

@@ -55,7 +55,7 @@ def _is_importable(kind: type[Source]) -> bool:
 
 
 def _travels(root: str, py_files: str | None) -> bool:
-    """Tell whether a top-level module is shipped; one that is installed here may be on the cluster as well."""
+    """Return whether a top-level module is shipped; one that is installed here may be on the cluster as well."""
     paths = [path for path in (py_files or "").split(",") if path]
     shipped = any(Path(path).name == f"{root}.py" or _may_hold(path, root) for path in paths)
     return shipped or root in packages_distributions()

@@ -22,7 +22,7 @@ def default_poll_interval() -> float:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Tell whether the same look may succeed later."""
+    """Return whether the same look may succeed later."""
     if isinstance(error, LakeProviderError):
         return error.retry_may_help
     return isinstance(error, OSError)

@@ -101,7 +101,7 @@ def _to_uri(spark: SparkSession) -> Any:
 
 
 def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...]) -> str:
-    """Say where the first wrong row stands, for a message; two jobs, so only once something is known to be wrong.
+    """Return file and line of the first bad row, for a message. It takes two jobs, so it is asked in failures only.
 
     :param rows: all rows of the input with their arrival.
     :param wrong: condition over ``rows``.

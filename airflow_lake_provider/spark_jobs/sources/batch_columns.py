@@ -43,7 +43,7 @@ def refuse_unfit_columns(columns: Sequence[str], what: str) -> None:
 
 
 def refuse_unfit_fields(table: str, columns: StructType) -> None:
-    """Refuse columns, and fields inside them, that no table can hold: two names that are one, no name, no fields.
+    """Refuse columns, and fields inside them, that no table can have: equal names, no name, no fields.
 
     :param table: that the batch is for.
     :raises BadInputError: naming them.
@@ -95,7 +95,7 @@ def _is_unordered(kind: DataType) -> bool:
 
 
 def refuse_lossy_types(found: StructType, declared: StructType, what: str) -> None:
-    """Refuse declared types that do not hold what the files have; a reader of ORC puts NULL where a value does not fit.
+    """Refuse declared types that are narrower than those of the files; a reader of ORC makes NULL of what does not fit.
 
     Fields that only one of the two has are none of it, as they are none of an error among columns.
 

@@ -1,4 +1,4 @@
-"""Files of rows: listed, told from those that were consumed, and read."""
+"""Files of rows as a source: list them, leave out those that were consumed, and read the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FilesListing(Listing):
         return tuple(file.identity for file in self.files)
 
     def beyond(self, position: SourcePosition) -> Self:
-        """Return the files that a position does not know."""
+        """Return the files that a position has not consumed."""
         return replace(self, files=position.files.unconsumed(self.files))
 
     def position_after(self, position: SourcePosition, max_age: timedelta | None) -> SourcePosition:
@@ -51,11 +51,11 @@ class FilesListing(Listing):
         return self.consumed_by(position) + len(self.uncertain(position))
 
     def is_told_by(self, position: SourcePosition) -> bool:
-        """Tell whether a position has its list of files."""
+        """Return whether a position has its list of files."""
         return not self.is_lost_in(position)
 
     def is_lost_in(self, position: SourcePosition) -> bool:
-        """Tell whether the list of a position is gone."""
+        """Return whether a position has lost its list of files."""
         return position.files.is_lost
 
     def uncertain(self, position: SourcePosition) -> tuple[InputFile, ...]:
@@ -63,7 +63,7 @@ class FilesListing(Listing):
         return position.files.uncertain(self.files)
 
     def applied(self, listed: Self, start: SourcePosition) -> str:
-        """Return how many files were new, corrected and known."""
+        """Return the counts of new, corrected and already consumed files as a sentence."""
         corrected, known = len(start.files.corrected(listed.files)), len(listed.files) - len(self.files)
         return (
             f"applied {len(self.files)} of {len(listed.files)} files: {len(self.files) - corrected} new, "
@@ -123,5 +123,5 @@ def digests(**parts: str | None) -> dict[str, str]:
 
 
 def digest(text: str) -> str:
-    """Return what stands for a text in a position."""
+    """Return the digest of a text, as positions keep it."""
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

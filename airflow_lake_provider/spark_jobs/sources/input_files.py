@@ -71,7 +71,7 @@ def location_of(spark: SparkSession, pattern: str) -> SourceLocation:
 
 
 def default_file_system(pattern: str, address: str) -> str:
-    """Warn of a path that means what the cluster's settings say, and not the machine of whoever wrote it."""
+    """Warn of a path without a scheme: the cluster's default file system decides where it is."""
     return (
         f"the path {pattern!r} names no file system, so the cluster's default one was read: {address}. Where another "
         "one is meant, write the address with its scheme, such as s3a:// or file://"
@@ -79,7 +79,7 @@ def default_file_system(pattern: str, address: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Tell whether Spark's file index skips a name; the rule is ``HadoopFSUtils.shouldFilterOutPathName``."""
+    """Return whether Spark's file index skips a name; the rule is ``HadoopFSUtils.shouldFilterOutPathName``."""
     return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
 
 
@@ -139,7 +139,7 @@ class _FileStatuses:
         return list_of_array(self._spark, statuses)
 
     def all(self, listing: Any) -> Any:
-        """Return what is left of Hadoop's iterator as a list; page by page, as the store gives it."""
+        """Return the rest of Hadoop's iterator as a list; it reads page by page."""
         return jvm_of(self._spark).org.apache.hadoop.util.functional.RemoteIterators.toList(listing)
 
     def files(self, statuses: Any) -> Iterator[InputFile]:
@@ -148,7 +148,7 @@ class _FileStatuses:
         return (InputFile(path, int(size), version) for path, size, version in zip(*columns, strict=True))
 
     def are_files(self, statuses: Any) -> list[bool]:
-        """Tell files from folders."""
+        """True for files, False for folders."""
         return [text == "true" for text in texts_of(self._spark, statuses, self._is_file)]
 
     def _getter(self, name: str, result: str) -> Any:

@@ -30,7 +30,7 @@ def encoding_of(options: Mapping[str, str]) -> str:
 
 
 def fault_of_line(line: str, options: Mapping[str, str] | None = None) -> str:
-    """Return SQL of what is wrong with a line of which Spark's parser says nothing; NULL for a sound one.
+    """Return SQL of the fault of a line that Spark's parser accepts; NULL for a sound line.
 
     As one text: made of columns, it is two hundred calls to the JVM.
 
@@ -45,7 +45,7 @@ def fault_of_line(line: str, options: Mapping[str, str] | None = None) -> str:
 
 
 def is_parsed(line: str, schema: str, options: Mapping[str, str]) -> str:
-    """Return the condition that Spark's parser takes a line, so that nothing else has said that it is wrong.
+    """Return the condition that Spark's parser accepts a line, so that its fault is named nowhere else.
 
     :param line: SQL of the line.
     :param schema: DDL, with the column of corrupt records.
@@ -59,7 +59,7 @@ def is_parsed(line: str, schema: str, options: Mapping[str, str]) -> str:
 
 
 def _ends_with_its_only_brace(line: str) -> str:
-    """Tell a flat object without a brace in its texts, for which nothing needs to be parsed again."""
+    """Return whether a line is a flat object without a brace in its texts, which need not be parsed again."""
     before = f"substring(CAST({line} AS BINARY), 1, octet_length({line}) - 1)"
     return f"endswith({line}, '}}') AND NOT contains({before}, X'7D')"
 

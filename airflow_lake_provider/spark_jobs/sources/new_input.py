@@ -20,7 +20,7 @@ _REPLACED = "the table was replaced since it applied this source, so that all of
 
 @dataclass(frozen=True, kw_only=True)
 class InputDecision:
-    """Decision on what is applied, and what the table remembers after that.
+    """Decision on which input is applied, and the position after it.
 
     :param start: the position that was gone on from: the table's, or one that has consumed nothing.
     :param wanted: what of the input is applied.
@@ -73,7 +73,7 @@ def decide_input(spec: UpsertSpec, applied_state: AppliedState, listed: Listing,
 
 
 def _refuse_to_count_again(spec: UpsertSpec, applied_state: AppliedState) -> None:
-    """Refuse to count input into rows of which nobody knows whether they have it.
+    """Refuse to aggregate input that the rows may already have.
 
     :raises BadInputError: the table was replaced by one that has rows.
     """
@@ -141,7 +141,7 @@ def _refuse_uncertain(spec: UpsertSpec, start: SourcePosition, listed: Listing) 
 def _consumed_under_other_names(
     spec: UpsertSpec, applied_state: AppliedState, unknown: Listing, others: Positions
 ) -> tuple[str, ...]:
-    """Return a warning for what is new to this name and another has consumed.
+    """Return a warning for input that is new to this source name and was consumed under another.
 
     :param unknown: what of the listing this name has not consumed.
     :raises BadInputError: applying it once more would count it twice.
@@ -172,7 +172,7 @@ def _consumed_under_other_names(
 
 
 def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:
-    """Tell whether two names read the same files with a query each, which ``on_repeat="apply"`` has allowed once."""
+    """Return whether two names read the same files with a query each, which ``on_repeat="apply"`` has allowed once."""
     queries = [shape.get("query") for shape in (position.shape, other.shape) if shape]
     return len(set(queries)) > 1 and position.files.shares_files(other.files)
 

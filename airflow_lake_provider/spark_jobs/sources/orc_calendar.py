@@ -113,7 +113,7 @@ def _is_old(statistics: Any) -> bool:
 
 
 def _has_left_out(statistics: Any) -> bool:
-    """Tell whether the first or the last day is one of those; of days between the two nothing is known."""
+    """Return whether the first or the last day was left out; days between are not in the statistics."""
     if statistics.getClass().getSimpleName() != "DateStatisticsImpl" or statistics.getNumberOfValues() == 0:
         return False
     return statistics.getMinimumDayOfEpoch() in _LEFT_OUT or statistics.getMaximumDayOfEpoch() in _LEFT_OUT

@@ -1,4 +1,4 @@
-"""Columns and types of JSON and CSV files: declared, else the table's, else told from the values."""
+"""Columns and types of JSON and CSV files: declared, else the table's, else inferred from the values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_LEVELS = 50
 
 
 def declared_types(schema: str | None, table_schema: StructType | None) -> dict[str, DataType]:
-    """Return what is known of types before any value is read, by lower-case name.
+    """Return the declared types, else the table's, by lower-case name.
 
     :param schema: DDL of the author; wins over the table.
     :param table_schema: of the target table; None when there is none.

@@ -202,7 +202,7 @@ def _elements(value: str, read: DataType, declared: DataType) -> tuple[str, Data
 
 
 def _is_exact(text: str, fitted: str, declared: DataType, kind: str) -> str:
-    """Return the condition that a value is all that its text says; the regular expressions come last."""
+    """Return the condition that a value has all digits of its text; the regular expressions come last."""
     match declared:
         case DecimalType():
             return f"{fitted} IS NOT NULL AND {_fits(text, declared.scale)}"
@@ -221,7 +221,7 @@ def _is_exact(text: str, fitted: str, declared: DataType, kind: str) -> str:
 
 
 def _fits(text: str, scale: int) -> str:
-    """Tell whether a decimal has no digit but zeros behind its scale, with an exponent too."""
+    """Return whether a decimal has no digit but zeros behind its scale, with an exponent too."""
     point = f"instr({text}, '.')"
     is_plain = f"NOT contains({text}, 'e') AND NOT contains({text}, 'E')"
     is_short = f"({point} = 0 OR octet_length({text}) - {point} <= {scale})"
@@ -246,5 +246,5 @@ def _is_exact_time(text: str, declared: DataType, kind: str) -> str:
 
 
 def _has_dashes(text: str) -> str:
-    """Tell a text that begins as 2024-01-02 does."""
+    """Return whether a text begins with a date such as 2024-01-02."""
     return f"substring({text}, 5, 1) = '-' AND substring({text}, 8, 1) = '-'"

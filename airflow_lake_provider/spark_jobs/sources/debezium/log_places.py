@@ -38,7 +38,7 @@ def place_of(position: Column) -> Column:
 
 
 def is_later(place: Column, other: Column) -> Column:
-    """Tell whether an event, or a snapshot's row, comes after another of the same row of the source."""
+    """Return whether an event, or a snapshot's row, comes after another of the same row of the source."""
     after_other = (_reached(place) >= other["lsn"]) | _told_later(place, other)
     before_other = (_reached(other) >= place["lsn"]) | _told_later(other, place)
     same_kind = place["snapshot"] == other["snapshot"]
@@ -47,7 +47,7 @@ def is_later(place: Column, other: Column) -> Column:
 
 
 def refuse_below_snapshots(events: DataFrame, table: str) -> None:
-    """Refuse changes that a snapshot's older row of their key would win over, because they stand before it in the log.
+    """Refuse changes that are newer than a snapshot's row of their key, and have a lower position than it.
 
     :param events: ``key``, ``op``, ``first``, ``second``, ``last_commit`` and ``ts_ms``, with rows of a snapshot.
     :raises BadInputError: with how many.
