@@ -50,9 +50,9 @@ class MainHistory:
 
         :return: 0 where main surely has no commit of the source; None where nothing is known.
         """
-        said = newest_generation((commit.summary for commit in self.line), source_name)
-        if said is not None or not self.line:
-            return said
+        generation = newest_generation((commit.summary for commit in self.line), source_name)
+        if generation is not None or not self.line:
+            return generation
         newer = any(commit.order > self.line[-1].order for commit in self._commits_of(source_name))
         return 0 if self.first is not None or newer else None
 

@@ -38,9 +38,9 @@ def other_types(table: str, start: str, changed: Mapping[str, str]) -> str:
     :param start: snapshot id.
     :param changed: of :func:`changed_types`.
     """
-    said = "; ".join(f"{name} was {types}" for name, types in sorted(changed.items()))
+    changes = "; ".join(f"{name} was {types}" for name, types in sorted(changed.items()))
     return (
-        f"{table}: the table was replaced since snapshot {start}, and columns have other types now: {said}. So the "
+        f"{table}: the table was replaced since snapshot {start}, and columns have other types now: {changes}. So the "
         "rows of then cannot be compared with those of now. Rebuild with full_refresh=True, or let on_gap='full' do "
         "so; with read_changes, read from None"
     )

@@ -53,8 +53,8 @@ class Progress:
         finally:
             took = time.monotonic() - started
             self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
-            said = ", ".join([*(_words(key, value) for key, value in facts.items()), f"{took:.1f} s"])
-            self.say(f"{name}: {said}")
+            shown = ", ".join([*(_words(key, value) for key, value in facts.items()), f"{took:.1f} s"])
+            self.say(f"{name}: {shown}")
 
     def say(self, text: str) -> None:
         """Print one line at once."""

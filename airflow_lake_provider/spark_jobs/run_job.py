@@ -77,13 +77,13 @@ def _reports(spark: SparkSession, options: argparse.Namespace, progress: Progres
     for name, report in reports.items():
         if isinstance(report, JobReport):
             reports[name] = replace(report, warnings=(*report.warnings, *overruled))
-        elif not _is_told_by_worker(spark, options.report):
+        elif not _is_in_task_log(spark, options.report):
             sys.stderr.write(report.traceback)
     tell(reports)
     return reports
 
 
-def _is_told_by_worker(spark: SparkSession, report: str | None) -> bool:
+def _is_in_task_log(spark: SparkSession, report: str | None) -> bool:
     """Tell whether what this process says is in the task's log, where the worker says the failure."""
     with suppress(Exception):
         return bool(report) and spark.sparkContext.getConf().get("spark.submit.deployMode", "client") == "client"

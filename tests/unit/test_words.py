@@ -36,6 +36,8 @@ WORDS = {
     "semantics": "merge engine, merge rules",
     "keep_(for|last|stage_branches_for)": "older_than, retain_last, stage_branches_older_than",
     "add_and_widen": "evolve",
+    "^(seen|old)_(events|times|partition)$|led_ts_ms": "event positions, commit times, events below a mark",
+    "(two|earlier|new|old)_(life|lives)": "log of the source",
 }
 TEXT_THAT_IS_A_NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 
@@ -102,6 +104,9 @@ def test_no_function_for_authors_takes_a_parameter_named_set() -> None:
         ("watermark", False),
         ("EventMarks", False),
         ("withheld", False),
+        ("refuse_two_lives", True),
+        ("SeenEvents", True),
+        ("unseen_events", False),
     ],
 )
 def test_a_word_is_caught_as_a_part_of_a_name_and_not_within_another_word(name: str, caught: bool) -> None:

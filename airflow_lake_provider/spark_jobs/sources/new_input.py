@@ -184,9 +184,9 @@ def _counts(spec: UpsertSpec) -> bool:
 def _note(spec: UpsertSpec, changed: list[str], earlier: str | None) -> str:
     if not changed:
         return ""
-    said = f"{', '.join(changed)} of the source changed since its last commit"
+    change = f"{', '.join(changed)} of the source changed since its last commit"
     if spec.source.on_source_change is OnSourceChange.REPLAY:
-        return f"{said}, so that all of it is applied again"
+        return f"{change}, so that all of it is applied again"
     if earlier is not None:
-        return f"{said}, so that all files were read for the events of the table that is named now"
-    return f"{said}, and what was applied before is not applied again"
+        return f"{change}, so that all files were read for the events of the table that is named now"
+    return f"{change}, and what was applied before is not applied again"

@@ -31,7 +31,7 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import keeps_number_text
 
 _TIMES = {"locale", "enabledatetimeparsingfallback"}
 # Options with which an author says how values of a type are written: then Spark's reader has them.
-_SAID_BY: dict[type[DataType], set[str]] = {
+_OPTIONS_OF_FORMAT: dict[type[DataType], set[str]] = {
     DecimalType: {"locale"},
     DateType: {"dateformat", *_TIMES},
     TimestampType: {"timestampformat", "timezone", *_TIMES},
@@ -72,8 +72,8 @@ def read_as(declared: DataType, kind: str, options: Mapping[str, str]) -> DataTy
     if isinstance(declared, (IntegralType, BooleanType)):
         # A quoted text without a sign is a value in a column of texts, and none in any other.
         return StringType() if kind == "csv" else declared
-    said_by = _SAID_BY.get(type(declared))
-    if said_by is None or said_by & options.keys():
+    options_of_format = _OPTIONS_OF_FORMAT.get(type(declared))
+    if options_of_format is None or options_of_format & options.keys():
         return declared
     is_kept = kind == "csv" or not isinstance(declared, _NUMBERS) or keeps_number_texts()
     return StringType() if is_kept else declared
