@@ -21,7 +21,10 @@ def lake_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def airflow_environment(lake_home: Path) -> Mapping[str, str]:
     """Environment of Airflow's commands: the repository's DAGs, one lake, a local Spark, loopback only."""
-    return environment_of(lake_home)
+    environment = environment_of(lake_home)
+    # Pages that nobody looks at take a driver a second and a half of CPU time.
+    options = f"{environment['SPARK_SUBMIT_OPTS']} -Dspark.ui.enabled=false"
+    return {**environment, "SPARK_SUBMIT_OPTS": options.strip()}
 
 
 @pytest.fixture(scope="module")
