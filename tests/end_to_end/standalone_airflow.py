@@ -184,8 +184,6 @@ def _environment(environment: Mapping[str, str], home: Path, url: str, port: int
         # The defaults of half a minute and five seconds are for machines that do nothing else.
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
         "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
-        # No test changes a DAG file: each is parsed once, not each 30 s.
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
     }
 
