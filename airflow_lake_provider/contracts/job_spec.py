@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, TypedDict
 
 from airflow_lake_provider.contracts.argument_validation import Reader, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, reads, refuse_template
+from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json, to_plain
 from airflow_lake_provider.contracts.run_key import RunIdentity
@@ -113,6 +114,16 @@ class JobSpec(AuthorObject):
                 "character; look at where its text comes from"
             )
         return plain
+
+    def checked_for(self, table_format: str) -> Self:
+        """Return the spec with all fields checked, where a table format has what it needs.
+
+        :raises InvalidSpecError: a field cannot be what it was rendered to.
+        :raises UnsupportedError: the format is not known, or lacks a capability; it says which.
+        """
+        checked = self.checked()
+        declared_format(table_format).refuse_lacking(self.table, checked.needs)
+        return checked
 
     @property
     def is_framed(self) -> bool:

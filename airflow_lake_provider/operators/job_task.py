@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
@@ -92,9 +91,7 @@ class JobTask:
         def make() -> None:
             refuse_other_tables(self.table, allowed_tables)
             connection = self.action.tables.lake.connection
-            asked = written().checked()
-            declared_format(connection.table_format).refuse_lacking(self.table, asked.needs)
-            spec = self.action.completed(asked, self.run)
+            spec = self.action.completed(written().checked_for(connection.table_format), self.run)
             frame = SpecFrame(
                 catalog=connection.catalog_name,
                 table_format=connection.table_format,
