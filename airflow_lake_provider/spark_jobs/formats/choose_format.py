@@ -29,7 +29,7 @@ def table_of(spark: SparkSession, spec: JobSpec, name: TableName | None = None) 
     :param name: another table than the spec's own.
     :raises UnsupportedError: the format is not known.
     """
-    return format_named(spec.table_format).table(spark, spec.catalog, name or spec.name)
+    return format_named(spec.table_format).table(spark, spec.catalog, name or TableName.parse(spec.table))
 
 
 def open_catalog(spark: SparkSession, spec: JobSpec) -> Any:
