@@ -1,17 +1,17 @@
-"""A lake table as an Airflow asset, and the events on it."""
+"""A lake table as an Airflow asset, its address, and the events on it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Asset, AssetWatcher
 
-from airflow_lake_provider.assets.asset_authority import checked_authority
 from airflow_lake_provider.assets.declared_assets import DeclaredAsset, declare
 from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
@@ -102,3 +102,18 @@ def _seconds(value: timedelta | float | str, name: str) -> float:
     if isinstance(value, bool) or value < 0:
         raise InvalidSpecError(f"{name} must be a duration of 0 or more seconds, got {value!r}")
     return float(value)
+
+
+_AUTHORITY = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def checked_authority(authority: str) -> str:
+    """Return ``authority``.
+
+    :raises InvalidConnectionError: unless it has only letters, digits, ``.``, ``_`` and ``-``.
+    """
+    if not _AUTHORITY.fullmatch(authority):
+        raise InvalidConnectionError(
+            f"asset authority {authority!r} does not fit into an asset URI; use letters, digits, '.', '_' and '-'"
+        )
+    return authority

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_lake_provider.catalogs import pyiceberg_catalog_properties, spark_catalog_properties, spark_packages
+from airflow_lake_provider.catalogs import database_uri, spark_catalog_properties
 from airflow_lake_provider.catalogs.connection_errors import nearest, refused
 from airflow_lake_provider.catalogs.connection_fields import OWN_EXTRAS, Fields, read_fields
 from airflow_lake_provider.catalogs.secret_properties import forms, secret_values
@@ -92,18 +92,18 @@ class CatalogConnection:
         objects and a number.
         A PostgreSQL URI holds user and password: keep it in memory.
         """
-        return pyiceberg_catalog_properties.load_catalog_properties(self.fields, self.warehouse)
+        return load_catalog_properties(self.fields, self.warehouse)
 
     def spark_settings(self) -> dict[str, str]:
         """Return every setting a Spark session needs for this catalog; hand them over in a file, they hold secrets."""
         return spark_catalog_properties.session_settings(self.catalog_name, self.java_properties())
 
-    def spark_packages(self, runtime: str = spark_packages.SPARK_RUNTIME) -> tuple[str, ...]:
+    def spark_packages(self, runtime: str = spark_catalog_properties.SPARK_RUNTIME) -> tuple[str, ...]:
         """Return the Maven coordinates of the jars that those settings need.
 
         :param runtime: that of Iceberg's runtime for the Spark of the job.
         """
-        return spark_packages.packages(self.java_properties(), runtime)
+        return spark_catalog_properties.packages(self.java_properties(), runtime)
 
     def secrets(self) -> tuple[str, ...]:
         """Return every value that must not be seen, longest first so that masking leaves no tails."""
@@ -149,3 +149,19 @@ def _table_format(conn_id: str, given: object) -> str:
             f"{nearest(str(table_format), FORMATS)}",
         )
     return str(table_format)
+
+
+def load_catalog_properties(fields: Fields, warehouse: str | None) -> dict[str, Any]:
+    """Return the keyword arguments of ``pyiceberg.catalog.load_catalog``; they may hold a database password.
+
+    :param fields: the connection's fields.
+    :param warehouse: as returned by `warehouse.normalised`.
+    """
+    properties: dict[str, Any] = {"type": fields.kind, **fields.properties}
+    if warehouse:
+        properties["warehouse"] = warehouse
+    if fields.uri and fields.kind == "sql":
+        properties["uri"] = database_uri.sqlalchemy_uri(fields.uri, fields.login, fields.password)
+    elif fields.uri:
+        properties["uri"] = fields.uri
+    return {**properties, **fields.pyiceberg_only}

@@ -1,17 +1,21 @@
-"""Spec of a compaction, as a worker sends it to a driver; it refuses wrong combinations."""
+"""Spec of a compaction, and the rules by which worker and driver choose its level and its files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, number, optional, share, text
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
+from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.job_spec import JobSpec, argument
-from airflow_lake_provider.contracts.layout_terms import sort_terms
-from airflow_lake_provider.contracts.sizes import size
+from airflow_lake_provider.contracts.property_values import count_of, number_property, size
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
+from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.contracts.table_layout import sort_terms
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 
 
 class CompactionLevel(str, Enum):
@@ -84,3 +88,155 @@ class CompactionSpec(JobSpec):
         for name, least in counts.items():
             if getattr(self, name) < least:
                 raise InvalidSpecError(f"{self.table}: {name} must be at least {least}, got {getattr(self, name)}")
+
+
+TARGET_SIZE = "write.target-file-size-bytes"
+DELETE_TARGET_SIZE = "write.delete.target-file-size-bytes"
+DEFAULT_TARGET_BYTES = 512 * 1024**2
+DELETE_TARGET_BYTES = 64 * 1024**2
+OFF = 2**31 - 1
+_LARGEST_GROUP_BYTES = 100 * 1024**3
+# A group is what one conflict can undo, so binpack groups are small; sorting wants its rows together.
+_TARGETS_PER_GROUP = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteRules:
+    """Rules that choose the files of a partition to rewrite together, as Iceberg's planner understands them.
+
+    :param target_bytes: size of a new file; below 75 % a file is small, above 180 % it is split.
+    :param delete_file_threshold: delete files that make a file due; ``OFF`` never.
+    :param delete_ratio_threshold: share of deleted rows that makes a file due.
+    :param rewrite_all: every file is due.
+    :param group_bytes: most bytes of one group.
+    """
+
+    target_bytes: int
+    min_input_files: int
+    delete_file_threshold: int = OFF
+    delete_ratio_threshold: float = 1.0
+    rewrite_all: bool = False
+    group_bytes: int = _LARGEST_GROUP_BYTES
+
+    @property
+    def min_bytes(self) -> int:
+        """Smallest size that is not small."""
+        return int(self.target_bytes * 0.75)
+
+    @property
+    def max_bytes(self) -> int:
+        """Largest size that is not split."""
+        return int(self.target_bytes * 1.8)
+
+
+def rules_for(spec: CompactionSpec, level: CompactionLevel, table_target_bytes: int | None) -> RewriteRules:
+    """Return the rules of a level.
+
+    ``minor`` takes wrongly sized files and files past the delete ratio, ``major`` also every file with as many delete
+    files as the threshold says (one, unless the author asks for more), ``full`` everything.
+
+    :param level: a level other than ``auto``, see :func:`choose_level`.
+    :param table_target_bytes: the table's ``write.target-file-size-bytes``.
+    """
+    target = spec.target_file_size or table_target_bytes or DEFAULT_TARGET_BYTES
+    in_small_groups = spec.partial_progress and spec.strategy is CompactionStrategy.BINPACK
+    return RewriteRules(
+        target_bytes=target,
+        min_input_files=spec.min_input_files,
+        delete_file_threshold=(spec.delete_file_threshold or OFF) if level is CompactionLevel.MAJOR else OFF,
+        delete_ratio_threshold=spec.delete_ratio_threshold,
+        rewrite_all=level is CompactionLevel.FULL,
+        group_bytes=min(_LARGEST_GROUP_BYTES, _TARGETS_PER_GROUP * target) if in_small_groups else _LARGEST_GROUP_BYTES,
+    )
+
+
+def table_size(table: str, properties: Mapping[str, str], name: str) -> int | None:
+    """Return the size in bytes that the owner of a table has set; None where there is none.
+
+    :param table: name, for the message.
+    :param name: of the property, such as ``TARGET_SIZE``.
+    :raises BrokenMetadataError: it is no number above 0.
+    """
+    value = number_property(table, properties, name)
+    if value == 0:
+        raise BrokenMetadataError(f"{table}: property {name!r} is 0, expected a number of bytes above 0")
+    return value
+
+
+def held_target(spec: CompactionSpec, table_target_bytes: int | None) -> str:
+    """Say by whom the size of new files was set, as the end of a sentence; empty where nobody has."""
+    if spec.target_file_size is not None:
+        other = f" and not {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes is not None else ""
+        return f"; target_file_size is the DAG's{other}"
+    return f"; target_file_size is {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes else ""
+
+
+def choose_level(spec: CompactionSpec, state: TableState, equality_deletes: int) -> tuple[CompactionLevel, str]:
+    """Return the level to carry out and, as the end of a sentence, why.
+
+    ``auto`` becomes ``major`` when the head's summary shows a debt of deletes, otherwise ``minor``; never ``full``.
+
+    :param state: the table's head.
+    :param equality_deletes: rows of equality delete files, ``total-equality-deletes`` of the summary.
+    """
+    if spec.level is not CompactionLevel.AUTO:
+        return spec.level, "as asked"
+    share = state.deleted_rows / max(1, state.rows + state.deleted_rows)
+    if equality_deletes:
+        return CompactionLevel.MAJOR, f"{equality_deletes:,} equality deletes are compared with every row read"
+    if share >= spec.delete_ratio_threshold:
+        return CompactionLevel.MAJOR, f"{share:.0%} of the rows are deleted, the threshold is {_percent(spec)}"
+    if state.delete_files and state.delete_files >= state.data_files:
+        return CompactionLevel.MAJOR, f"{state.delete_files:,} delete files lie on {state.data_files:,} data files"
+    return CompactionLevel.MINOR, f"{share:.0%} of the rows are deleted, below the threshold of {_percent(spec)}"
+
+
+def surely_nothing_due(rules: RewriteRules, state: TableState) -> bool:
+    """Tell whether the head's summary alone proves that no file is due, so that no manifest needs to be read."""
+    if state.data_files == 0:
+        return True
+    if rules.rewrite_all or state.delete_files:
+        return False
+    too_few = state.data_files == 1 or state.data_files < rules.min_input_files
+    return too_few and state.data_bytes <= rules.target_bytes
+
+
+def _percent(spec: CompactionSpec) -> str:
+    return f"{spec.delete_ratio_threshold:.0%}"
+
+
+UNTIDIED = "an earlier compaction was cut off before the metadata was tidied"
+_TARGET = "commit.manifest.target-size-bytes"
+# As Iceberg takes it, where the table does not say (TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT).
+_DEFAULT_BYTES = 8 * 1024**2
+_OF_FILES = ("deleted-data-files", "added-delete-files", "removed-delete-files")
+
+
+def is_untidied(
+    facts: TableFacts, spec: CompactionSpec, run_key: str, manifest_sizes: Callable[[int], Iterable[Collection[int]]]
+) -> bool:
+    """Tell whether the newest compaction of main has not gone on to what it does last.
+
+    :param run_key: of this run, whose own earlier try may have had a ``where``.
+    :param manifest_sizes: reads the manifests of a snapshot, see :func:`would_be_fewer`.
+    """
+    newest = next((each for each in facts.ancestors() if each.summary.get(ACTION) == spec.action), None)
+    if newest is None or not any(count_of(newest.summary, name) for name in _OF_FILES):
+        # It has merged manifests, which is done last.
+        return False
+    # Version 2 cannot tell which position deletes lie on files that are gone, so these are always written anew.
+    is_rewrite = spec.where is None and count_of(newest.summary, "deleted-data-files") > 0
+    is_own = newest.summary.get(RUN_KEY) == run_key
+    is_left = facts.format_version == 2 and count_of(newest.summary, "total-position-deletes") > 0
+    if is_left and (is_rewrite or is_own):
+        return True
+    return spec.rewrite_manifests and would_be_fewer(facts, manifest_sizes(newest.id))
+
+
+def would_be_fewer(facts: TableFacts, sizes: Iterable[Collection[int]]) -> bool:
+    """Tell whether merging manifests would leave fewer.
+
+    :param sizes: bytes of those that may be merged, those of data and those of deletes apart.
+    """
+    target = number_property(facts.name, facts.properties, _TARGET) or _DEFAULT_BYTES
+    return any(len(each) > -(-sum(each) // target) for each in sizes)

@@ -1,4 +1,4 @@
-"""Judge properties that a REST server or a table says: few count, and all else is for the connection to say.
+"""Judge properties that a REST server or a table says: few count, none may choose code or send keys elsewhere.
 
 Whoever runs a server, or may alter a table, chooses neither code nor where the connection's credentials go. What is
 obeyed is a list; all else is ignored by PyIceberg, and refused before Spark, which would follow it. The page
@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from airflow_lake_provider.contracts.web_origin import is_same_origin
+from urllib.parse import urlsplit
 
 # Say how a server is asked, or how a store is read and written; none of them says where, or by whose code.
 HARMLESS = frozenset(
@@ -288,3 +287,77 @@ def _is_objected(name: str, said: Mapping[str, Any], own: Mapping[str, Any], uri
 
 def _left(store: Store, said: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
     return (name for name in own if store.knows(name, store.own) and said.get(name) in (None, own[name]))
+
+
+# Iceberg ends the names of classes in "impl", Hadoop, Parquet and ORC theirs in "class" and the like.
+_CLASS = re.compile(r"(^|[.\-_])(impl|class|classes|factory|serializations|codecs)$|[.\-_]provider$")
+_HADOOP = ("fs.", "hadoop.", "dfs.", "ipc.", "viewfs.", "io.file.", "io.seqfile.", "net.topology.", "mapreduce.job.")
+_KEYS = ("parquet.crypto.", "parquet.encryption.", "orc.key.", "orc.encrypt", "orc.mask", "client.credentials-provider")
+# PyIceberg reads them and Java does not.
+_OF_PYTHON = ("py-", "write.py-")
+
+
+def code_properties(properties: Mapping[str, str], *, of_python: bool = False) -> dict[str, str]:
+    """Return the properties that choose code or a file system, by name.
+
+    :param of_python: also those that only PyIceberg reads.
+    """
+    return {
+        name: str(value)
+        for name, value in sorted(properties.items())
+        if _chooses_code(name.strip().lower()) and (of_python or not name.strip().lower().startswith(_OF_PYTHON))
+    }
+
+
+def untrusted_code(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that choose a driver's code, and that the catalog does not give new tables itself.
+
+    :param own: of the catalog, by Iceberg's names; ``table-default.*`` and ``table-override.*`` are trusted.
+    """
+    given = ("table-default.", "table-override.")
+    found = code_properties(properties).items()
+    return {name: value for name, value in found if value not in (own.get(f"{prefix}{name}") for prefix in given)}
+
+
+def _chooses_code(name: str) -> bool:
+    return name.startswith((*_HADOOP, *_KEYS)) or _CLASS.search(name) is not None
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin(address: str) -> tuple[str, str, int | None] | None:
+    """Return scheme, host and port; None for what is no address of the web."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc or "\\" in address:
+        return None
+    return parts.scheme, parts.hostname.lower(), port or _PORTS[parts.scheme]
+
+
+def is_same_origin(address: str, catalog: str) -> bool:
+    """Tell whether an address is one of the catalog's server; a path is.
+
+    :param address: named by somebody else.
+    :param catalog: address of the catalog.
+    """
+    if address != address.strip() or "\\" in address or address.startswith("//"):
+        return False
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", address):
+        return origin(address) is not None and origin(address) == origin(catalog)
+    return True
+
+
+def may_follow(redirect: str, asked: str) -> bool:
+    """Tell whether a redirect leads to the server that was asked, or to the same host by TLS.
+
+    :param redirect: absolute address.
+    :param asked: the one that answered so.
+    """
+    there, here = origin(redirect), origin(asked)
+    if there is None or here is None:
+        return False
+    return there == here or (there == ("https", here[1], 443) and here[::2] == ("http", 80))

@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
-from airflow_lake_provider.contracts.input_file import PATH_BYTES, InputFile
+from airflow_lake_provider.contracts.input_file import PATH_BYTES, ConsumedFiles, InputFile
 from airflow_lake_provider.contracts.property_values import LAST_SECOND, checked_number, is_whole_number
 
 _DAY = 24 * 60 * 60

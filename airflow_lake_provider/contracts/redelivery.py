@@ -11,9 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import BY_KEY, EventMarks, EventOrdering, partition_digest
-from airflow_lake_provider.contracts.mark_codec import Mark
-from airflow_lake_provider.contracts.offset_ranges import Ranges, missing, up_to
+from airflow_lake_provider.contracts.event_marks import (
+    BY_KEY,
+    EventMarks,
+    EventOrdering,
+    Mark,
+    Ranges,
+    missing,
+    partition_digest,
+    up_to,
+)
 from airflow_lake_provider.contracts.positions import Comparison, LogPosition, PostgresLogPosition
 
 # A server notes the time of a commit shortly before it writes it to the log. An event that comes late was never

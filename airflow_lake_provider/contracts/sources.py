@@ -8,20 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, optional, options, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
-from airflow_lake_provider.contracts.column_list import check_column_list
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.event_marks import EventOrdering
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.position_column import THIRTY_DAYS
-from airflow_lake_provider.contracts.reader_options import check_reader_options
+from airflow_lake_provider.contracts.reader_options import (
+    FORMATS,
+    check_column_list,
+    check_reader_options,
+    format_of_path,
+)
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.source_name import source_name
+from airflow_lake_provider.contracts.source_position import source_name
 from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
@@ -29,15 +32,6 @@ from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
-FORMATS = ("parquet", "orc", "json", "csv", "avro")
-_FORMAT_OF_SUFFIX = {
-    ".parquet": "parquet",
-    ".orc": "orc",
-    ".json": "json",
-    ".jsonl": "json",
-    ".csv": "csv",
-    ".avro": "avro",
-}
 _RENDERED_LATER = "rendered-later.parquet"
 _LONGEST_MEMORY_DAYS = 36_500
 ONE_YEAR = timedelta(days=365)
@@ -212,7 +206,7 @@ class Files(Source):
     def complete(self) -> None:
         """Take the format from the path where it is not given, and refuse options that lose rows or files."""
         if self.format is None:
-            object.__setattr__(self, "format", _format_of_path(self.path))
+            object.__setattr__(self, "format", format_of_path(self.path))
         # Of a path that is a template, the format may not be known yet.
         kind = None if self.path == _RENDERED_LATER else str(self.format)
         check_reader_options(self.options, kind, "Files.options")
@@ -395,14 +389,3 @@ def source(value: object, name: str = "source") -> Source:
         return Files(text(value, name))
     known = ", ".join(found.__name__ for found in Source.kinds().values())
     raise InvalidSpecError(f"{name} must be a path, a mapping with type, or one of {known}, got {value!r}")
-
-
-def _format_of_path(path: str) -> str:
-    """Return the format that a path's ending tells, also before ``.gz``."""
-    suffixes = reversed(PurePosixPath(path).suffixes)
-    found = next((_FORMAT_OF_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_OF_SUFFIX), None)
-    if found is None:
-        raise InvalidSpecError(
-            f"the path {path!r} does not tell a format; give Files(..., format=), one of {', '.join(FORMATS)}"
-        )
-    return found

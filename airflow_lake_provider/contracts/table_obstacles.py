@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from airflow_lake_provider.contracts.code_properties import code_properties
+from airflow_lake_provider.contracts.foreign_properties import code_properties
 from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, unfit_as_equality_key
 

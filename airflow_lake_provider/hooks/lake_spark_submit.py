@@ -15,8 +15,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
-from airflow_lake_provider.submission.spark_log import SparkLog
-from airflow_lake_provider.submission.spark_output import SparkOutput
+from airflow_lake_provider.submission.spark_log import SparkLog, SparkOutput
 from airflow_lake_provider.submission.yarn_staging import remove_staged_files, staging_folder
 
 # States in which an application of YARN changes no more, as ``query_yarn_application_status`` says them.

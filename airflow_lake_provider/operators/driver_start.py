@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
 
-from airflow_lake_provider.catalogs.spark_packages import SPARK_RUNTIME, runtime_for
+from airflow_lake_provider.catalogs.spark_catalog_properties import SPARK_RUNTIME, runtime_for
 from airflow_lake_provider.submission.class_archive import (
     ARCHIVE_AT_EXIT,
     ClassArchive,
@@ -21,9 +21,9 @@ from airflow_lake_provider.submission.class_archive import (
     driver_java,
     has_own_archive,
 )
-from airflow_lake_provider.submission.garbage_collector import collector_option
 from airflow_lake_provider.submission.spark_installation import (
     SparkRelease,
+    collector_option,
     launch_environment,
     settings_folder,
     spark_home,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.job_report import JobReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
-from airflow_lake_provider.operators.allowed_tables import refuse_other_tables
+from airflow_lake_provider.operators.allowed_tables import refuse_other_tables, refuse_untrusted
 from airflow_lake_provider.operators.lost_report import LostReport
-from airflow_lake_provider.operators.trusted_tables import refuse_untrusted
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook

@@ -1,4 +1,4 @@
-"""Arguments of an operator: kept as its spec's fields say, with the objects and the files of SQL in them rendered.
+"""Arguments of an operator, rendered as its spec says, objects and files of SQL too; and ``conf`` without a param.
 
 Airflow renders a nested object by assigning to it. Ours are frozen, and mapped tasks share those of ``partial()``, so
 each task renders into a copy of its own. Airflow looks for XCom references in lists and mappings only; the methods here
@@ -12,9 +12,10 @@ XCom, a form or a template names no file.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.sdk import XComArg
 from airflow.sdk.definitions.mappedoperator import OperatorPartial
@@ -22,7 +23,12 @@ from airflow.sdk.definitions.mappedoperator import OperatorPartial
 from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_sql_file
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import Argument
+from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.operators.failures import as_task_failure
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
@@ -161,3 +167,45 @@ def _objects_in(value: Any) -> Iterator[AuthorObject]:
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple, set)) else ()
     for item in items:
         yield from _objects_in(item)
+
+
+# Whoever triggers a run chooses the keys and how many.
+_MOST_NAMED = 10
+
+
+class TaskWithParams(Protocol):
+    """Parts of an operator that say what ``conf`` may have."""
+
+    params: Any
+
+    @property
+    def dag_id(self) -> str:
+        """Id of that DAG."""
+
+    @property
+    def dag(self) -> Any:
+        """The DAG that it is defined in."""
+
+    def has_dag(self) -> bool:
+        """Tell whether it is defined in a DAG."""
+
+
+def unknown_conf(operator: TaskWithParams, context: Context) -> str | None:
+    """Return a sentence that names them, with the params that they may be meant for.
+
+    :return: None without any, and for a DAG without params, whose templates read ``dag_run.conf`` as they like.
+    """
+    conf = getattr(context.get("dag_run"), "conf", None)
+    params = [*operator.dag.params, *operator.params] if operator.has_dag() else []
+    if not isinstance(conf, Mapping) or not params:
+        return None
+    unknown = sorted(str(key) for key in conf if key not in params)
+    if not unknown:
+        return None
+    meant = {key: difflib.get_close_matches(key, params, n=1) for key in unknown[:_MOST_NAMED]}
+    named = [f"{shown(key)}{f' (did you mean {alike[0]!r}?)' if alike else ''}" for key, alike in meant.items()]
+    more = f" and {len(unknown) - len(named):,} more" if len(unknown) > len(named) else ""
+    return (
+        f"the run's conf has keys that no param of DAG {operator.dag_id} has: {', '.join(named)}{more}. They change "
+        f"nothing unless a template reads them. Params are {', '.join(sorted(set(params)))}"
+    )

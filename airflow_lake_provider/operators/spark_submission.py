@@ -17,10 +17,8 @@ from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
 from airflow_lake_provider.operators.driver_start import DriverStart, binary_of_connection
-from airflow_lake_provider.operators.report_file import forget_report, read_reports
-from airflow_lake_provider.operators.report_location import shared_report
-from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
-from airflow_lake_provider.submission.job_files import JobFiles
+from airflow_lake_provider.operators.report_file import forget_report, read_reports, shared_report
+from airflow_lake_provider.submission.job_files import APPLICATION, JobFiles, job_archive
 from airflow_lake_provider.submission.spark_installation import spark_submit_binary
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.source_name import default_source_name
+from airflow_lake_provider.contracts.source_position import default_source_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

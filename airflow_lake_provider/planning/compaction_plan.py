@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from airflow_lake_provider.contracts.compaction_rules import (
+from airflow_lake_provider.contracts.compaction_spec import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
     TARGET_SIZE,
+    UNTIDIED,
+    CompactionLevel,
+    CompactionSpec,
     RewriteRules,
     choose_level,
     held_target,
+    is_untidied,
     rules_for,
     surely_nothing_due,
     table_size,
 )
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
-from airflow_lake_provider.contracts.untidied_compaction import (
-    UNTIDIED,
-    is_untidied,
-)
 from airflow_lake_provider.planning.file_groups import plan_groups
 from airflow_lake_provider.tables.base import FileRecord, LiveFiles, LoadedTable
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome
-from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
 
 if TYPE_CHECKING:
     from airflow_lake_provider.contracts.job_spec import JobSpec

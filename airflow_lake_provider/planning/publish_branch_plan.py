@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.contracts.flink_commits import JOB_AGE
 from airflow_lake_provider.contracts.flink_obstacles import jobs_of_dropped_branch, recent
-from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
-from airflow_lake_provider.contracts.metadata_change_specs import MAIN, PublishBranchSpec
+from airflow_lake_provider.contracts.metadata_change_specs import MAIN, MetadataChange, PublishBranchSpec, RefMove
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources

@@ -9,8 +9,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, Unsupported
 from airflow_lake_provider.contracts.flink_commits import JOB_AGE
 from airflow_lake_provider.contracts.flink_obstacles import jobs_that_lose_commits, recent
 from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
-from airflow_lake_provider.contracts.metadata_change_specs import MAIN, RollbackSpec
+from airflow_lake_provider.contracts.metadata_change_specs import MAIN, MetadataChange, RefMove, RollbackSpec
 from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts

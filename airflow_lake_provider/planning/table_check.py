@@ -19,6 +19,7 @@ from airflow_lake_provider.contracts.flink_obstacles import (
     without_upgrade_to_version_3,
 )
 from airflow_lake_provider.contracts.metadata_change_specs import MAIN
+from airflow_lake_provider.contracts.owner_settings import unusable_settings
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_obstacles import (
     choosing_code,
@@ -29,7 +30,6 @@ from airflow_lake_provider.contracts.table_obstacles import (
     without_row_lineage,
     without_spark,
 )
-from airflow_lake_provider.contracts.unusable_settings import unusable_settings
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
 
 NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"

@@ -6,8 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
-from airflow_lake_provider.contracts.metadata_change_specs import MAIN, CreateTagSpec, DropTagSpec
+from airflow_lake_provider.contracts.metadata_change_specs import (
+    MAIN,
+    CreateTagSpec,
+    DropTagSpec,
+    MetadataChange,
+    RefMove,
+)
 from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.flink_commits import JOB_AGE
 from airflow_lake_provider.contracts.flink_obstacles import recent, without_upgrade_to_version_3
-from airflow_lake_provider.contracts.metadata_change import MetadataChange
-from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange, TableUpgradeSpec
 from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Meet commit conflicts: try again from the start, or rebase what is pending onto the head that others left.
 
-A format detects them itself, Iceberg's in ``formats/iceberg/commits/conflict_detection.py``.
+A format detects them itself, Iceberg's in ``formats/iceberg/commits/metadata_swap.py``.
 """
 
 from __future__ import annotations

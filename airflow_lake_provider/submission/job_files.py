@@ -1,7 +1,9 @@
-"""The files of one attempt: the spec that goes in, the report that comes back, settings nobody else may read."""
+"""The files of one attempt: the archive of this package, the spec, the report, and settings nobody else may read."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import logging
 import os
 import re
@@ -10,13 +12,13 @@ import shutil
 import socket
 import stat
 import time
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.submission.private_folder import private_folder, read_own_file, write_private
-from airflow_lake_provider.submission.settings_file import properties_text
 
 _log = logging.getLogger(__name__)
 
@@ -161,3 +163,74 @@ def _age_seconds(folder: Path) -> float:
     except FileNotFoundError:
         # Another task's sweep, or its own end, took it away just now.
         return 0.0
+
+
+def properties_text(settings: Mapping[str, str], author_file: str | None = None) -> str:
+    """Return the text of a properties file.
+
+    :param author_file: path of the author's own file, which comes after ``settings`` and wins.
+    """
+    text = "".join(f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in sorted(settings.items()))
+    return text + (Path(author_file).read_text(encoding="utf-8") if author_file is not None else "")
+
+
+def _escape(text: str, *, key: bool = False) -> str:
+    """Escape for ``java.util.Properties``, which Spark reads as UTF-8."""
+    escaped = text.replace("\\", "\\\\")
+    for sign, letter in (("\n", "n"), ("\r", "r"), ("\t", "t"), ("\f", "f")):
+        escaped = escaped.replace(sign, "\\" + letter)
+    if key:
+        for sign in (" ", "=", ":", "#", "!"):
+            escaped = escaped.replace(sign, "\\" + sign)
+    return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+PACKAGE = Path(__file__).resolve().parents[1]
+APPLICATION = PACKAGE / "spark_jobs" / "run_job.py"
+_SHIPPED = ("contracts", "spark_jobs")
+# A fixed time in every entry: equal code gives an equal archive on every worker.
+_ENTRY_TIME = (2020, 1, 1, 0, 0, 0)
+
+
+def job_archive(folder: Path) -> Path:
+    """Write the archive into ``folder`` unless it is there with these bytes, and return its path.
+
+    :param folder: where archives of this worker are kept, see ``private_folder``.
+    :return: ``airflow_lake_provider-<12 hex of content>.zip``.
+    :raises OSError: it cannot be written.
+    """
+    content = _content()
+    archive = folder / f"{PACKAGE.name}-{hashlib.sha256(content).hexdigest()[:12]}.zip"
+    if not _is_there(archive, content):
+        _log.info("Writing the code of jobs to %s, once for each version", archive)
+        _write(archive, content)
+    return archive
+
+
+def _content() -> bytes:
+    bundled = io.BytesIO()
+    with zipfile.ZipFile(bundled, "w") as bundle:
+        for source in _sources():
+            name = str(source.relative_to(PACKAGE.parent))
+            bundle.writestr(zipfile.ZipInfo(name, _ENTRY_TIME), source.read_bytes())
+    return bundled.getvalue()
+
+
+def _sources() -> list[Path]:
+    shipped = [path for name in _SHIPPED for path in (PACKAGE / name).rglob("*.py")]
+    return sorted([PACKAGE / "__init__.py", *shipped])
+
+
+def _is_there(archive: Path, content: bytes) -> bool:
+    """Tell whether these bytes are there: drivers run them, so a name alone says nothing."""
+    try:
+        return read_own_file(archive, len(content) + 1) == content
+    except FileNotFoundError:
+        return False
+
+
+def _write(archive: Path, content: bytes) -> None:
+    # Tasks of one worker start together: each writes its own file and the rename of the last one wins.
+    unfinished = archive.with_suffix(f".{secrets.token_hex(8)}.unfinished")
+    write_private(unfinished, content)
+    unfinished.replace(archive)

@@ -1,4 +1,4 @@
-"""Find the Spark that this worker submits with."""
+"""Find the Spark that this worker submits with, and the garbage collector of a driver on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -105,3 +105,23 @@ def bundled_spark_home() -> Path | None:
         return None
     home = Path(spec.origin).parent
     return home if (home / "bin" / "spark-submit").exists() else None
+
+
+# G1, the JVM's default, marks beside the tasks on their cores, and gives memory back that the next batch asks for
+# again: see docs/decisions/0026-parallel-collector-on-one-machine.md.
+PARALLEL = "-XX:+UseParallelGC"
+# Two collectors are an error of the JVM. What may name one in a file that is not read here counts as one.
+_NAMES_ONE = re.compile(r"-XX:[+-]Use\w*GC\b|-XX:Flags\b|-XX:VMOptionsFile\b|(?:^|\s)@|-Xgcpolicy|-Xgc:")
+_OF_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+
+
+def collector_option(theirs: Iterable[str], environment: Mapping[str, str], conf: Path) -> str:
+    """Return the JVM's option; empty where others choose the collector, or may choose it.
+
+    :param theirs: JVM options of the author, the site and the deployment.
+    :param environment: of ``spark-submit``, where Java itself looks for options.
+    :param conf: Spark's folder of settings, whose ``spark-env.sh`` may add to the options.
+    """
+    texts = [*theirs, *(environment.get(name, "") for name in _OF_JAVA)]
+    is_chosen = (conf / "spark-env.sh").exists() or any(_NAMES_ONE.search(text) for text in texts)
+    return "" if is_chosen else PARALLEL

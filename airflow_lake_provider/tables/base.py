@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
 from airflow_lake_provider.contracts.table_facts import TableFacts
 
 

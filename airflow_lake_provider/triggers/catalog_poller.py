@@ -6,24 +6,22 @@ import asyncio
 import contextvars
 import logging
 import random
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
-from airflow_lake_provider.contracts.errors import (
-    CatalogUnavailableError,
-    InvalidConnectionError,
-    MissingTableError,
-)
+from airflow_lake_provider.contracts.errors import CatalogUnavailableError, InvalidConnectionError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.triggers.look_threads import LookThreads, look_timeout, positive_setting
 from airflow_lake_provider.triggers.overdue_alarm import CHECK_SECONDS, OverdueAlarm
-from airflow_lake_provider.triggers.subscription import Subscription
-from airflow_lake_provider.triggers.table_queue import TableQueue, WatchedTable
+from airflow_lake_provider.triggers.table_queue import Subscription, TableQueue, WatchedTable
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
     from airflow_lake_provider.triggers.look_threads import ChangedTable
+
 
 log = logging.getLogger(__name__)
 
@@ -262,3 +260,46 @@ class CatalogPoller:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+_DEFAULT_CONNECTIONS = 4
+_DEFAULT_OVERDUE_INTERVALS = 2.0
+
+# Triggers of one process run in one loop; a test has one of its own.
+_pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Shared]] = WeakKeyDictionary()
+
+
+class _Shared:
+    """The poller of a catalog, and the threads that it looks with."""
+
+    def __init__(self, lake_conn_id: str) -> None:
+        self.looks = LookThreads(lake_conn_id)
+        self.poller = CatalogPoller(
+            self.looks,
+            OverdueAlarm(lake_conn_id, positive_setting("watch_overdue_intervals", _DEFAULT_OVERDUE_INTERVALS)),
+            connections=int(positive_setting("watch_connections", _DEFAULT_CONNECTIONS, 1.0)),
+            timeout=look_timeout(),
+        )
+
+
+@contextmanager
+def subscribed(lake_conn_id: str, table: str, branch: str, interval: float) -> Iterator[Subscription]:
+    """Subscribe to a table's heads with the poller of its catalog.
+
+    The last one to leave closes the catalog. The poller stays: looks that hang go on counting.
+
+    :param table: ``namespace.table``.
+    :param interval: seconds between two looks.
+    :raises InvalidSpecError: for a malformed name, and for a setting that is not above 0.
+    """
+    of_loop = _pollers.setdefault(asyncio.get_running_loop(), {})
+    shared = of_loop.get(lake_conn_id)
+    if shared is None:
+        shared = of_loop[lake_conn_id] = _Shared(lake_conn_id)
+    subscription = shared.poller.subscribe(table, branch, interval)
+    try:
+        yield subscription
+    finally:
+        shared.poller.unsubscribe(table, subscription)
+        if shared.poller.is_idle:
+            shared.looks.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, closing
@@ -20,16 +21,17 @@ from airflow_lake_provider.tables.detect_new_snapshot import (
     SkipReason,
     TableHead,
     Watermark,
+    decide,
 )
-from airflow_lake_provider.triggers.decide_aside import decide_aside
-from airflow_lake_provider.triggers.shared_pollers import subscribed
+from airflow_lake_provider.triggers.catalog_poller import subscribed
 from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, default_poll_interval, may_pass
-from airflow_lake_provider.triggers.subscription import Subscription
+from airflow_lake_provider.triggers.table_queue import Subscription
 from airflow_lake_provider.triggers.watcher_conflicts import watched_once
 from airflow_lake_provider.triggers.watermark_store import AssetState, StoredEvent, WatermarkStore
 
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import SharedStreamProducer
+
 
 _PATH = "airflow_lake_provider.triggers.lake_snapshot"
 
@@ -164,13 +166,13 @@ class LakeSnapshotEventTrigger(BaseEventTrigger):
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
         """Return the source of the events of the watcher with these arguments."""
         # Newer than the oldest Airflow whose workers can import this module.
-        from airflow_lake_provider.triggers.stored_events import WatcherStream
+        from airflow_lake_provider.triggers.watermark_store import WatcherStream
 
         return WatcherStream(cls(**kwargs).events)
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncGenerator[TriggerEvent, None]:
         """Yield the events of the stream; this is what a triggerer runs."""
-        from airflow_lake_provider.triggers.stored_events import StateRequest
+        from airflow_lake_provider.triggers.watermark_store import StateRequest
 
         with watched_once(self.asset_name, self.serialize()[1]):
             async for item in shared_stream:
@@ -250,3 +252,18 @@ def _interval(seconds: float | None) -> float:
 
 def _event(payload: dict[str, Any]) -> TriggerEvent:
     return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's has no annotations
+
+
+# A decision about that many takes a millisecond, less than a thread is worth.
+_MOST_AT_ONCE = 1_000
+
+
+async def decide_aside(head: TableHead, since: Since, **arguments: Any) -> NewSnapshot | NoNewSnapshot:
+    """Return what :func:`decide` returns, without keeping the event loop.
+
+    :param arguments: of ``decide``.
+    :raises BrokenMetadataError: the history goes in a circle.
+    """
+    if len(head.snapshots) <= _MOST_AT_ONCE:
+        return decide(head, since, **arguments)
+    return await asyncio.to_thread(decide, head, since, **arguments)

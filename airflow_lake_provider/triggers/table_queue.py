@@ -1,7 +1,8 @@
-"""Queue watched tables by the moment of their next look."""
+"""Queue watched tables by the moment of their next look, each with the triggers that wait for it."""
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 import math
@@ -9,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.tables.detect_new_snapshot import TableHead
-from airflow_lake_provider.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
     from airflow_lake_provider.triggers.look_threads import ChangedTable
+
 
 # An interval of 0 would be a loop without a pause.
 _SHORTEST_INTERVAL = 0.01
@@ -147,3 +148,45 @@ class TableQueue:
     def _is_valid(self, item: tuple[float, int, WatchedTable]) -> bool:
         _, entry, table = item
         return table.entry == entry and self.watched.get(table.name) is table
+
+
+class Subscription:
+    """Hold the newest head until the trigger takes it.
+
+    :param branch: whose head.
+    :param interval: seconds between two looks.
+    """
+
+    def __init__(self, branch: str, interval: float) -> None:
+        self.branch = branch
+        self.interval = interval
+        self.has_head = False
+        self._newest: TableHead | Exception | None = None
+        self._arrived = asyncio.Event()
+
+    async def next(self, within: float | None = None) -> TableHead | None:
+        """Return the newest head that was not returned before; None where there is none within that many seconds.
+
+        Only heads of changed metadata arrive, and the newest takes the place of those before it.
+
+        :raises Exception: of a look that failed since the last call.
+        """
+        try:
+            async with asyncio.timeout(within):
+                await self._arrived.wait()
+        except TimeoutError:
+            return None
+        self._arrived.clear()
+        newest, self._newest = self._newest, None
+        if isinstance(newest, Exception):
+            raise newest
+        return newest
+
+    def put(self, newest: TableHead | Exception) -> None:
+        """Hand over what a look found; a head that waits is not replaced by an error."""
+        if isinstance(newest, TableHead):
+            self.has_head = True
+        elif isinstance(self._newest, TableHead):
+            return
+        self._newest = newest
+        self._arrived.set()

@@ -1,10 +1,14 @@
-"""Keeps a watcher's watermark in Airflow's asset state store, never ahead of the events."""
+"""Keeps a watcher's watermark in Airflow's asset state store, never ahead of the events that Airflow has stored."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.tables.detect_new_snapshot import Watermark
@@ -107,3 +111,46 @@ class WatermarkStore:
             await asyncio.to_thread(self._state.set, self._key, watermark.to_text())
         except Exception as error:  # noqa: BLE001  any failure costs a repeated event, raising would cost the watcher
             self._log.warning("The watermark %s was not stored: %s", watermark.to_text(), error)
+
+
+Events = AsyncGenerator[tuple[dict[str, Any], StoredEvent], None]
+
+
+class StateRequest:
+    """Ask the trigger for what Airflow gave it, and its source lacks: the asset's state."""
+
+    def __init__(self) -> None:
+        self._answer: asyncio.Future[AssetState | None] = asyncio.get_running_loop().create_future()
+
+    def answer(self, state: AssetState | None) -> None:
+        """Hand the asset's state over."""
+        if not self._answer.done():
+            self._answer.set_result(state)
+
+    async def wait(self) -> AssetState | None:
+        """Return the asset's state when it was handed over."""
+        return await self._answer
+
+
+class WatcherStream(SharedStreamProducer):
+    """Yield the events of one watcher, and confirm those that Airflow stored.
+
+    :param events: makes the watcher's events, given the asset's state.
+    """
+
+    def __init__(self, events: Callable[[AssetState | None], Events]) -> None:
+        self._events = events
+
+    async def open_stream(self) -> AsyncGenerator[tuple[Any, StoredEvent | None], None]:
+        """Yield a request for the asset's state, and then payloads."""
+        request = StateRequest()
+        yield request, None
+        async with aclosing(self._events(await request.wait())) as events:
+            async for payload, event in events:
+                yield payload, event
+
+    async def advance(self, batch: Sequence[AdvanceItem]) -> None:
+        """Confirm events; one that Airflow failed to store is made again by the watcher that comes next."""
+        for item in batch:
+            if item.broker_payload is not None and item.outcome.is_clean:
+                item.broker_payload.confirm()

@@ -10,8 +10,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.session.open_session import fit_session, settings_at_start
-from airflow_lake_provider.submission.garbage_collector import collector_option
-from airflow_lake_provider.submission.spark_installation import settings_folder
+from airflow_lake_provider.submission.spark_installation import collector_option, settings_folder
 
 
 def open_session(home: Path) -> SparkSession:

@@ -15,9 +15,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.jvm import jvm_lookups
-from airflow_lake_provider.spark_jobs.jvm.jvm_lookups import remember_lookups
-from airflow_lake_provider.spark_jobs.jvm.prompt_replies import AcknowledgingReader, reply_promptly
+from airflow_lake_provider.spark_jobs.jvm import py4j_patches
+from airflow_lake_provider.spark_jobs.jvm.py4j_patches import AcknowledgingReader, remember_lookups, reply_promptly
 from tests.benchmarks.bench_session import open_session
 from tests.benchmarks.spark_meter import SparkMeter, Used
 from tests.benchmarks.upsert_tables import Bench
@@ -38,7 +37,7 @@ def look_up_once(spark: SparkSession, wanted: bool) -> None:
     if wanted:
         remember_lookups(spark)
     else:
-        for name in (*jvm_lookups._ROOTS, *jvm_lookups._CLASSES):
+        for name in (*py4j_patches._ROOTS, *py4j_patches._CLASSES):
             vars(spark._jvm).pop(name, None)
 
 

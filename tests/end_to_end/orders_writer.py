@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.submission.job_archive import APPLICATION, job_archive
+from airflow_lake_provider.submission.job_files import APPLICATION, job_archive
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 
 _SCHEMA = "op STRING, order_id STRING, customer_id BIGINT, status STRING, placed_at TIMESTAMP, total DECIMAL(12,2)"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.jvm.jvm_lookups import remember_lookups
+from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups
 from airflow_lake_provider.spark_jobs.session.open_session import CALL_SITES
 from tests.soak.java_class import java_class
 from tests.soak.tiny_batches import planned_for_tiny_batches

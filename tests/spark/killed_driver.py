@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits import commit_route
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert
 from tests.soak.served_specs import serve
 from tests.spark.upsert_flow import InterruptedProgress
 
@@ -24,6 +24,6 @@ def serve_until_killed() -> None:
     """Serve specs; the first upsert that gets there is the last."""
     moment = os.environ[KILL_AT]
     if moment == AFTER_VECTORS:
-        vars(commit_route)["commit_row_delta"] = lambda *_: kill()
+        vars(position_upsert)["commit_row_delta"] = lambda *_: kill()
     before_report = {"before_report": kill} if moment == AFTER_COMMIT else {}
     serve(lambda: InterruptedProgress(at=PHASES.get(moment, ""), then=kill), **before_report)

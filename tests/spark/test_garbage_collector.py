@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from airflow_lake_provider.submission.class_archive import driver_java
-from airflow_lake_provider.submission.garbage_collector import PARALLEL
+from airflow_lake_provider.submission.spark_installation import PARALLEL
 
 
 def java_with(*options: str) -> subprocess.CompletedProcess[str]:

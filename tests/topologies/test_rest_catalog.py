@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
-from airflow_lake_provider.triggers.shared_pollers import subscribed
+from airflow_lake_provider.triggers.catalog_poller import subscribed
 from tests.end_to_end.secret_watch import new_mark
 from tests.topologies.conformance import Topology, assert_conforms
 from tests.topologies.rest_catalog import rest_catalog

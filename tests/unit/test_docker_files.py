@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_lake_provider.catalogs.spark_packages import ICEBERG_VERSION
+from airflow_lake_provider.catalogs.spark_catalog_properties import ICEBERG_VERSION
 
 REPOSITORY = Path(__file__).parents[2]
 DOCKER = REPOSITORY / "docker"

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from airflow_lake_provider.catalogs import spark_packages
+from airflow_lake_provider.catalogs import spark_catalog_properties
 
 REPOSITORY = Path(__file__).parents[2]
 LOCK = (REPOSITORY / "requirements.lock").read_text()
@@ -95,9 +95,9 @@ def test_the_jars_are_those_that_the_package_asks_spark_for(lock: str, release: 
     text = (REPOSITORY / "scripts" / lock).read_text()
     locked = dict(line.split() for line in text.splitlines() if not line.startswith("#"))
     assert locked.keys() == {
-        spark_packages.RUNTIMES[release],
-        spark_packages.SQLITE_DRIVER,
-        spark_packages.POSTGRESQL_DRIVER,
+        spark_catalog_properties.RUNTIMES[release],
+        spark_catalog_properties.SQLITE_DRIVER,
+        spark_catalog_properties.POSTGRESQL_DRIVER,
     }
     assert [each for each in locked.values() if not re.fullmatch("[0-9a-f]{64}", each)] == []
 
@@ -105,4 +105,4 @@ def test_the_jars_are_those_that_the_package_asks_spark_for(lock: str, release: 
 def test_the_spark_that_comes_with_the_package_is_the_one_whose_runtime_is_taken_by_default() -> None:
     pinned_spark = pinned("3.11")["pyspark"]
     spark = f"{pinned_spark.major}.{pinned_spark.minor}"
-    assert spark_packages.RUNTIMES[spark, "2.13"] == spark_packages.SPARK_RUNTIME
+    assert spark_catalog_properties.RUNTIMES[spark, "2.13"] == spark_catalog_properties.SPARK_RUNTIME

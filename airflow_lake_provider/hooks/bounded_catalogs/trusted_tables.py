@@ -11,9 +11,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from airflow_lake_provider.contracts.code_properties import code_properties
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.foreign_properties import is_read, of_table_properties
+from airflow_lake_provider.contracts.foreign_properties import code_properties, is_read, of_table_properties
 
 log = logging.getLogger(__name__)
 # A stranger may think of new ones at each look.

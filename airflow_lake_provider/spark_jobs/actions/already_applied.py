@@ -1,13 +1,17 @@
-"""Recognise an upsert's run, and events, that were applied before, and do what the author wants of repeats."""
+"""Recognise a run or events that were applied before, and do what the author wants of repeats."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_lake_provider.contracts.commit_counts import counts_in_summary, counts_in_words
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.job_report import JobReport, Outcome
+from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.run_key import NEW_RUN
+from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
-from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision
@@ -75,3 +79,61 @@ def _key_of_earlier_try(spec: UpsertSpec, applied_state: AppliedState) -> str | 
     if spec.on_repeat is not OnRepeat.APPLY:
         return None
     return applied_state.run_keys.of_identity(spec.run.who)
+
+
+def recognised_run(
+    spec: JobSpec,
+    applied_state: AppliedState,
+    run_key: str,
+    done: str,
+    *,
+    is_told_otherwise: bool = False,
+    way_out: str = NEW_RUN,
+) -> Unchanged | None:
+    """Return that this run has made its commit; None where it has not.
+
+    :param done: what it has done, for the report.
+    :param is_told_otherwise: whether something else than run keys tells what was applied, such as a position.
+    :param way_out: what a person does about a refusal.
+    :raises ForgottenRunError: nobody can tell.
+    """
+    if run_key in applied_state.run_keys:
+        told = f"recognised by run key {run_key}: this run has {done}"
+        return Unchanged(Outcome.ALREADY_APPLIED, told, run_key=run_key, commit=applied_state.commit_of(run_key))
+    if not is_told_otherwise:
+        applied_state.run_keys.refuse_forgotten(spec.run, spec.table, way_out)
+    return None
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A run that leaves the table as it is.
+
+    :param reason: for the report.
+    :param warning: what its reader should know beside it; None for nothing.
+    :param run_key: by which an earlier try was recognised; None for other reasons.
+    :param commit: of that try; None where its snapshot has expired.
+    """
+
+    outcome: Outcome
+    reason: str
+    warning: str | None = None
+    run_key: str | None = None
+    commit: Snapshot | None = None
+
+    def told(self, report: type[JobReport]) -> dict[str, Any]:
+        """Return the fields of a report that say why, and what an earlier try did."""
+        warnings = (self.warning,) if self.warning else ()
+        if self.run_key is None:
+            return {"outcome": self.outcome, "reason": self.reason, "warnings": warnings}
+        counts = counts_in_summary(report, self.commit.summary if self.commit else {})
+        expired = "the snapshot of its commit has expired: what it did is not known any more"
+        in_snapshot = f", in snapshot {self.commit.id}{counts_in_words(counts)}" if self.commit else ""
+        return {
+            "outcome": self.outcome,
+            "reason": f"{self.reason}{in_snapshot}",
+            "run_key": self.run_key,
+            "committed": (str(self.commit.id),) if self.commit else (),
+            "warnings": warnings if self.commit else (*warnings, expired),
+            **counts,
+        }

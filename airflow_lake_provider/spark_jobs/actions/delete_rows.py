@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.job_report import DeleteRowsReport, Outcome
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
-from airflow_lake_provider.spark_jobs.actions.recognised_run import recognised_run
+from airflow_lake_provider.spark_jobs.actions.already_applied import recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of

@@ -12,9 +12,13 @@ from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.source_position import summary_of
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.spark_jobs.actions.already_applied import recognised, without_new_events, without_new_input
+from airflow_lake_provider.spark_jobs.actions.already_applied import (
+    Unchanged,
+    recognised,
+    without_new_events,
+    without_new_input,
+)
 from airflow_lake_provider.spark_jobs.actions.target_schema import fit_target
-from airflow_lake_provider.spark_jobs.actions.unchanged import Unchanged
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of

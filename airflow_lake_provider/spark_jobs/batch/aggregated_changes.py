@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, StructField, Str
 from airflow_lake_provider.contracts.merge_engines import FirstRow, MergeEngine, PartialUpdate
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import COUNTERS, NUMBER, resolve_columns
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 _LAST_DELETE = "_lake_last_delete"
 

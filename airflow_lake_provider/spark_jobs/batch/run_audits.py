@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
-from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
+from airflow_lake_provider.spark_jobs.sql.query import sources_of
 
 
 @dataclass

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
-from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
 from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract

@@ -1,14 +1,15 @@
-"""The driver's Spark session."""
+"""Open the driver's Spark session, and let Iceberg say when it waits for a locked catalog."""
 
 from __future__ import annotations
+
+import re
 
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.jvm.jvm_lookups import remember_lookups
-from airflow_lake_provider.spark_jobs.jvm.prompt_replies import reply_promptly
+from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of, settings_of
+from airflow_lake_provider.spark_jobs.jvm.py4j_patches import remember_lookups, reply_promptly
 from airflow_lake_provider.spark_jobs.session.pinned_settings import pin_settings
-from airflow_lake_provider.spark_jobs.session.told_retries import tell_of_retries
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # For each column that is made, PySpark tells the JVM the line of code that made it: some eight calls, and half of the
@@ -61,3 +62,23 @@ def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:
         # Spark's 200 suit a cluster; on one machine most of a small batch's time would go into empty tasks.
         spark.conf.set(_SHUFFLE_PARTITIONS, str(spark.sparkContext.defaultParallelism))
     return overruled
+
+
+RETRIES = "org.apache.iceberg.shaded.org.apache.hc.client5.http.impl.classic.HttpRequestRetryExec"
+# Spark's own settings of log4j, which it takes where a site has none.
+_DEFAULTS = "org/apache/spark/log4j2-defaults.properties"
+_TYPE_OF_CATALOG = re.compile(r"spark\.sql\.catalog\.[^.\s]+\.type")
+
+
+def tell_of_retries(spark: SparkSession) -> None:
+    """Let the client say when it waits, where there is a REST catalog and no site has settings of log4j."""
+    if not _has_rest_catalog(spark):
+        return
+    log4j = jvm_of(spark).org.apache.logging.log4j
+    source = log4j.core.LoggerContext.getContext(False).getConfiguration().getConfigurationSource()
+    if _DEFAULTS in str(source.getLocation()):
+        log4j.core.config.Configurator.setLevel(RETRIES, log4j.Level.INFO)
+
+
+def _has_rest_catalog(spark: SparkSession) -> bool:
+    return any(value == "rest" and _TYPE_OF_CATALOG.fullmatch(name) for name, value in settings_of(spark).items())

@@ -7,6 +7,8 @@ alone: a key that is read as another type is refused by name.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -147,3 +149,21 @@ def _without_legacy(spark: SparkSession) -> list[str]:
         if given[name] != spark.conf.get(name, None):
             changed.append(f"{name}={given[name]} is overruled: jobs run without what older releases did")
     return changed
+
+
+_ENABLED = "spark.sql.adaptive.enabled"
+
+
+@contextmanager
+def without_adaptive_execution(spark: SparkSession) -> Iterator[None]:
+    """Plan the queries of the block once.
+
+    Adaptive execution plans again after each stage, which takes some 20 to 40 ms. It chooses joins and merges
+    partitions, and a query gains nothing whose join is given and which shuffles no rows.
+    """
+    before = spark.conf.get(_ENABLED)
+    spark.conf.set(_ENABLED, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ENABLED, str(before))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     BinaryType,
@@ -15,9 +15,14 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, MissingTableError
@@ -27,7 +32,7 @@ from airflow_lake_provider.contracts.sources import Files, Source
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers
-from airflow_lake_provider.spark_jobs.failures.lost_connections import is_unreachable
+from airflow_lake_provider.spark_jobs.failures.root_cause import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
@@ -36,9 +41,8 @@ from airflow_lake_provider.spark_jobs.sources.lake_table import read_table
 from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch, read_files
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text
-from airflow_lake_provider.spark_jobs.sql.lossless_cast import lossless_cast
+from airflow_lake_provider.spark_jobs.sql.identifiers import columns_text, quoted
+from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,3 +214,43 @@ def _checked(spec: DeleteRowsSpec, rows: DataFrame, types: dict[str, DataType]) 
                 f"{types[name].simpleString()} in {of_lost - of_null}"
             )
     return fitted.select(*(quoted(name) for name in types))
+
+
+# Above, a float stands for more than one integer: 2^24 and 2^53 are the widths of the two significands (IEEE 754).
+_EXACT_BELOW: dict[DataType, int] = {FloatType(): 2**24, DoubleType(): 2**53}
+_WIDE = DecimalType(38, 18)
+
+
+def lossless_cast(value: Column, given: DataType, wanted: DataType) -> Column:
+    """Return the value as ``wanted``; NULL where there is no such value, or only another one near it.
+
+    :param given: type of ``value``.
+    """
+    if given == wanted:
+        return value
+    fitted = try_cast(value, wanted)
+    is_same = _is_same_text(value, fitted, wanted) if isinstance(given, StringType) else _is_same(value, fitted, given)
+    if given in _EXACT_BELOW and isinstance(wanted, (IntegralType, DecimalType)):
+        is_same = is_same & (sf.abs(value) < _EXACT_BELOW[given])
+    return sf.when(is_same, fitted)
+
+
+def _is_same(value: Column, fitted: Column, given: DataType) -> Column:
+    return try_cast(fitted, given).eqNullSafe(value)
+
+
+def _is_same_text(text: Column, fitted: Column, wanted: DataType) -> Column:
+    """Tell whether a value is what its text says, in any of the forms that a value has as text."""
+    match wanted:
+        case DecimalType():
+            # What was taken is not given back: with \s* in place of \s*+ a long run of blanks takes hours.
+            return text.rlike(rf"^\s*+[+-]?+\d*+(\.\d{{0,{wanted.scale}}}+0*+)?+\s*+$")
+        case FloatType() | DoubleType():
+            # By their shortest text: 0.1 is 0.1, though no float is.
+            return try_cast(fitted.cast("string"), _WIDE).eqNullSafe(try_cast(text, _WIDE))
+        case DateType():
+            return fitted.cast("string") == sf.trim(text)
+        case TimestampType() | TimestampNTZType():
+            return ~text.rlike(r"\.\d{6}\d*[1-9]")
+    # The others are parsed as a whole or not at all.
+    return sf.lit(True)

@@ -1,10 +1,10 @@
-"""A batch of plain rows, read and reduced to the last change per key."""
+"""A batch of plain rows, read by their headers and reduced to the last change per key."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -12,17 +12,18 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.aggregated_changes import aggregate_changes, before_aggregation
-from airflow_lake_provider.spark_jobs.batch.ambiguous_order import with_ambiguous_order
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
     DELETED,
     RESET,
     RESET_ORDER,
     UNPARSABLE,
+    refuse_null_keys,
     released_on_failure,
 )
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
@@ -34,14 +35,16 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     numbered_changes,
     refuse_unordered,
     resolve_columns,
+    with_ambiguous_order,
 )
-from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
-from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
+from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, Wanted
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
-from airflow_lake_provider.spark_jobs.sources.csv_headers import refusing_other_headers
 from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sources.unreadable_files import reason_of
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, parse_expression
 
@@ -189,3 +192,37 @@ def _with_deleted(latest: DataFrame, delete_when: str | None) -> DataFrame:
         raise BadInputError(
             f"delete_when {delete_when!r} does not fit the columns {columns}: {message_of(error)}"
         ) from error
+
+
+_SHOWN = 3
+_LONGEST = 200
+
+
+@contextmanager
+def refusing_other_headers(spark: SparkSession, source_name: str, files: Sequence[InputFile]) -> Iterator[None]:
+    """Turn Spark's error over a header into one with all headers that there are.
+
+    :raises BadInputError: naming a file of each header.
+    """
+    try:
+        yield
+    # PySpark leaves a failed task untranslated.
+    except SPARK_ERRORS as error:
+        if "csv header" not in str(error).lower():
+            raise
+        raise BadInputError(
+            f"the CSV files of source {source_name} do not all have the same header, or one has a column twice: "
+            f"{_headers(spark, files) or reason_of(error)}. Give the files of each header a source of their own, or "
+            "apply those with fewer columns first, by a path that names them alone"
+        ) from error
+
+
+def _headers(spark: SparkSession, files: Sequence[InputFile]) -> str:
+    lines = spark.read.text(literal_paths(files)).filter(sf.length(sf.trim("value")) > 0)
+    place = sf.struct(sf.col("_metadata.file_block_start"), sf.monotonically_increasing_id()).alias("place")
+    placed = lines.select("value", sf.col("_metadata.file_path").alias("file"), place)
+    first = placed.groupBy("file").agg(sf.min_by("value", "place").alias("header"))
+    named = first.groupBy("header").agg(sf.min("file").alias("file"), sf.count("*").alias("files"))
+    found = named.orderBy("file").limit(_SHOWN + 1).collect()
+    shown = [f"{row['header'][:_LONGEST]!r} in {row['files']} files, such as {row['file']}" for row in found[:_SHOWN]]
+    return "; ".join([*shown, *(["and others"] if len(found) > _SHOWN else [])])

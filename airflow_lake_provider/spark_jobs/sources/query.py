@@ -21,7 +21,7 @@ from airflow_lake_provider.spark_jobs.sources.files import digests
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource
 from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
-from airflow_lake_provider.spark_jobs.sql.query_sources import sources_of
+from airflow_lake_provider.spark_jobs.sql.query import sources_of
 
 # The view that a query has its rows from.
 _SOURCE = "source"

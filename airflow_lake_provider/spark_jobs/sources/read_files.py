@@ -23,7 +23,6 @@ from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, faulty_lines
 from airflow_lake_provider.spark_jobs.sources.json_lines import encoding_of
 from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
-from airflow_lake_provider.spark_jobs.sources.parquet_schema import schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.text_schema import (
     MOST_LEVELS,
     csv_schema,
@@ -39,10 +38,9 @@ from airflow_lake_provider.spark_jobs.sources.text_values import (
     read_as,
     rounds_integer,
 )
-from airflow_lake_provider.spark_jobs.sources.unread_types import refuse_unread_types
+from airflow_lake_provider.spark_jobs.sources.unread_types import refuse_unread_types, schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import first_failing, is_content_error, reason_of
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted_name, text_literal
+from airflow_lake_provider.spark_jobs.sql.identifiers import any_of, quoted, quoted_name, text_literal
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8
 
 # As RFC 4180 says, and Excel, pandas and PostgreSQL write: a quote in a quoted value is doubled, any other is an error.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
@@ -49,3 +51,9 @@ def matches(text: str, pattern: str) -> str:
 def any_of(conditions: Iterable[str]) -> str:
     """Return the condition that one of several holds."""
     return " OR ".join(f"({condition})" for condition in conditions) or "false"
+
+
+def quoted(name: str) -> Column:
+    """Return the top-level column of this name, dots and backticks included."""
+    escaped = name.replace("`", "``")
+    return sf.col(f"`{escaped}`")

@@ -16,6 +16,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import (
+    FILTERED,
     ForeignKindError,
     Node,
     ParsedTree,
@@ -23,7 +24,6 @@ from airflow_lake_provider.spark_jobs.sql.parsed_tree import (
     parse_expression,
     read_tree,
 )
-from airflow_lake_provider.spark_jobs.sql.tree_kinds import FILTERED
 
 MAX_DEPTH = 200
 _COMPARISONS = ("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import forbidden_in, shown
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
+from airflow_lake_provider.spark_jobs.jvm.java_collections import items_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import UnparsedError, parse_expression, silenced
@@ -87,3 +88,29 @@ def _runs_shell(spark: SparkSession, text: str) -> bool:
         if tokens.LA(1) in constants:
             return True
     return False
+
+
+# Leaves that read nothing; a CTE's rows are among the plans that have it.
+_CONSTANTS = frozenset({"OneRowRelation", "LocalRelation", "EmptyRelation", "Range", "CTERelationRef", "UnionLoopRef"})
+
+
+def sources_of(rows: DataFrame) -> tuple[set[str], set[str]]:
+    """Return the temporary views that a query reads, by name, and what else it reads; subqueries are part of it.
+
+    What a view reads itself is not looked for.
+    """
+    views: set[str] = set()
+    others: set[str] = set()
+    plans = [java_rows(rows).queryExecution().analyzed()]
+    while plans:
+        plan = plans.pop()
+        kind = plan.getClass().getSimpleName()
+        if kind == "View" and plan.isTempView():
+            views.add(str(plan.desc().identifier().unquotedString()))
+            continue
+        children = items_of(plan.children())
+        plans += [*children, *items_of(plan.subqueries())]
+        if not children and kind not in _CONSTANTS:
+            # A relation's text ends with its name, after its columns.
+            others.add(str(plan.simpleString(0)).rpartition("] ")[2])
+    return views, others

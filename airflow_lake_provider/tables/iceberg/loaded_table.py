@@ -15,7 +15,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.history_checks import REMEDY, refuse_broken_history
 from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.metadata_change import MetadataChange
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, TableFacts, TableShape
 from airflow_lake_provider.tables.base import LiveFiles
 from airflow_lake_provider.tables.iceberg.live_files import columns_in, read_files

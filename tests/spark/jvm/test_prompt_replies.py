@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.jvm.prompt_replies import AcknowledgingReader, reply_promptly
+from airflow_lake_provider.spark_jobs.jvm.py4j_patches import AcknowledgingReader, reply_promptly
 
 
 def raw_reader(spark: SparkSession) -> io.RawIOBase:

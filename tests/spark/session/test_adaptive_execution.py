@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 
 
 def is_adaptive(spark: SparkSession) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.told_retries import RETRIES, tell_of_retries
+from airflow_lake_provider.spark_jobs.session.open_session import RETRIES, tell_of_retries
 
 
 def test_requests_that_are_sent_again_are_told_of_where_there_is_a_rest_catalog(spark: SparkSession) -> None:

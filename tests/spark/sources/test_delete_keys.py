@@ -18,9 +18,8 @@ from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys
+from airflow_lake_provider.spark_jobs.sources.delete_keys import list_keys, lossless_cast
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl
-from airflow_lake_provider.spark_jobs.sql.lossless_cast import lossless_cast
 
 SECRET = "47114711"
 

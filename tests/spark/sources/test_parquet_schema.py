@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from airflow_lake_provider.spark_jobs.sources.parquet_schema import schema_of_footers
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
+from airflow_lake_provider.spark_jobs.sources.unread_types import schema_of_footers
 from tests.spark.said_settings import said
 from tests.spark.sql.spark_traces import SparkTraces
 

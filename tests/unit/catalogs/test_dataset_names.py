@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from airflow_lake_provider.catalogs.dataset_names import (
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.operators.openlineage import (
     DatasetName,
     default_location,
     name_in_catalog,
     name_of_files,
     name_of_location,
 )
-from airflow_lake_provider.contracts.table_name import TableName
 
 REGIONS = {"glue.region": "eu-west-1", "s3.region": "eu-west-1"}
 ORDERS = TableName.parse("eu.shop.orders")

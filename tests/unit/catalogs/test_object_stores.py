@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from airflow_lake_provider.catalogs.one_sided_properties import JAVA_ONLY, PYICEBERG_ONLY
+from airflow_lake_provider.catalogs.connection_fields import JAVA_ONLY, PYICEBERG_ONLY
 from airflow_lake_provider.catalogs.property_translation import TRANSLATED
 from airflow_lake_provider.contracts.errors import InvalidConnectionError
 

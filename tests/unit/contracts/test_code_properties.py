@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.code_properties import code_properties
 from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.foreign_properties import code_properties
 from airflow_lake_provider.contracts.table_layout import TableLayout
 
 CODE = (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
+from airflow_lake_provider.contracts.input_file import ConsumedFiles
 
 DIGESTS = st.binary(min_size=10, max_size=10)
 DAYS = st.integers(0, 65_535)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.delete_file_settings import DeleteFileSettings
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.held_settings import held_settings
+from airflow_lake_provider.contracts.owner_settings import DeleteFileSettings, held_settings
 
 OWN, DATA = "write.delete.parquet.", "write.parquet."
 MEMBERS: dict[str, tuple[dict[str, str], dict[str, object], str]] = {

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts import offset_ranges
+from airflow_lake_provider.contracts import event_marks
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, partition_digest
-from airflow_lake_provider.contracts.mark_codec import Mark
+from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, Mark, partition_digest
 from airflow_lake_provider.contracts.positions import PostgresLogPosition as At
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.sources import Debezium, source
@@ -17,11 +16,11 @@ from airflow_lake_provider.contracts.sources import Debezium, source
 offset_sets = st.sets(st.integers(0, 70_000), max_size=30) | st.sets(st.integers(0, 60), max_size=50)
 
 
-def ranges_of(offsets: set[int]) -> offset_ranges.Ranges:
-    return offset_ranges.union((n, n) for n in offsets)
+def ranges_of(offsets: set[int]) -> event_marks.Ranges:
+    return event_marks.union((n, n) for n in offsets)
 
 
-def offsets_of(ranges: offset_ranges.Ranges) -> set[int]:
+def offsets_of(ranges: event_marks.Ranges) -> set[int]:
     return {n for low, high in ranges for n in range(low, high + 1)}
 
 
@@ -37,18 +36,18 @@ marks = st.builds(
 
 @given(one=offset_sets, other=offset_sets, last=st.integers(0, 70_000))
 def test_ranges_of_offsets_are_sets_of_numbers(one: set[int], other: set[int], last: int) -> None:
-    assert offsets_of(offset_ranges.union(ranges_of(one), ranges_of(other))) == one | other
-    assert offsets_of(offset_ranges.missing(ranges_of(one), ranges_of(other))) == one - other
-    assert offsets_of(offset_ranges.up_to(ranges_of(one), last)) == {n for n in one if n <= last}
+    assert offsets_of(event_marks.union(ranges_of(one), ranges_of(other))) == one | other
+    assert offsets_of(event_marks.missing(ranges_of(one), ranges_of(other))) == one - other
+    assert offsets_of(event_marks.up_to(ranges_of(one), last)) == {n for n in one if n <= last}
 
 
-@given(bits=st.sets(st.integers(0, offset_ranges.BUCKET - 1), max_size=200), bucket=st.integers(0, 3))
+@given(bits=st.sets(st.integers(0, event_marks.BUCKET - 1), max_size=200), bucket=st.integers(0, 3))
 def test_a_bitmap_of_spark_stands_for_its_offsets(bits: set[int], bucket: int) -> None:
-    bitmap = bytearray(offset_ranges.BUCKET // 8)
+    bitmap = bytearray(event_marks.BUCKET // 8)
     for bit in bits:
         bitmap[bit // 8] |= 1 << bit % 8
-    found = offset_ranges.of_bitmap(bucket, bytes(bitmap))
-    assert found == ranges_of({bucket * offset_ranges.BUCKET + bit for bit in bits})
+    found = event_marks.of_bitmap(bucket, bytes(bitmap))
+    assert found == ranges_of({bucket * event_marks.BUCKET + bit for bit in bits})
 
 
 @given(one=marks, other=marks)

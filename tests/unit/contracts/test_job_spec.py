@@ -19,8 +19,7 @@ from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Out
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, FirstRow
-from airflow_lake_provider.contracts.metadata_change import MetadataChange, RefMove
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
+from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange, MetadataChangeSpec, RefMove
 from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.schema_contract import Evolution, MissingColumns, SchemaContract

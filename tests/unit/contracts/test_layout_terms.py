@@ -8,9 +8,8 @@ import pytest
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.layout_terms import LayoutTerm, partition_terms, sort_terms
 from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_layout import LayoutTerm, TableLayout, partition_terms, sort_terms
 
 BASE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("dag", "run", "task", "-1")}
 

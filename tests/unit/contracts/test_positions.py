@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.mark_codec import Mark
+from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, Mark
+from airflow_lake_provider.contracts.input_file import ConsumedFiles
 from airflow_lake_provider.contracts.positions import (
     LOG_POSITIONS,
     POSITIONS,

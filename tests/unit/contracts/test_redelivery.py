@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.mark_codec import Mark
-from airflow_lake_provider.contracts.offset_ranges import union
+from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, Mark, union
 from airflow_lake_provider.contracts.positions import PostgresLogPosition as At
 from airflow_lake_provider.contracts.redelivery import (
     CommitTimes,

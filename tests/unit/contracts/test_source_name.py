@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.source_name import (
+from airflow_lake_provider.contracts.source_position import (
     consumer_source_name,
     default_source_name,
     source_name,

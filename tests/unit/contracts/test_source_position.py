@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import RolledBackError
-from airflow_lake_provider.contracts.input_file import InputFile
+from airflow_lake_provider.contracts.input_file import ConsumedFiles, InputFile
 from airflow_lake_provider.contracts.positions import (
     FilesPosition,
     SideFile,

@@ -12,7 +12,7 @@ from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.submission.garbage_collector import PARALLEL
+from airflow_lake_provider.submission.spark_installation import PARALLEL
 
 LOCAL = SparkTarget(master="local[2]", cluster_mode=False)
 STANDALONE = SparkTarget(master="spark://host:7077", cluster_mode=False)

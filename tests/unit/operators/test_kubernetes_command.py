@@ -17,7 +17,7 @@ from airflow.providers.apache.spark.hooks import spark_submit
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
-from airflow_lake_provider.submission.job_archive import APPLICATION
+from airflow_lake_provider.submission.job_files import APPLICATION
 from tests.unit.operators.submitted import opened
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from airflow_lake_provider.contracts.spec_codec import job_from_plain
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.spark_submission import spark_submit_arguments
-from airflow_lake_provider.submission.job_archive import APPLICATION
+from airflow_lake_provider.submission.job_files import APPLICATION
 from tests.unit.operators.submitted import TASK, as_driver, job_of, opened, run_in_spark
 from tests.unit.resource_manager import resource_manager
 from tests.unit.submission import java_properties

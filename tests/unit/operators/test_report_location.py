@@ -20,10 +20,9 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedEr
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.spec_codec import Job
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
-from airflow_lake_provider.operators import report_location
+from airflow_lake_provider.operators import report_file
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.report_file import forget_report, read_reports
-from airflow_lake_provider.operators.report_location import shared_report
+from airflow_lake_provider.operators.report_file import forget_report, read_reports, shared_report
 from tests.unit.operators.run_of_tests import RUN
 from tests.unit.operators.submitted import job_of, opened, run_in_spark
 
@@ -133,7 +132,7 @@ def test_an_operator_tells_the_address_of_its_catalog_without_a_secret(
         told.append(lake)
         return "name"
 
-    monkeypatch.setattr(report_location, "_name", name)
+    monkeypatch.setattr(report_file, "_name", name)
     for host in ("db", "db-test"):
         fields = {"host": f"postgresql://{host}:5432/lake", "login": "airflow", "password": "hunter2"}
         extra = {"type": "sql", "warehouse": "s3://lake/wh", "s3.region": "eu-west-1"}

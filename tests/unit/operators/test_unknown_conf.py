@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.unknown_conf import unknown_conf
+from airflow_lake_provider.operators.rendered_arguments import unknown_conf
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

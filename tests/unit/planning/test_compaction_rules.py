@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.compaction_rules import OFF, choose_level, rules_for, surely_nothing_due
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.compaction_spec import (
+    OFF,
+    CompactionLevel,
+    CompactionSpec,
+    CompactionStrategy,
+    choose_level,
+    rules_for,
+    surely_nothing_due,
+)
 from airflow_lake_provider.contracts.job_report import TableState
 from airflow_lake_provider.contracts.run_key import RunIdentity
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.submission import job_archive as module
-from airflow_lake_provider.submission.job_archive import APPLICATION, PACKAGE, job_archive
+from airflow_lake_provider.submission import job_files as module
+from airflow_lake_provider.submission.job_files import APPLICATION, PACKAGE, job_archive
 
 
 @pytest.fixture

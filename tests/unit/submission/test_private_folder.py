@@ -14,8 +14,7 @@ import pytest
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.submission.class_archive import ClassArchive, archive_folder
-from airflow_lake_provider.submission.job_archive import job_archive
-from airflow_lake_provider.submission.job_files import JobFiles, sweep
+from airflow_lake_provider.submission.job_files import JobFiles, job_archive, sweep
 
 NOBODY = 65534
 Way = Callable[[Path], Path]

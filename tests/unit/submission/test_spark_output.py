@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.submission.spark_output import SparkOutput
+from airflow_lake_provider.submission.spark_log import SparkOutput
 
 OWN = {
     "log4j": """

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from airflow.triggers.shared_stream import SharedStreamManager
 
-from airflow_lake_provider.triggers import shared_pollers
+from airflow_lake_provider.triggers import catalog_poller
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
 from tests.unit.triggers.simulated_catalog import SimulatedCatalog
 
@@ -83,7 +83,7 @@ class SimulatedTriggerer:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        shared_pollers._pollers.clear()
+        catalog_poller._pollers.clear()
 
     async def _run_trigger(self, row: int, trigger: LakeSnapshotEventTrigger) -> None:
         key = trigger.shared_stream_key()
@@ -122,5 +122,5 @@ def looking_at(catalog: SimulatedCatalog) -> Iterator[None]:
         def close(self) -> None:
             """Nothing is open."""
 
-    with patch.object(shared_pollers, "LookThreads", _Looks):
+    with patch.object(catalog_poller, "LookThreads", _Looks):
         yield

@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.errors import CatalogUnavailableError, Inva
 from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 from airflow_lake_provider.triggers.catalog_poller import CatalogPoller
 from airflow_lake_provider.triggers.overdue_alarm import OverdueAlarm
-from airflow_lake_provider.triggers.subscription import Subscription
+from airflow_lake_provider.triggers.table_queue import Subscription
 from tests.unit.triggers.simulated_catalog import SimulatedCatalog
 from tests.unit.triggers.virtual_time import run_virtually
 

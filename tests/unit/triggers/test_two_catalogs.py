@@ -212,7 +212,7 @@ async def test_a_table_that_goes_in_a_circle_is_said_once_and_its_neighbour_is_w
 async def test_a_decision_about_a_hundred_thousand_snapshots_does_not_keep_the_loop(noted: Noted) -> None:
     from airflow_lake_provider.contracts.table_facts import Snapshot
     from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, TableHead
-    from airflow_lake_provider.triggers.decide_aside import decide_aside
+    from airflow_lake_provider.triggers.lake_snapshot import decide_aside
 
     records = {n: Snapshot(id=n, parent=n - 1 or None, at=n, summary={"added-records": "1"}) for n in range(1, 100_001)}
     heart = asyncio.create_task(beat(noted))

@@ -15,8 +15,13 @@ from airflow_lake_provider.contracts.sources import BinaryHandling, Debezium
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_images
 from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
-from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, common_type, inferred_type
-from airflow_lake_provider.spark_jobs.sources.debezium.values import convert, not_converted
+from airflow_lake_provider.spark_jobs.sources.debezium.values import (
+    ConnectType,
+    common_type,
+    convert,
+    inferred_type,
+    not_converted,
+)
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 
 

@@ -7,8 +7,15 @@ are known.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -17,10 +24,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import Scan, literal_paths, with_arrival
-from airflow_lake_provider.spark_jobs.sources.debezium.operations import is_delete, is_message
-from airflow_lake_provider.spark_jobs.sources.debezium.placeholders import is_placeholder
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import Names, partition_label
-from airflow_lake_provider.spark_jobs.sources.debezium.service_records import is_service_record
 from airflow_lake_provider.spark_jobs.sources.json_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 
@@ -245,3 +249,102 @@ def _types_text() -> Column:
             ),
         )
     )
+
+
+# A row that the table holds.
+HELD = "held"
+# A delete that was applied, or the flagged row of one.
+REMOVED = "removed"
+# The begin of a key, where a key change or an earlier create put it.
+BEGUN = "begun"
+
+
+def is_delete() -> Column:
+    """Tell of an event in the column ``op`` whether it deletes its row; any other event upserts it."""
+    return sf.col("op") == "d"
+
+
+def is_message() -> Column:
+    """Tell whether an event concerns no row."""
+    return sf.col("op") == "m"
+
+
+def is_placeholder(text: Column, unavailable: bytes) -> Column:
+    """Return whether the JSON text of a value is one of the placeholder's forms.
+
+    :param unavailable: the connector's placeholder.
+    """
+    forms = list(dict.fromkeys(_forms(unavailable)))
+    compact = [form.replace(" ", "") for form in forms if form[:1] in ("[", "{")]
+    # Every value of every event is looked at, and most of a long one need not be.
+    is_short = sf.octet_length(text) <= 2 * max(len(form.encode()) for form in forms)
+    # Only an array or a map can hold spaces that some rewriting tool put there.
+    is_nested = text.startswith("[") | text.startswith("{")
+    is_form = text.isin(*forms) | (is_nested & sf.replace(text, sf.lit(" "), sf.lit("")).isin(*compact))
+    return sf.coalesce(is_short & is_form, sf.lit(False))
+
+
+def _forms(unavailable: bytes) -> Iterator[str]:
+    text = unavailable.decode(errors="replace")
+    scalars = [
+        text,
+        unavailable.hex(),
+        unavailable.hex().upper(),
+        base64.b64encode(unavailable).decode(),
+        base64.urlsafe_b64encode(unavailable).decode(),
+    ]
+    yield from scalars
+    # Of integers and of dates: the placeholder's bytes, which Java takes for signed ones.
+    yield json.dumps([byte - 256 if byte > 127 else byte for byte in unavailable], separators=(",", ":"))
+    for element in (*scalars, _uuid(unavailable)):
+        yield from _json([element])
+    # Of hstore, as a map and as JSON.
+    yield from _json({text: text})
+
+
+def _uuid(unavailable: bytes) -> str:
+    """Return the name-based UUID of bytes without a namespace, as Java's ``UUID.nameUUIDFromBytes``."""
+    digest = hashlib.md5(unavailable, usedforsecurity=False).digest()
+    return str(uuid.UUID(bytes=digest, version=3))
+
+
+def _json(value: object) -> Iterator[str]:
+    for is_ascii in (True, False):
+        yield json.dumps(value, separators=(",", ":"), ensure_ascii=is_ascii)
+
+
+class _Fields(NamedTuple):
+    """Fields of one kind of record: those it always has, and those it may have."""
+
+    needed: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+_KINDS = (
+    # Heartbeat.
+    _Fields(("ts_ms",)),
+    # Begin or end of a transaction.
+    _Fields(("status", "id"), ("event_count", "data_collections", "ts_ms")),
+    # Schema change; of connectors that have no schema of tables, without schemaName.
+    _Fields(("source", "tableChanges"), ("ts_ms", "databaseName", "schemaName", "ddl")),
+    _Fields(("source", "ddl"), ("ts_ms", "databaseName", "schemaName", "tableChanges")),
+    # Notification.
+    _Fields(("id", "aggregate_type", "type"), ("additional_data", "timestamp")),
+)
+
+
+def is_service_record(line: str) -> Column:
+    """Return whether a line of JSON is such a record, in any of the forms that events have.
+
+    :param line: column of text that is no change event.
+    """
+    forms = ("$.value.payload", "$.value", "$.payload")
+    value = sf.coalesce(*(sf.get_json_object(line, form) for form in forms), sf.col(line))
+    names = sf.json_object_keys(value)
+    return sf.coalesce(reduce(or_, (_has(names, fields) for fields in _KINDS)), sf.lit(False))
+
+
+def _has(names: Column, fields: _Fields) -> Column:
+    needed = sf.array(*map(sf.lit, fields.needed))
+    known = sf.array(*map(sf.lit, (*fields.needed, *fields.others)))
+    return (sf.size(sf.array_except(needed, names)) == 0) & (sf.size(sf.array_except(names, known)) == 0)

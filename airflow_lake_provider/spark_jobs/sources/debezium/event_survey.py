@@ -23,7 +23,7 @@ from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import
     survey_columns,
     survey_groups,
 )
-from airflow_lake_provider.spark_jobs.sources.debezium.types import ConnectType, parse_types
+from airflow_lake_provider.spark_jobs.sources.debezium.values import ConnectType, parse_types
 
 
 @dataclass(frozen=True, kw_only=True)

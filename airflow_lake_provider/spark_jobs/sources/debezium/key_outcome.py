@@ -18,8 +18,8 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.position_column import PLACE_FIELDS, PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, is_later, place_at
-from airflow_lake_provider.spark_jobs.sources.debezium.operations import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import inherit, with_parents

@@ -17,11 +17,11 @@ from pyspark.sql.types import DataType, StructType
 from airflow_lake_provider.contracts.position_column import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
+from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, LAST, in_lines, place_at, place_of
-from airflow_lake_provider.spark_jobs.sources.debezium.operations import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import OldRows
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 _MAX_ROUNDS = 40
 _HELD = f"STRUCT<known: {PLACE_TYPE}, since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>, position: {POSITION_TYPE}>"

@@ -7,16 +7,24 @@ event, or the event's own where there was none yet, and the LSN of the event.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.mark_codec import DIGEST_BYTES, Mark
-from airflow_lake_provider.contracts.offset_ranges import BUCKET, Ranges, of_bitmap, union
+from airflow_lake_provider.contracts.event_marks import (
+    BUCKET,
+    DIGEST_BYTES,
+    EventMarks,
+    EventOrdering,
+    Mark,
+    Ranges,
+    of_bitmap,
+    union,
+)
 from airflow_lake_provider.contracts.positions import PostgresLogPosition
 from airflow_lake_provider.contracts.redelivery import (
     CLOCKS_DIFFER_MS,
@@ -27,8 +35,43 @@ from airflow_lake_provider.contracts.redelivery import (
     PartitionEvents,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import SinkFile
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
+
+_ENDING = r"(\.(json|jsonl|ndjson|txt))?(\.(gz|gzip|snappy|zst|zstd|bz2|lz4))?"
+_CONFLUENT = re.compile(rf"(?P<topic>[\w.-]+)\+(?P<partition>\d+)\+(?P<first>\d+)(\+(?P<last>\d+))?{_ENDING}", re.ASCII)
+_AIVEN = re.compile(
+    rf"(?P<topic>[\w.-]+)-(?P<partition>0|[1-9]\d{{0,2}}|\d{{10}})-(?P<first>0|[1-9]\d*|\d{{20}}){_ENDING}", re.ASCII
+)
+
+
+@dataclass(frozen=True)
+class SinkFile:
+    """Partition and offsets that a file's name tells.
+
+    :param label: ``<topic>-<partition>``.
+    :param first: offset of the first record.
+    :param last: of the last one, where the name has it.
+    """
+
+    label: str
+    first: int
+    last: int | None = None
+
+
+def sink_file(path: str, table: str) -> SinkFile | None:
+    """Read a file's name; None where no sink wrote it.
+
+    :param table: ``orders`` or ``public.orders``.
+    """
+    name = path.rpartition("/")[2]
+    found = _CONFLUENT.fullmatch(name)
+    if found is None:
+        found = _AIVEN.fullmatch(name)
+        if found is None or not found["topic"].endswith("." + table.rpartition(".")[2]):
+            return None
+    last = found.groupdict().get("last")
+    return SinkFile(f"{found['topic']}-{int(found['partition'])}", int(found["first"]), int(last) if last else None)
+
 
 Names = Sequence[SinkFile | None]
 

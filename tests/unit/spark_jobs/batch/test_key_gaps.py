@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.spark_jobs.batch.key_gaps import Ranges, is_uneven, without_longest_gaps
+from airflow_lake_provider.spark_jobs.batch.key_ranges import Ranges, is_uneven, without_longest_gaps
 
 
 def parts_of(numbers: list[int]) -> Ranges:

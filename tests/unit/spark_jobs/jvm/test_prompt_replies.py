@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_lake_provider.spark_jobs.jvm.prompt_replies import AcknowledgingReader
+from airflow_lake_provider.spark_jobs.jvm.py4j_patches import AcknowledgingReader
 
 needs_quick_acknowledgement = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux has it")
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.schema_differences import schema_differences
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import schema_differences
 from airflow_lake_provider.spark_jobs.sql.identifiers import type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import (
     completed,

@@ -1,4 +1,4 @@
-"""The one compare-and-swap that publishes a data commit, and what an answer to it means.
+"""The one compare-and-swap that publishes a data commit on the head that it was made for, and what an answer means.
 
 Not through ``Table.newTransaction().commitTransaction()``: it would refresh and try again over whatever came in
 between, a roll-back of main included, and would delete its manifests when a catalog reports as refused what was
@@ -10,12 +10,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import conflict_error
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_refused, is_unsent
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_refused, is_unsent
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 
@@ -87,3 +86,24 @@ def _resolve_outcome(table: IcebergTable, commit: DataCommit, staged: int, error
         f"table{', though another commit of this run is' if known else ' yet'}. A retry is safe: it looks for the run "
         "key first."
     ) from error
+
+
+def refuse_concurrent_commit(table: IcebergTable, commit: DataCommit) -> None:
+    """Refuse a commit whose branch is no longer where it was decided on.
+
+    :raises CommitConflictError: with both snapshots.
+    """
+    head = table.base_of(commit.branch)
+    if head != commit.base:
+        raise CommitConflictError(
+            f"{table.name}: commit refused, {commit.branch or MAIN} was at snapshot {commit.base} and is at {head} "
+            "now. No data changed."
+        )
+
+
+def conflict_error(table: IcebergTable, commit: DataCommit, error: Exception) -> Exception:
+    """Return the conflict that an error of Iceberg means, or the error itself when it means none."""
+    message = conflict_message(error)
+    if message is None:
+        return error
+    return CommitConflictError(f"{table.name}: commit on snapshot {commit.base} refused: {message}. No data changed.")

@@ -12,11 +12,13 @@ from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import AUDIT_BRANCH_PREFIX, STAGE_BRANCH_PREFIX
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
+    refuse_concurrent_commit,
+    swap_metadata,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
     properties_of,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import refuse_concurrent_commit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import say

@@ -1,26 +1,29 @@
-"""A snapshot, the source's position and run keys in one commit, made only on the snapshot that it was made for."""
+"""A snapshot, the source's position and run keys in one commit: rows deleted and added by file or by position."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.contracts.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.source_position import summary_of as positions_in_summary
 from airflow_lake_provider.contracts.table_facts import MAIN
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import (
-    properties_of,
-    summary_of,
-)
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.conflict_detection import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
     conflict_error,
     refuse_concurrent_commit,
+    swap_metadata,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import swap_metadata
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_unsent
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, list_of_texts
 
 
 def commit_snapshot(
@@ -93,3 +96,115 @@ def _delete_manifests(table: IcebergTable, snapshot: Any) -> None:
     """Delete the manifests and the manifest list that a refused commit has written."""
     written = [str(m.path()) for m in snapshot.allManifests(table.java.io()) if m.snapshotId() == snapshot.snapshotId()]
     delete_locations(table, [*written, str(snapshot.manifestListLocation())])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOverwrite:
+    """Files that a commit adds and removes.
+
+    :param replaced: ``org.apache.iceberg.FileScanTask`` of each data file that goes, at the commit's base.
+    :param added: ``org.apache.iceberg.DataFile`` objects.
+    """
+
+    replaced: Sequence[Any] = ()
+    added: Sequence[Any] = ()
+
+
+def commit_overwrite(
+    table: IcebergTable, commit: DataCommit, overwrite: FileOverwrite, position: dict[str, str]
+) -> int:
+    """Commit and return the snapshot's id; delete files that are on a replaced file alone go with it.
+
+    :param position: of ``position_properties``.
+    :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
+        this commit is part of the table.
+    :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table.
+    """
+    return commit_snapshot(
+        table, commit, position, lambda transaction: _replace(transaction.newOverwrite(), table, overwrite)
+    )
+
+
+def _replace(update: Any, table: IcebergTable, overwrite: FileOverwrite) -> Any:
+    util = table.iceberg.util
+    data_files, delete_files = util.DataFileSet.create(), util.DeleteFileSet.create()
+    for task in overwrite.replaced:
+        data_files.add(task.file())
+        for delete in task.deletes():
+            # Iceberg itself removes vectors of removed files, but not version 2's position deletes.
+            if util.ContentFileUtil.isFileScoped(delete):
+                delete_files.add(delete)
+    update.deleteFiles(data_files, delete_files)
+    for file in overwrite.added:
+        update.addFile(file)
+    return update.validateNoConflictingData().validateNoConflictingDeletes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowDelta:
+    """Files that a commit adds and removes: ``org.apache.iceberg`` DataFile and DeleteFile objects.
+
+    :param replaced: delete files that those of ``deletes`` hold everything of.
+    :param referenced: paths of the data files of the table that ``deletes`` are on; they may also be on ``rows``.
+    """
+
+    rows: Sequence[Any] = ()
+    deletes: Sequence[Any] = ()
+    replaced: Sequence[Any] = ()
+    referenced: Sequence[str] = field(default=(), repr=False)
+
+
+def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, position: dict[str, str]) -> int:
+    """Commit and return the snapshot's id.
+
+    :param position: of ``position_properties``.
+    :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
+        this commit is part of the table.
+    :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table.
+    """
+    return commit_snapshot(table, commit, position, lambda transaction: _add(transaction.newRowDelta(), table, delta))
+
+
+def _add(row_delta: Any, table: IcebergTable, delta: RowDelta) -> Any:
+    if delta.referenced:
+        row_delta.validateDataFilesExist(list_of_texts(table.spark, delta.referenced))
+    row_delta.validateDeletedFiles()
+    row_delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
+    for file in delta.rows:
+        row_delta.addRows(file)
+    java = java_functions(table.spark)
+    _call_with_each(delta.deletes, row_delta, row_delta.addDeletes, java.add_deletes)
+    _call_with_each(delta.replaced, row_delta, row_delta.removeDeletes, java.remove_deletes)
+    return row_delta
+
+
+def _call_with_each(files: Sequence[Any], row_delta: Any, call: Callable[[Any], Any], handle: Any) -> None:
+    """Call a method of the row delta with each file; with files that Java has listed, in one command.
+
+    :param handle: of the same method, not bound.
+    """
+    if isinstance(files, JavaItems) and files:
+        files.give_each(handle.bindTo(row_delta))
+        return
+    for file in files:
+        call(file)
+
+
+def summary_of(commit: DataCommit) -> dict[str, str]:
+    """Return what goes into the snapshot's summary."""
+    identity = {ACTION: commit.action, RUN_KEY: commit.run_key}
+    if commit.positions:
+        identity[SOURCE_POSITION] = positions_in_summary(commit.positions)
+    return {**commit.summary, **identity}
+
+
+def properties_of(table: IcebergTable, commit: DataCommit, position: dict[str, str]) -> dict[str, str]:
+    """Return the properties that appear with a commit; those of run keys continue what the table holds now.
+
+    :param position: of ``position_properties``.
+    :return: none for a branch other than main.
+    """
+    if commit.branch is not None:
+        return {}
+    recent = RecentRunKeys.read(table.properties()).add(commit.run_key, datetime.now(UTC))
+    return {**commit.properties, **position, **recent.to_properties()}

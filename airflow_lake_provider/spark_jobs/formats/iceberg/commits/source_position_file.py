@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from airflow_lake_provider.contracts.consumed_files import ConsumedFiles
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.contracts.input_file import ConsumedFiles
 from airflow_lake_provider.contracts.positions import SideFile
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit

@@ -15,10 +15,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
     has_literals,
+    is_uuid,
     least_literal,
+    may_wrap,
+    wrapped_columns,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import may_wrap, wrapped_columns
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import is_uuid
 
 # Beyond it the keys are a burden on every executor, and Spark chooses by size.
 MAX_BROADCAST_KEYS = 1_000_000

@@ -1,4 +1,4 @@
-"""Compute the changes between two snapshots of a v3 table, a content diff by row lineage.
+"""Compute the changes between two snapshots of a v3 table, by row lineage; refuse a range that is gone.
 
 A row is unchanged when it has the same ``_row_id`` and ``_last_updated_sequence_number`` at both ends. Compaction keeps
 both, so it is invisible; rows born and deleted inside the range are live at neither end. The snapshots between are not
@@ -13,9 +13,10 @@ from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
+from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.column_types import changed_types, other_types
+from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
 from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_lineage
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
@@ -30,12 +31,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions i
     RowVersions,
     row_versions,
     snapshot_schema,
-)
-from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.unavailable_range import (
-    refuse_other_types,
-    refuse_range_of_empty_table,
-    snapshot_of,
-    snapshot_with_lineage,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -163,14 +158,16 @@ def _with_values(versions: RowVersions, deletes: DeletedKeys) -> DataFrame:
     rows = versions.before()
     if rows is None:
         return deletes.rows
-    ids = deletes.rows.select(F.col(ROW_ID).alias("_lake_row_id"))
-    return rows.join(F.broadcast(ids) if deletes.are_few else ids, F.col(ROW_ID) == F.col("_lake_row_id"), "left_semi")
+    ids = deletes.rows.select(sf.col(ROW_ID).alias("_lake_row_id"))
+    return rows.join(
+        sf.broadcast(ids) if deletes.are_few else ids, sf.col(ROW_ID) == sf.col("_lake_row_id"), "left_semi"
+    )
 
 
 def _upserts(versions: RowVersions, floor: int | None, wanted: ChangeFilter) -> DataFrame | None:
     if floor is not None:
         added = versions.added()
-        return None if added is None else _matching(added.where(F.col(LAST_UPDATED) > floor), wanted)
+        return None if added is None else _matching(added.where(sf.col(LAST_UPDATED) > floor), wanted)
     after, before = versions.after(), versions.before()
     if after is None:
         return None
@@ -178,9 +175,9 @@ def _upserts(versions: RowVersions, floor: int | None, wanted: ChangeFilter) -> 
     if before is None:
         return after
     unchanged = _matching(before, wanted).select(
-        F.col(ROW_ID).alias("_lake_row_id"), F.col(LAST_UPDATED).alias("_lake_last_updated")
+        sf.col(ROW_ID).alias("_lake_row_id"), sf.col(LAST_UPDATED).alias("_lake_last_updated")
     )
-    same = (F.col(ROW_ID) == F.col("_lake_row_id")) & (F.col(LAST_UPDATED) == F.col("_lake_last_updated"))
+    same = (sf.col(ROW_ID) == sf.col("_lake_row_id")) & (sf.col(LAST_UPDATED) == sf.col("_lake_last_updated"))
     return after.join(unchanged, same, "left_anti")
 
 
@@ -199,8 +196,8 @@ def _gone(
     if arrived is None:
         return gone
     # A row whose key was changed keeps its row id: it is gone as far as its old key is concerned.
-    renamed, same_keys = keys_apart(_matching(arrived, wanted), columns.keys, F.col(ROW_ID).alias("_lake_row_id"))
-    return gone.join(renamed, (F.col(ROW_ID) == F.col("_lake_row_id")) & same_keys, "left_anti")
+    renamed, same_keys = keys_apart(_matching(arrived, wanted), columns.keys, sf.col(ROW_ID).alias("_lake_row_id"))
+    return gone.join(renamed, (sf.col(ROW_ID) == sf.col("_lake_row_id")) & same_keys, "left_anti")
 
 
 def _is_ancestor(table: IcebergTable, before: Any, after: Any) -> bool:
@@ -239,4 +236,59 @@ def _select(rows: DataFrame, columns: _Columns, *more: str) -> DataFrame:
 
 
 def _mark(change_type: str) -> tuple[str, Column]:
-    return CHANGE_TYPE, F.lit(change_type)
+    return CHANGE_TYPE, sf.lit(change_type)
+
+
+def snapshot_of(table: IcebergTable, snapshot_id: int, role: str) -> Any:
+    """Return a snapshot of the table's metadata.
+
+    :param role: of the range, such as ``from_snapshot``.
+    :raises RangeUnavailableError: it was expired, or is of another table.
+    """
+    snapshot = table.java.snapshot(snapshot_id)
+    if snapshot is None:
+        snapshot = table.refresh().java.snapshot(snapshot_id)
+    if snapshot is None:
+        raise RangeUnavailableError(
+            f"{table.name}: {role} {snapshot_id} is not in the table's metadata: it was expired, or is of another "
+            "table. Rebuild with full_refresh=True, or let on_gap='full' do so; with read_changes, read from None"
+        )
+    return snapshot
+
+
+def snapshot_with_lineage(table: IcebergTable, from_snapshot: int, after: Any) -> Any:
+    """Return the start of a range, whose rows have row ids, as those of its end have.
+
+    :raises RangeUnavailableError: it was expired, or one of the two was written before format version 3.
+    """
+    before = snapshot_of(table, from_snapshot, "from_snapshot")
+    for snapshot in (before, after):
+        if snapshot.firstRowId() is None:
+            raise RangeUnavailableError(
+                f"{table.name}: snapshot {snapshot.snapshotId()} was written before the table had format version 3, so "
+                "its rows have no row ids to compare by. Rebuild once with full_refresh=True, or let on_gap='full' do "
+                "so; with read_changes, read from None"
+            )
+    return before
+
+
+def refuse_other_types(table: IcebergTable, before: Any, after: Any) -> None:
+    """Refuse a range over a replacement of the table in which a column got another type under its old id.
+
+    :raises RangeUnavailableError: rows of the start cannot be read beside those of the end.
+    """
+    changed = changed_types(table.schema_of(before.snapshotId()), table.schema_of(after.snapshotId()))
+    if changed:
+        raise RangeUnavailableError(other_types(str(table.name), str(before.snapshotId()), changed))
+
+
+def refuse_range_of_empty_table(table: IcebergTable, from_snapshot: int | None) -> None:
+    """Refuse a range that has a start and no end.
+
+    :raises RangeUnavailableError: main has no snapshot.
+    """
+    if from_snapshot is not None:
+        snapshot_of(table, from_snapshot, "from_snapshot")
+        raise RangeUnavailableError(
+            f"{table.name}: main has no snapshot, so there is no end for a range from {from_snapshot}; give to_snapshot"
+        )

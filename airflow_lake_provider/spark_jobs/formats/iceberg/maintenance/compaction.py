@@ -1,8 +1,8 @@
-"""Compaction of an Iceberg table. It is the loser of every conflict: writers are never held up or undone.
+"""Compaction of an Iceberg table, dangling deletes too. It loses each conflict: writers are never held up or undone.
 
 Levels: ``minor`` rewrites wrongly sized files and files past the delete ratio; ``major`` also every file with a
 delete file (``delete_file_threshold``); ``full`` everything; ``auto`` is ``major`` when the head's summary shows a debt
-of deletes and ``minor`` otherwise. The rules are in ``contracts/compaction_rules.py``, shared with the dry run.
+of deletes and ``minor`` otherwise. The rules are in ``contracts/compaction_spec.py``, shared with the dry run.
 """
 
 from __future__ import annotations
@@ -11,34 +11,44 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from airflow_lake_provider.contracts.compaction_rules import (
+from airflow_lake_provider.contracts.compaction_spec import (
     TARGET_SIZE,
+    UNTIDIED,
+    CompactionLevel,
+    CompactionSpec,
     choose_level,
     held_target,
     rules_for,
     table_size,
 )
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
-from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.table_properties import RUN_KEY
-from airflow_lake_provider.contracts.untidied_compaction import UNTIDIED
-from airflow_lake_provider.contracts.unusable_settings import unusable_settings
-from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
-    dangling_deletes,
-    remove_dangling_deletes,
+from airflow_lake_provider.contracts.errors import (
+    BrokenMetadataError,
+    CommitConflictError,
+    JobFailedError,
+    LakeProviderError,
 )
+from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
+from airflow_lake_provider.contracts.owner_settings import unusable_settings
+from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.table_facts import MAIN
+from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
+from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
+    refuse_concurrent_commit,
+    swap_metadata,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.data_file_rewrite import (
     DataFileRewrite,
     PlannedGroups,
     RewriteAttempt,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import to_expression
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 _LONGEST_WAIT_SECONDS = 30.0
@@ -250,3 +260,61 @@ def _sentence(planned: PlannedGroups, tally: _Tally, foreign: list[str], has_com
     if last.failed:
         text += f"; Spark failed on {last.failed:,}"
     return text
+
+
+def dangling_deletes(table: IcebergTable) -> list[Any]:
+    """Return them at the head as it was read last, as ``org.apache.iceberg.DeleteFile`` objects.
+
+    Costs a millisecond per data file in a table with equality deletes, else nothing.
+    """
+    head = table.java.currentSnapshot()
+    if head is None or not count_of(table.summary(head.snapshotId()), "total-equality-deletes"):
+        return []
+    dangling = _equality_deletes(table, head)
+    with closing(table.java.newScan().useSnapshot(head.snapshotId()).planFiles()) as tasks:
+        for task in tasks:
+            for delete in task.deletes():
+                dangling.pop(str(delete.location()), None)
+            if not dangling:
+                break
+    return list(dangling.values())
+
+
+def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
+    """Remove them in one commit that changes no row and is made on the head that they dangled at, on no other.
+
+    On a later head they would dangle as well, but not on one that a roll-back of main goes back to.
+
+    :param summary: of the snapshot, with its action and run key.
+    :return: what another commit refused; None when it worked, or there were none.
+    :raises UnknownOutcomeError: the answer to the commit was lost.
+    """
+    files = dangling_deletes(table.refresh())
+    if not files:
+        return None
+    commit = DataCommit(action=summary[ACTION], run_key=summary[RUN_KEY], base=table.base_of(None))
+    transaction = table.java.newTransaction()
+    rewrite = transaction.newRewrite()
+    for file in files:
+        rewrite.deleteFile(file)
+    for name, value in summary.items():
+        rewrite.set(name, value)
+    rewrite.commit()
+    updated = transaction.currentMetadata()
+    try:
+        refuse_concurrent_commit(table, commit)
+        swap_metadata(table, commit, int(updated.ref(MAIN).snapshotId()), transaction.startMetadata(), updated)
+    except CommitConflictError as refused:
+        return str(refused)
+    return None
+
+
+def _equality_deletes(table: IcebergTable, snapshot: Any) -> dict[str, Any]:
+    """Return them by location."""
+    found: dict[str, Any] = {}
+    for manifest in snapshot.deleteManifests(table.java.io()):
+        with closing(
+            table.iceberg.ManifestFiles.readDeleteManifest(manifest, table.java.io(), table.java.specs())
+        ) as files:
+            found |= {str(file.location()): file for file in files if file.content().name() == "EQUALITY_DELETES"}
+    return found

@@ -1,4 +1,4 @@
-"""One attempt at rewriting data files: Iceberg's planner, Iceberg's Spark action, and an honest count of both.
+"""One attempt at rewriting data files: Iceberg's planner and action, its failures, and the files that are its own.
 
 Iceberg's result leaves out groups that were written and whose commit was then refused: with partial progress the
 commit service logs the refusal and goes on (apache/iceberg#13783, still so in 1.12). So the groups are planned here
@@ -7,11 +7,14 @@ first, by the same planner with the same options at the same snapshot, and what 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_lake_provider.contracts.compaction_rules import RewriteRules
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
+from pyspark.sql import SparkSession
+
+from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy, RewriteRules
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
@@ -21,16 +24,12 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     is_unknown,
     root_message,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.own_files import (
-    files_of_run,
-    groups_without,
-    rewrite_without,
-)
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_failures import failed_jobs, newest_job
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import build_sort_order
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import build_sort_order
+from airflow_lake_provider.spark_jobs.jvm.gateway import class_named, java_array, java_context, jvm_of, load_class
+from airflow_lake_provider.spark_jobs.jvm.java_collections import JavaItems, guava, items_of, list_of, value_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,3 +201,130 @@ def _each(iterable: Any) -> list[Any]:
     while iterator.hasNext():
         found.append(iterator.next())
     return found
+
+
+_MOST_MESSAGES = 10
+_LONGEST = 500
+
+
+def newest_job(spark: SparkSession) -> int:
+    """Return the id of the newest job of the application; -1 before the first."""
+    jobs = _jobs(spark)
+    return max((int(job.jobId()) for job in jobs), default=-1)
+
+
+def failed_jobs(spark: SparkSession, after: int) -> tuple[str, ...]:
+    """Return one line for each failed job with an id above ``after``: its description and the first reason."""
+    failed = [job for job in _jobs(spark) if job.jobId() > after and job.status().toString() == "FAILED"]
+    return tuple(f"{value_of(job.description()) or ''}: {_reason(spark, job)}" for job in failed[:_MOST_MESSAGES])
+
+
+def _reason(spark: SparkSession, job: Any) -> str:
+    store = java_context(spark).statusStore()
+    for stage in items_of(job.stageIds()):
+        reason = value_of(store.lastStageAttempt(stage).failureReason())
+        if reason:
+            return str(reason).strip().splitlines()[0][:_LONGEST]
+    return "no reason given"
+
+
+def _jobs(spark: SparkSession) -> list[Any]:
+    return items_of(java_context(spark).statusStore().jobsList(None))
+
+
+_ACTION = "org.apache.iceberg.spark.actions.RewriteDataFilesSparkAction"
+_PLAN = "org.apache.iceberg.actions.FileRewritePlan"
+_COMMITS = "org.apache.iceberg.actions.RewriteDataFilesCommitManager"
+_ITERABLE = "org.apache.iceberg.io.CloseableIterable"
+
+
+def files_of_run(table: IcebergTable, run_key: str) -> Any | None:
+    """Return the data files that snapshots of main with a run key have added, a ``DataFileSet``; None without any."""
+    ours = [each.id for each in table.ancestors() if each.summary.get(RUN_KEY) == run_key]
+    if not ours:
+        return None
+    files = table.iceberg.util.DataFileSet.create()
+    for snapshot_id in ours:
+        added = table.java.snapshot(snapshot_id).addedDataFiles(table.java.io())
+        guava(table.spark).collect.Iterables.addAll(files, added)
+    return files
+
+
+def groups_without(spark: SparkSession, plan: Any, files: Any | None) -> list[Any]:
+    """Return the file groups of a plan without some files, unless a delete has come to lie on them.
+
+    :param plan: ``org.apache.iceberg.actions.FileRewritePlan``.
+    :param files: of :func:`files_of_run`.
+    """
+    groups = list(JavaItems(spark, guava(spark).collect.Lists.newArrayList(plan.groups())))
+    if files is None:
+        return groups
+    cut = (_without(spark, group, files) for group in groups)
+    return [group for group in cut if group is not None]
+
+
+def _without(spark: SparkSession, group: Any, files: Any) -> Any | None:
+    jvm = jvm_of(spark)
+    if jvm.java.util.Collections.disjoint(group.rewrittenFiles(), files):
+        return group
+    tasks = JavaItems(spark, group.fileScanTasks())
+    left = [task for task in tasks if not (files.contains(task.file()) and task.deletes().isEmpty())]
+    if not left:
+        return None
+    share = sum(task.length() for task in left) / group.inputFilesSizeInBytes()
+    return jvm.org.apache.iceberg.actions.RewriteFileGroup(
+        group.info(),
+        list_of(spark, left),
+        group.outputSpecId(),
+        group.maxOutputFileSize(),
+        group.inputSplitSize(),
+        math.ceil(group.expectedOutputFiles() * share),
+    )
+
+
+def rewrite_without(action: Any, table: IcebergTable, files: Any, *, partial_progress: bool) -> Any:
+    """Carry out a rewrite but for some files, and return its result.
+
+    :param action: ``RewriteDataFilesSparkAction``, ready to be executed.
+    :param files: of :func:`files_of_run`.
+    :raises JavaError: what the action itself raises.
+    """
+    private = _PrivateMethods(table.spark, action)
+    head = table.java.currentSnapshot().snapshotId()
+    private.call("init", ["long"], head)
+    whole = private.value("planner").plan()
+    plan = private.plan_of(groups_without(table.spark, whole, files), whole)
+    execute = "doExecuteWithPartialProgress" if partial_progress else "doExecute"
+    return private.call(execute, [_PLAN, _COMMITS], plan, private.call("commitManager", ["long"], head)).build()
+
+
+class _PrivateMethods:
+    """Methods of an action that are not public."""
+
+    def __init__(self, spark: SparkSession, action: Any) -> None:
+        self._spark, self._action = spark, action
+        self._classes = method_handles(spark).classes
+
+    def call(self, name: str, types: list[str], *arguments: Any) -> Any:
+        method = load_class(self._spark, _ACTION).getDeclaredMethod(name, self._classes(*types))
+        method.setAccessible(True)
+        return method.invoke(self._action, self._objects(arguments))
+
+    def value(self, name: str) -> Any:
+        field = load_class(self._spark, _ACTION).getDeclaredField(name)
+        field.setAccessible(True)
+        return field.get(self._action)
+
+    def plan_of(self, groups: list[Any], whole: Any) -> Any:
+        """Return a plan of some groups of another one."""
+        kind = load_class(self._spark, _PLAN)
+        counts = kind.getDeclaredField("groupsInPartition")
+        counts.setAccessible(True)
+        made = kind.getDeclaredConstructor(self._classes(_ITERABLE, "int", "java.util.Map"))
+        made.setAccessible(True)
+        # ``withNoopClose`` would take the list for its one item.
+        closeable = class_named(self._spark, _ITERABLE).combine(list_of(self._spark, groups), whole.groups())
+        return made.newInstance(self._objects((closeable, len(groups), counts.get(whole))))
+
+    def _objects(self, items: Sequence[Any]) -> Any:
+        return java_array(self._spark, "java.lang.Object", items)

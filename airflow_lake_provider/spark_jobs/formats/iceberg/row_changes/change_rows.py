@@ -1,39 +1,55 @@
-"""Delete or update the rows that match, by position, in one commit on the snapshot that they were found in."""
+"""Delete or update the rows that match, by position or by copied files, in one commit on the snapshot of the match."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import (
     BrokenMetadataError,
     CommitConflictError,
+    InvalidSpecError,
     JobFailedError,
     LakeProviderError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.held_settings import COPY_ON_WRITE, held_settings
+from airflow_lake_provider.contracts.owner_settings import COPY_ON_WRITE, DELETE_MODE, UPDATE_MODE, held_settings
 from airflow_lake_provider.contracts.table_obstacles import without_row_changes
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
 from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, MatchedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, MatchedCommit, RowMatch
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import (
+    FileOverwrite,
+    commit_overwrite,
+    commit_row_delta,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
     POSITIONS,
     ROW_PROOF,
     missing_internals,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.copy_files import copied_files, is_copied, mode_of
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.stage_updates import stage_updates
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows, withheld
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID, ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import (
+    DifferenceKind,
+    schema_differences,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
+from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, nullable
 
 
 def refuse_unchangeable(table: IcebergTable) -> None:
@@ -130,3 +146,108 @@ def _commit(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows, s
     delta = write_deletes(table.refresh(), commit.base, matched.positions, staged)
     with discarded_on_failure(table, delta.deletes):
         return commit_row_delta(table, commit, delta, {})
+
+
+def mode_of(commit: MatchedCommit) -> str:
+    """Return the table property that says how its owner wants such a change to be made."""
+    return DELETE_MODE if commit.assignments is None else UPDATE_MODE
+
+
+def is_copied(table: IcebergTable, commit: MatchedCommit) -> bool:
+    """Tell whether the owner wants files to be written anew, and the match can be asked a second time."""
+    if table.properties().get(mode_of(commit)) != COPY_ON_WRITE:
+        return False
+    return not commit.match.allow_sql or _is_deterministic(table, commit.match)
+
+
+def copied_files(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRows) -> FileOverwrite:
+    """Write the files that take the place of those with rows that match.
+
+    :raises CommitConflictError: a data file is not in the base.
+    :raises InvalidSpecError: an assignment cannot be taken.
+    """
+    replaced = list(scan_tasks(table, int(commit.base or 0), list(matched.positions)).values())
+    scan = FileScan(table.spark, table.java, replaced, spread=False)
+    try:
+        with withheld(table, commit.match):
+            names = [field.name for field in table.schema()]
+            names += [ROW_ID, LAST_UPDATED] if table.format_version >= 3 else []
+            rows = _others(scan.dataframe, commit.match).select(*map(quoted, names))
+            if commit.assignments is not None and matched.rows is not None:
+                rows = rows.unionByName(updated_rows(table, matched.rows, commit.assignments))
+            return FileOverwrite(replaced=replaced, added=write_staged(table, rows))
+    finally:
+        scan.close()
+
+
+def _others(held: DataFrame, match: RowMatch) -> DataFrame:
+    """Return the rows that do not match; a predicate that is NULL matches no row."""
+    if match.keys is not None:
+        return held.join(sf.broadcast(match.keys), on=match.keys.columns, how="left_anti")
+    return held.filter(~sf.coalesce(sf.expr(match.where or "false"), sf.lit(False)))
+
+
+def _is_deterministic(table: IcebergTable, match: RowMatch) -> bool:
+    """Tell whether a predicate gives the same answer again, as ``rand() < 0.5`` does not."""
+    if match.where is None:
+        return True
+    found: Any = table.spark.table(table.sql_name).filter(sf.expr(match.where))
+    return bool(java_rows(found).queryExecution().analyzed().deterministic())
+
+
+def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mapping[str, str]) -> list[Any]:
+    """Stage the rows with their new values; each keeps its row id.
+
+    :return: ``org.apache.iceberg.DataFile`` objects.
+    :raises InvalidSpecError: a column is not there, or identifies rows.
+    :raises BadInputError: a required column would become NULL.
+    """
+    return [] if matched.rows is None else write_staged(table, updated_rows(table, matched.rows, assignments))
+
+
+def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str, str]) -> DataFrame:
+    """Return the rows with their new values, with the columns that :func:`write_staged` takes.
+
+    :raises InvalidSpecError: a column is not there, or identifies rows.
+    """
+    schema = table.spark.table(table.sql_name).schema
+    given = {name.lower(): expression for name, expression in assignments.items()}
+    _refuse_columns(table, schema, given)
+    columns = [
+        _assigned(table, rows, field, given[field.name.lower()]) if field.name.lower() in given else quoted(field.name)
+        for field in schema
+    ]
+    if ROW_ID in rows.columns:
+        # The writer fills it with the commit's own sequence number.
+        columns += [sf.col(ROW_ID), sf.lit(None).cast("bigint").alias(LAST_UPDATED)]
+    return rows.select(*columns)
+
+
+def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expression: str) -> Column:
+    """Return the value of an assignment; fields of a struct are matched by name, where a cast goes by their place."""
+    value = sf.expr(expression)
+    if is_nested(field.dataType):
+        given = rows.select(value.alias("value")).schema[0].dataType
+        found = list(schema_differences(field.dataType, given, (field.name,)))
+        unlike = [each.name for each in found if each.kind in (DifferenceKind.ADDED, DifferenceKind.MISSING)]
+        if unlike:
+            raise InvalidSpecError(
+                f"{table.name}: the value assigned to {field.name} is {given.simpleString()}, and differs from the "
+                f"column's {field.dataType.simpleString()} in the fields {unlike}; give each field of the column"
+            )
+        value = sf.expr(fitted_value(f"({expression})", given, field.dataType, lambda _: "NULL"))
+    return value.cast(nullable(field.dataType)).alias(field.name)
+
+
+def _refuse_columns(table: IcebergTable, schema: StructType, given: Mapping[str, str]) -> None:
+    unknown = sorted(given.keys() - {field.name.lower() for field in schema})
+    if unknown:
+        raise InvalidSpecError(
+            f"{table.name}: assignments name columns that the table lacks: {unknown}; it has {schema.names}"
+        )
+    identifying = sorted(given.keys() & {str(name).lower() for name in table.java.schema().identifierFieldNames()})
+    if identifying:
+        raise InvalidSpecError(
+            f"{table.name}: assignments may not change the identifier columns {identifying}: two rows could get one "
+            "key. Delete the rows and insert them under their new keys"
+        )

@@ -26,14 +26,25 @@ from airflow_lake_provider.spark_jobs.failures.broken_tables import (
 )
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.formats.commits import MatchedCommit, RowMatch
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, collect_positions
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import bounds_are_sure, rows_where
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
+    ROW_ID,
+    WINS,
+    ResolvedRows,
+    collect_positions,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import (
+    always_true,
+    bounds_are_sure,
+    rows_where,
+    to_expression,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_capitals, refuse_other_spellings
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, to_expression
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
+    refuse_capitals,
+    refuse_other_spellings,
+)
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.parsed_tree import silenced
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import table_at_snapshot
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
+    FILE,
+    POSITION,
+    FileScan,
+    table_at_snapshot,
+    table_with_positions,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import always_true, converted
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.where_expression import always_true, converted
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
 from airflow_lake_provider.spark_jobs.jvm.java_collections import guava, list_of, list_of_texts
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
@@ -110,3 +119,19 @@ def _expression(table: IcebergTable, where: str) -> Any:
         return converted(table, where) if where else always_true(table)
     except SPARK_ERRORS:
         return always_true(table)
+
+
+@contextmanager
+def rows_of_files(table: IcebergTable, tasks: Any) -> Iterator[DataFrame | None]:
+    """Lend the live rows, with ``_file`` and ``_pos``; None where one of the files is ORC.
+
+    :param tasks: Java list of ``org.apache.iceberg.FileScanTask``, not empty.
+    """
+    if guava(table.spark).collect.Iterables.any(tasks, java_functions(table.spark).is_task_of_orc):
+        yield None
+        return
+    scan = FileScan(table.spark, table_with_positions(table.spark, table.java), tasks)
+    try:
+        yield scan.dataframe.withColumnsRenamed({FILE: "_file", POSITION: "_pos"})
+    finally:
+        scan.close()

@@ -1,4 +1,4 @@
-"""A predicate that leaves no row out, whatever its files' statistics say.
+"""A predicate as Iceberg's expression, and reading by it that leaves no row out, whatever its files' statistics say.
 
 Iceberg's readers skip files and parts of files by statistics. For some types they compare otherwise than Spark does, so
 that a row that satisfies the predicate is never read; ``docs/decisions/0019`` has each case. Only what is compared
@@ -13,13 +13,16 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import wrapped_columns
-from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import wrapped_columns
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_collections import guava
+from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import column_of
-from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery
+from airflow_lake_provider.spark_jobs.sql.parsed_tree import has_subquery, silenced
+from airflow_lake_provider.spark_jobs.sql.predicate import check_predicate
 
 # Types that readers of every format compare as Spark does. Floating point is none: its bounds ignore NaN and know two
 # zeros. A UUID is none: Iceberg compares its halves as signed numbers (apache/iceberg#14216).
@@ -117,3 +120,43 @@ def _holds_orc(table: IcebergTable, snapshot: int) -> bool:
         return bool(guava(table.spark).collect.Iterables.any(tasks, java_functions(table.spark).is_task_of_orc))
     finally:
         tasks.close()
+
+
+def to_expression(table: IcebergTable, where: str | None, *, is_secret: bool = False, otherwise: str = "") -> Any:
+    """Return an ``org.apache.iceberg.expressions.Expression`` of an author's ``where``; always true without one.
+
+    :param is_secret: keep the text out of messages.
+    :param otherwise: how to have it taken nevertheless; end of the message.
+    :raises InvalidSpecError: it is more than comparisons of columns with constants, or no expression of Iceberg's; of
+        the former nothing was analysed.
+    """
+    if where is None:
+        return always_true(table)
+    schema = table.spark.table(table.sql_name).schema
+    check_predicate(table.spark, where, schema, str(table.name), is_secret=is_secret, otherwise=otherwise)
+    try:
+        with silenced():
+            return converted(table, where)
+    except SPARK_ERRORS as error:
+        why = f", its text is withheld ({type(error).__name__})" if is_secret else f": {str(error).splitlines()[0]}"
+        shown = "" if is_secret else f"={where!r}"
+        raise InvalidSpecError(
+            f"{table.name}: where{shown} does not convert to an Iceberg expression{why}. Compare columns with "
+            f"constants by =, <, >, IN, IS NULL or LIKE 'x%', joined by AND, OR and NOT{otherwise}"
+        ) from (None if is_secret else error)
+
+
+def converted(table: IcebergTable, predicate: str) -> Any:
+    """Return the expression of a predicate that this package made, or has checked.
+
+    :raises JavaError: Iceberg has no expression for it.
+    :raises PySparkException: Spark cannot analyse it.
+    """
+    converter = jvm_of(table.spark).org.apache.spark.sql.execution.datasources.SparkExpressionConverter
+    resolved = converter.collectResolvedSparkExpression(java_session(table.spark), table.sql_name, predicate)
+    return converter.convertToIcebergExpression(resolved)
+
+
+def always_true(table: IcebergTable) -> Any:
+    """Return the expression that every row satisfies."""
+    return table.iceberg.expressions.Expressions.alwaysTrue()

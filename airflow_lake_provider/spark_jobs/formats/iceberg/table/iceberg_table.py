@@ -20,14 +20,12 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_obstacles import without_spark
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.metadata_facts import facts_of
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.metadata_log import (
-    refuse_foreign_metadata_log,
-    uuid_in_file,
-)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.trusted_table import (
     catalog_settings,
     refuse_code_properties,
     refuse_foreign_file_io,
+    refuse_foreign_metadata_log,
+    uuid_in_file,
 )
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array, java_session, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError, java_names

@@ -1,4 +1,4 @@
-"""Literals that every reader of data files compares as Spark does: no other may decide which files are read.
+"""Literals that every reader of data files compares as Spark does: strings, truncated bounds and UUIDs among them.
 
 ORC's reader compares texts by UTF-16, and its statistics are in UTF-8. The two orders differ only between two
 characters above U+D7FF, so a literal without one is on the same side of every statistic. It also takes days for those
@@ -8,9 +8,18 @@ formats lose by these rules is little, so nobody looks for ORC files first. ``do
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, DecimalType, IntegralType, StringType, TimestampType
 
-from airflow_lake_provider.spark_jobs.sql.identifiers import text_literal
+from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, text_literal
 
 _LAST_SURE_CHARACTER = "\ud7ff"
 # 1600-01-01, as a day and as a microsecond since 1970.
@@ -67,3 +76,91 @@ def _sure_start(text: str) -> str:
     """
     end = next((place for place, character in enumerate(text) if character > _LAST_SURE_CHARACTER), len(text))
     return text[:end]
+
+
+_TRUNCATE = re.compile(r"truncate\[(\d+)\]")
+_LEAST = {"int": -(2**31), "long": -(2**63)}
+
+
+@dataclass(frozen=True)
+class WrappedColumn:
+    """A column that a partition spec of the table truncates.
+
+    :param first_sure: the least value that is surely in a partition of its own order.
+    """
+
+    first_sure: int
+
+
+def may_wrap(wrapped: Mapping[str, WrappedColumn], name: str, least: str) -> bool:
+    """Tell whether a range of a column may be projected to partitions that do not have its rows.
+
+    :param wrapped: of ``wrapped_columns``.
+    :param least: where the range begins, as ``as_text`` has it.
+    """
+    column = wrapped.get(name.lower())
+    return column is not None and int(least) < column.first_sure
+
+
+def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, WrappedColumn]:
+    """Return them by name, in lower case; of all specs, since files keep theirs.
+
+    :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
+    """
+    schema = table.java.schema() if schema is None else schema
+    found: dict[str, WrappedColumn] = {}
+    for field in table.facts.shape.partition_fields(of_all_specs=True):
+        width = _TRUNCATE.fullmatch(field.transform)
+        source = schema.findField(field.source_id) if width else None
+        least = None if source is None else _LEAST.get(str(source.type()))
+        if width is None or least is None or least % int(width[1]) == 0:
+            continue
+        name = str(schema.findColumnName(field.source_id)).lower()
+        first = max(least + int(width[1]), found[name].first_sure if name in found else least)
+        found[name] = WrappedColumn(first_sure=first)
+    return found
+
+
+# As ``java.util.UUID`` writes it, and so Iceberg's readers.
+_CANONICAL = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\z"
+# A spelling of one, with a capital in it.
+_WITH_CAPITALS = re.compile(r"\b(?=[0-9a-f-]{0,35}[A-F])[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
+
+
+def is_uuid(table: IcebergTable, name: str, schema: Any = None) -> bool:
+    """Tell whether a column of the table is a UUID.
+
+    :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
+    """
+    field = (table.java.schema() if schema is None else schema).caseInsensitiveFindField(name)
+    return field is not None and str(field.type()) == "uuid"
+
+
+def refuse_other_spellings(table: IcebergTable, rows: DataFrame, keys: Sequence[str]) -> None:
+    """Refuse keys that a join would not find, though the table may have them; a job where a key is a UUID.
+
+    :raises BadInputError: it names the column and how many, and no value.
+    """
+    columns = [key for key in keys if is_uuid(table, key)]
+    if not columns:
+        return
+    others = (sf.count_if(~quoted(name).cast("string").rlike(_CANONICAL)) for name in columns)
+    for name, count in zip(columns, rows.agg(*others).collect()[0], strict=True):
+        if count:
+            raise BadInputError(
+                f"{table.name}: {count} keys are no UUIDs in lower case with hyphens, the form in which column {name} "
+                "is compared; write them so in the source"
+            )
+
+
+def refuse_capitals(table: IcebergTable, where: str) -> None:
+    """Refuse a predicate on a UUID column that names a UUID with capitals: Spark compares texts, and finds no row.
+
+    :raises InvalidSpecError: it names the column and no value.
+    """
+    if not _WITH_CAPITALS.search(where):
+        return
+    uuids = [str(field.name()) for field in table.java.schema().columns() if str(field.type()) == "uuid"]
+    named = [name for name in uuids if name.lower() in where.lower()]
+    if named:
+        raise InvalidSpecError(f"{table.name}: where has a UUID in capitals; write those of {named} in lower case")

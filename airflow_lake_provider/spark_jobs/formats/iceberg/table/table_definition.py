@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.contracts.layout_terms import LayoutTerm, partition_terms, sort_terms
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.table_layout import LayoutTerm, TableLayout, partition_terms, sort_terms
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.sort_order import build_sort_order
-from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
+from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 
 # Names of Spark SQL for methods of Iceberg's builder; the others have one name.
@@ -133,3 +133,28 @@ def _refused(table: IcebergTable, what: str) -> Iterator[None]:
         yield
     except SPARK_ERRORS as error:
         raise InvalidSpecError(f"{table.name}: {what}: {root_message(error)}") from error
+
+
+_SESSION = "org.apache.spark.sql.SparkSession"
+
+
+def build_sort_order(spark: SparkSession, schema: Any, terms: Iterable[str]) -> Any:
+    """Build an ``org.apache.iceberg.SortOrder``; without terms that of an unsorted table.
+
+    :param schema: ``org.apache.iceberg.Schema``.
+    """
+    builder = jvm_of(spark).org.apache.iceberg.SortOrder.builderFor(schema).caseSensitive(False)
+    text = ", ".join(terms)
+    for term in _parsed_sort_order(spark, text) if text else ():
+        builder.sortBy(term.term(), term.direction(), term.nullOrder())
+    return builder.build()
+
+
+def _parsed_sort_order(spark: SparkSession, text: str) -> Any:
+    # The interface has a static method of two parameters and an instance method of one under this name; py4j finds
+    # neither.
+    handles = method_handles(spark)
+    parse = handles.static(
+        "org.apache.iceberg.spark.ExtendedParser", "parseSortOrder", "java.util.List", _SESSION, "java.lang.String"
+    )
+    return handles.call(parse, java_session(spark), text)

@@ -7,20 +7,19 @@ from dataclasses import replace
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.held_settings import MERGE_MODE, held_settings
+from airflow_lake_provider.contracts.owner_settings import MERGE_MODE, held_settings
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import refuse_other_spellings
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import choose_strategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import reading_base, refuse_expired_base
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategies import STRATEGIES, Strategy
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategies import STRATEGIES, Strategy, choose_strategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 

@@ -1,4 +1,4 @@
-"""A row delta committed on a branch, audited there, and published.
+"""Commit on a branch, audit it there, and publish it: as one row delta, or by any strategy.
 
 When main moves meanwhile, the caller resolves the rows against its head and commits the same files again: on another
 branch, made there, that is audited again and published. From the first commit to the last a branch of the run has to
@@ -16,7 +16,6 @@ from airflow_lake_provider.contracts.audits import Audits
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     KEPT_AUDIT_DAYS,
     drop_branch,
@@ -24,10 +23,11 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
     retain_for_inspection,
     stage_branch_name,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta, commit_row_delta
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations, locations_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_for_queries
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import CommitRoute
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 # Each audit may read the whole table; a local one is run once.

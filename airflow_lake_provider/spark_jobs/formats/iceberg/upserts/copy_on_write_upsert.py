@@ -18,11 +18,11 @@ from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.file_overwrite import FileOverwrite, commit_overwrite
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -37,8 +37,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 # Each costs a commit; the rewritten files are kept.
 _TRIES = 20

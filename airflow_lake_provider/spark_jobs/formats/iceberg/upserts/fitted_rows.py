@@ -12,8 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name, type_text
 from airflow_lake_provider.spark_jobs.sql.nested_types import fitted_value, is_nested, is_same, lacks_no_field
 
 # Metadata of a column of Spark's: SQL of Iceberg's ``write-default``.

@@ -25,13 +25,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import (
     greatest_literal,
     has_literals,
+    is_uuid,
     least_literal,
+    may_wrap,
     sure_literal,
+    wrapped_columns,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.truncate_overflow import may_wrap, wrapped_columns
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.uuid_keys import is_uuid
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 # Above this many literals Iceberg stops evaluating IN against file bounds (IN_PREDICATE_LIMIT).
 _MAX_IN = 200

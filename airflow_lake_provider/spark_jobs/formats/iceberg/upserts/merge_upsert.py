@@ -8,29 +8,33 @@ two writers of one key, cannot both win.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_properties import summary_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     drop_branch,
     publish,
     stage_branch_name,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import summary_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.statement_summary import run_with_summary
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_values import refusing_nulls
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import refusing_nulls
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
-from airflow_lake_provider.spark_jobs.jvm.gateway import has_class
+from airflow_lake_provider.spark_jobs.jvm.gateway import has_class, java_session, load_class
+from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 
@@ -196,3 +200,16 @@ def _old(name: str) -> str:
 
 def _new(name: str) -> str:
     return f"s.{quoted_name(name)}"
+
+
+def run_with_summary(spark: SparkSession, statement: str, summary: Mapping[str, str]) -> None:
+    """Run a statement in this thread of the JVM, the one that Iceberg keeps the properties for.
+
+    :param summary: properties of each snapshot that it commits.
+    """
+    handles = method_handles(spark)
+    # By its name and parameters, as what it returns has another class in each version.
+    run = handles.given(handles.of_object(java_session(spark), "sql", "java.lang.String"), 0, statement)
+    internal(spark, Internal.COMMIT_METADATA).withCommitProperties(
+        dict(summary), handles.instance("java.util.concurrent.Callable", run), load_class(spark, "java.lang.Exception")
+    )

@@ -1,4 +1,4 @@
-"""The strategy ``positions``: resolve the keys, stage the rows, delete the old ones, commit once.
+"""The strategy ``positions``: resolve the keys, stage the rows, delete the old ones, commit once by a route.
 
 When another commit is made in between, the files that it changed are resolved and the deletes are written anew. Staged
 rows are kept, but for those that were made of rows that have changed; the batch is not read again.
@@ -6,9 +6,11 @@ rows are kept, but for those that were made of rows that have changed; the batch
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import functions as sf
 
@@ -17,14 +19,15 @@ from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.merge_engines import Deletes
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_route import CommitRoute
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.row_delta_commit import RowDelta
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import (
+    discard_files,
+    discarded_on_failure,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
@@ -38,7 +41,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import StagedBatch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 
 def upsert_by_position(
@@ -180,3 +183,29 @@ def _inserted(table: IcebergTable, commit: PlannedUpsert, staged: StagedBatch, r
         kept = commit.rows.filter(sf.lit(soft) | ~sf.col(DELETED)).join(changed, on=list(commit.keys), how="left_semi")
         replaced = kept.count()
     return max(0, staged.records - replaced)
+
+
+class CommitRoute:
+    """By one commit on the branch itself."""
+
+    @property
+    def tries(self) -> int:
+        """Number of tries; each costs about as much as what the other commit added."""
+        return 20
+
+    def commit_delta(self, table: IcebergTable, commit: KeyedCommit, delta: RowDelta, position: dict[str, str]) -> int:
+        """Commit and return the snapshot's id.
+
+        :param position: of ``position_properties``.
+        :raises CommitConflictError: the branch is no longer at the base; nothing of this is part of it.
+        :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the branch.
+        """
+        return commit_row_delta(table, commit, delta, position)
+
+    def may_go_on(self) -> bool:
+        """Tell whether files of a commit that was refused may be committed again."""
+        return True
+
+    def discard(self, table: IcebergTable, files: Collection[Any]) -> None:
+        """Delete files of a commit that was surely refused."""
+        discard_files(table, files)

@@ -14,20 +14,19 @@ from pyspark.sql.types import IntegralType
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
+    ROW_ID,
     WINS,
+    ResolvedRows,
     collect_positions,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import live_tasks
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import live_tasks, rows_of_files
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import OLD, row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
-from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
-from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
+from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 
 
 def resolve_rows(table: IcebergTable, commit: PlannedUpsert) -> ResolvedRows:

@@ -10,13 +10,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField
 
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID, WINS, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
-from airflow_lake_provider.spark_jobs.session.adaptive_execution import without_adaptive_execution
+from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 
 # Spark's own limit of 10 MB is for tables whose size it guesses; the rows here are counted, some 40 bytes each.

@@ -11,14 +11,18 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import Discard
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.found_rows import ROW_ID, ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, Positions, collect_positions
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.rows_of_files import rows_of_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import (
+    ROW_ID,
+    WINS,
+    Positions,
+    ResolvedRows,
+    collect_positions,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import rows_of_files, tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
-from airflow_lake_provider.spark_jobs.sql.columns import quoted
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 
 @dataclass(frozen=True, kw_only=True)

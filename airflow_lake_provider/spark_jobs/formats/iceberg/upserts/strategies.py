@@ -1,4 +1,4 @@
-"""The strategies by which rows are applied by key, and how each one waits for audits."""
+"""The strategies by which rows are applied by key, which one a batch gets, and how each one waits for audits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.errors import (
+    AuditFailedError,
+    CommitConflictError,
+    UnknownOutcomeError,
+    UnsupportedError,
+)
+from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, upsert_strategy
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
@@ -18,11 +24,16 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import lacking_internals, unfit_for
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.audit_before_publish import AuditedRoute, audit_stage
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upsert import upsert_by_copy
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality.equality_upsert import upsert_by_equality
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_upsert import upsert_by_equality
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_upsert import merge_and_publish
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import (
+    CandidateFiles,
+    PlannedUpsert,
+    plan_candidates,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.position_upsert import upsert_by_position
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -122,3 +133,100 @@ STRATEGIES: Mapping[UpsertStrategy, Strategy] = {
     UpsertStrategy.EQUALITY: OnStageBranch(upsert_by_equality),
 }
 # [END strategies]
+
+
+# Keys are broadcast, and 8 bytes per row found reach the driver.
+MAX_KEYS = 2_000_000
+# From here on nearly every data file has a row of the batch. To write them all anew is at most four times the rows of
+# the batch, once; delete files would make each later read go through the replaced rows, and a compaction write it all
+# as well.
+COPIED_SHARE = 1 / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenStrategy:
+    """A strategy and why.
+
+    :param warning: what the table's owner could mend; None when nothing.
+    :param candidates: data files that may hold a key, where they were planned.
+    """
+
+    strategy: UpsertStrategy
+    reason: str
+    warning: str | None = None
+    candidates: CandidateFiles | None = None
+
+
+def choose_strategy(table: IcebergTable, commit: PlannedUpsert) -> ChosenStrategy:
+    """Choose by rules, or do as asked.
+
+    :raises UnsupportedError: the strategy that was asked for is not possible.
+    """
+    asked = upsert_strategy(commit.strategy)
+    if asked in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
+        if asked is UpsertStrategy.MERGE:
+            _refuse_new_variant(table, commit)
+        return ChosenStrategy(strategy=asked, reason="as asked")
+    is_asked = asked is not UpsertStrategy.AUTO
+    strategy, reason = (asked, "as asked") if is_asked else _by_rule(table, commit)
+    lacking = lacking_internals(table.spark, strategy)
+    obstacle = lacking or unfit_for(table, strategy, commit.keys) or _obstacle(commit)
+    if obstacle is None:
+        candidates = plan_candidates(table, commit)
+        if candidates is not None and not reason:
+            reason = _looked_at(table, commit, candidates)
+        return ChosenStrategy(strategy=strategy, reason=reason, candidates=candidates)
+    if is_asked:
+        raise UnsupportedError(f"{table.name}: strategy={strategy.value!r} is not possible, {obstacle}; use 'auto'")
+    _refuse_new_variant(table, commit)
+    warning = f"the slower strategy merge was used: {lacking}" if lacking else None
+    return ChosenStrategy(strategy=UpsertStrategy.MERGE, reason=obstacle, warning=warning)
+
+
+def _by_rule(table: IcebergTable, commit: PlannedUpsert) -> tuple[UpsertStrategy, str]:
+    """Return the strategy that is wanted and why; positions need no reason but what they look at."""
+    reason = refuses_delete_files(table.format_version, table.properties())
+    if reason is None:
+        keys, rows = commit.batch_keys.count, _rows_at_base(table, commit)
+        if rows == 0 or keys < rows * COPIED_SHARE:
+            return UpsertStrategy.POSITIONS, "" if rows else "the table has no rows"
+        reason = f"{keys} keys are {keys / rows:.0%} of the table's {rows} rows"
+    return UpsertStrategy.COPY_ON_WRITE, reason
+
+
+def _looked_at(table: IcebergTable, commit: PlannedUpsert, candidates: CandidateFiles) -> str:
+    """Say what of the table has to be looked at."""
+    files = count_of(table.summary(commit.base), "total-data-files")
+    rows = candidates.rows
+    counted = f"{rows / 1e6:.1f} M" if rows >= 1_000_000 else f"{rows:,}"
+    return f"{len(candidates.rows_by_file)} files of {files}, {counted} candidate rows"
+
+
+def _refuse_new_variant(table: IcebergTable, commit: PlannedUpsert) -> None:
+    """Refuse a MERGE that Spark ends with a NullPointerException.
+
+    :raises UnsupportedError: naming the columns.
+    """
+    names = _new_variants(table, commit)
+    if names:
+        raise UnsupportedError(
+            f"{table.name}: strategy='merge' is not possible, columns {names} of type VARIANT were added since the "
+            "last commit, and Spark's MERGE cannot read them before there is another; use 'positions'"
+        )
+
+
+def _new_variants(table: IcebergTable, commit: PlannedUpsert) -> list[str]:
+    return table.new_variants(int(commit.base)) if commit.base is not None else []
+
+
+def _rows_at_base(table: IcebergTable, commit: PlannedUpsert) -> int:
+    """Return the rows of the base's data files, those that deletes hide included."""
+    return count_of(table.summary(commit.base), "total-records")
+
+
+def _obstacle(commit: PlannedUpsert) -> str | None:
+    """Return why this batch cannot, or should not, be applied by a strategy other than ``merge``."""
+    keys = commit.batch_keys.count
+    if keys > MAX_KEYS:
+        return f"{keys} keys are more than the {MAX_KEYS} that are broadcast"
+    return None

@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.snapshot_expiry_spec import ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.namespace_tables import other_tables
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.file_owners import other_tables
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark import hostile_tables as hostile

@@ -1,4 +1,4 @@
-"""The side table of a table's deleted keys: how far each had come when it was deleted, and where its row went on.
+"""Memory of a table about its keys: deleted ones in a side table, with how far each had come and where its row went.
 
 Rows are only added, and removed by whole days once they are older than asked. A delete that is written twice, or whose
 rows were not committed after all, says what the source did and harms nothing.
@@ -15,8 +15,7 @@ from pyspark.sql.types import StructType
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.position_column import DELETED_KEYS_SUFFIX
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.alter_table import alter_table
-from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import widens
+from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import alter_table, widens
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name, type_text
 
