@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.job_spec import Argument
 from airflow_lake_provider.contracts.property_values import shown
-from airflow_lake_provider.operators.failures import as_task_failure
+from airflow_lake_provider.operators.retry_delays import as_task_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.contracts.errors import LakeProviderError
-from airflow_lake_provider.operators.failures import as_task_failure
+from airflow_lake_provider.operators.retry_delays import as_task_failure
 
 ALL = LakeProviderError.__subclasses__()
 

@@ -19,8 +19,8 @@ from airflow_lake_provider.contracts.errors import (
     UnknownOutcomeError,
 )
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
-from airflow_lake_provider.operators.failures import ErrorRetryPolicy, as_task_failure
 from airflow_lake_provider.operators.lake_application import LakeApplicationOperator
+from airflow_lake_provider.operators.retry_delays import ErrorRetryPolicy, as_task_failure
 from airflow_lake_provider.operators.tags import LakeDropTagOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 

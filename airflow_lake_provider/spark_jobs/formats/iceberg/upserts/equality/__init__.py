@@ -1,1 +1,0 @@
-"""Upserts by equality deletes, on request."""
