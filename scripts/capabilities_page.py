@@ -11,7 +11,7 @@ _HEAD = """# Capabilities of table formats
 <!-- Made from airflow_lake_provider/contracts/capabilities.py by `python -m scripts.check_docs --write`. -->
 
 A task that needs what its table's format lacks is refused by name before Spark starts. The behaviour tests
-run for each version below. A gap is a test that has to fail, so a gap that closes is noticed.
+run for versions 2 and 3. There a gap is a test that has to fail, so a gap that closes is noticed.
 
 | gap | whose it is |
 |---|---|

@@ -58,6 +58,10 @@ class Support:
     until: int | None = None
     otherwise: Gap | None = None
 
+    def __post_init__(self) -> None:
+        if self.otherwise is None and (self.since > 1 or self.until is not None):
+            raise ValueError(f"other versions than {self.since} to {self.until} lack it: say why in otherwise")
+
     def holds(self, version: int) -> bool:
         """Tell whether a version of the format has it."""
         return self.since <= version and (self.until is None or version <= self.until)
@@ -155,9 +159,14 @@ class FormatCapabilities:
 
         :param table: for the message.
         :param needs: names of capabilities.
-        :raises UnsupportedError: naming the capability, why it is lacking, and the nearest that there are.
+        :raises UnsupportedError: naming the capability, why it is lacking, and the nearest that there are; or a need
+            that is no capability.
         """
         for name in needs:
+            if name not in CAPABILITIES:
+                raise UnsupportedError(
+                    f"{table}: {name!r} is asked of its format and is no capability{_nearest_name(name, CAPABILITIES)}"
+                )
             if (gap := self.gap(name)) is not None:
                 raise UnsupportedError(
                     f"{table}: table format {self.name!r} lacks {name!r}, {gap.reason}; it has {self._nearest(name)}"
@@ -189,9 +198,7 @@ ICEBERG = FormatCapabilities(
         "read-changes": _FROM_3,
         "changelog": Gap(GapKind.OURS, "a read of changes gives the sum of all steps"),
         "row-lineage": _FROM_3,
-        "deletion-vectors": Support(
-            since=3, otherwise=Gap(GapKind.NEVER, "versions before 3 have position delete files, or none")
-        ),
+        "deletion-vectors": Support(since=3, otherwise=_OTHER_DELETES),
         "metadata-changes-on-worker": Support(
             since=2,
             until=2,
@@ -209,7 +216,11 @@ def declared_format(name: str) -> FormatCapabilities:
     :raises UnsupportedError: this version does not know it; naming those that it knows.
     """
     if name not in FORMATS:
-        alike = get_close_matches(name, FORMATS, n=1)
-        meant = f"; did you mean {alike[0]!r}?" if alike else ""
+        meant = _nearest_name(name, FORMATS)
         raise UnsupportedError(f"table format {name!r} is not known; this version knows {', '.join(FORMATS)}{meant}")
     return FORMATS[name]
+
+
+def _nearest_name(name: str, known: Iterable[str]) -> str:
+    alike = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {alike[0]!r}?" if alike else ""

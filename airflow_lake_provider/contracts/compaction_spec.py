@@ -233,10 +233,18 @@ def is_untidied(
     return spec.rewrite_manifests and would_be_fewer(facts, manifest_sizes(newest.id))
 
 
+def manifest_target(facts: TableFacts) -> int:
+    """Return the bytes that a manifest should have.
+
+    :raises BrokenMetadataError: the property is no number.
+    """
+    return number_property(facts.name, facts.properties, _TARGET) or _DEFAULT_BYTES
+
+
 def would_be_fewer(facts: TableFacts, sizes: Iterable[Collection[int]]) -> bool:
     """Tell whether merging manifests would leave fewer.
 
     :param sizes: bytes of those that may be merged, those of data and those of deletes apart.
     """
-    target = number_property(facts.name, facts.properties, _TARGET) or _DEFAULT_BYTES
+    target = manifest_target(facts)
     return any(len(each) > -(-sum(each) // target) for each in sizes)

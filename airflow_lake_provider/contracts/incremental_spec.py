@@ -80,7 +80,8 @@ class IncrementalSpec(JobSpec):
     @property
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format has to have."""
-        return ("read-changes", "upsert", *(("consumer-tags",) if self.protect_source else ()))
+        asked = {"create-table": self.create is not None, "consumer-tags": self.protect_source}
+        return ("read-changes", "upsert", "merge-deduplicate", *(name for name, is_asked in asked.items() if is_asked))
 
     @property
     def transform_digest(self) -> str:

@@ -109,11 +109,14 @@ class Snapshot:
         return FlinkCommit.of(self.summary)
 
 
-def ancestors(snapshots: Mapping[int, Snapshot], start: int | None, stop: Collection[int] = ()) -> Iterator[Snapshot]:
+def ancestors(
+    snapshots: Mapping[int, Snapshot], start: int | None, stop: Collection[int] = (), name: str = ""
+) -> Iterator[Snapshot]:
     """Yield a snapshot and its ancestors, newest first, as far back as they are known.
 
     :param snapshots: by id.
     :param stop: snapshots before which the walk ends.
+    :param name: of the table, for the error.
     :raises BrokenMetadataError: a snapshot is its own ancestor.
     """
     for _ in range(len(snapshots) + 1):
@@ -122,7 +125,7 @@ def ancestors(snapshots: Mapping[int, Snapshot], start: int | None, stop: Collec
             return
         yield snapshot
         start = snapshot.parent
-    raise circular_history("", start or 0)
+    raise circular_history(name, start or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,14 +266,15 @@ class TableFacts:
 
     def newest(self, branch: str = MAIN) -> Snapshot | None:
         """Return the snapshot at the head of a branch; None where there is none."""
-        return self.snapshots.get(self.head(branch) or -1)
+        head = self.head(branch)
+        return None if head is None else self.snapshots.get(head)
 
     def ancestors(self, branch: str = MAIN) -> Iterator[Snapshot]:
         """Yield the snapshots of a branch, newest first, as far back as they are not expired.
 
         :raises BrokenMetadataError: a snapshot is its own ancestor.
         """
-        return ancestors(self.snapshots, self.head(branch))
+        return ancestors(self.snapshots, self.head(branch), name=self.name)
 
     def branch_lines(self) -> list[list[Snapshot]]:
         """Return the snapshots of each branch, newest first."""

@@ -181,17 +181,22 @@ class LakeCatalogHook(BaseHook):
             return []
         return difflib.get_close_matches(str(table), known, n=3)
 
-    def commit_metadata(self, table: LoadedTable, change: MetadataChange) -> bool:
+    def commit_metadata(self, table: LoadedTable | Table, change: MetadataChange) -> bool:
         """Make a change of a table's metadata, where that needs no Spark.
 
-        :param table: loaded now.
+        :param table: loaded now, by :meth:`loaded` or by :meth:`load_table`.
         :return: False where only Spark can; nothing was sent then.
         :raises CommitConflictError: another commit came in between; nothing changed.
         :raises UnknownOutcomeError: the answer was lost.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        with self._translated_errors(f"table {table.facts.name}"):
-            return table.commit(change)
+        from pyiceberg.table import Table as PyIcebergTable
+
+        from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+
+        loaded = LoadedIcebergTable(table) if isinstance(table, PyIcebergTable) else table
+        with self._translated_errors(f"table {loaded.facts.name}"):
+            return loaded.commit(change)
 
     def refuse_for_spark(self, tables: Iterable[str]) -> None:
         """Refuse what Spark would follow though only the connection may say it: a class, a server that gets secrets.

@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.compaction_spec import (
     choose_level,
     held_target,
     is_untidied,
+    manifest_target,
     rules_for,
     surely_nothing_due,
     table_size,
@@ -38,6 +39,8 @@ def plan_compaction(table: LoadedTable, spec: CompactionSpec) -> CompactionRepor
     level, why = choose_level(spec, before, before.equality_deletes or 0)
     size = table_size(spec.table, table.facts.properties, TARGET_SIZE)
     rules = rules_for(spec, level, size)
+    # Refused also where nothing would ask for it.
+    manifest_target(table.facts)
     untidied = is_untidied(table.facts, spec, spec.run.run_key(spec.digest_text(), ()), table.manifest_sizes)
     if surely_nothing_due(rules, before) and not untidied:
         reason = f"level {level.value} ({why}): {before.data_files:,} data files without deletes are too few to merge"

@@ -187,7 +187,8 @@ def _metadata_changes(table: TableFacts) -> Iterator[Verdict]:
 def _publication(table: TableFacts, branch: str, main: Sequence[Snapshot]) -> Verdict:
     ahead = list(table.ancestors(branch))
     obstacle = None
-    if main and main[0] not in ahead and ahead[0] not in main:
+    ids, of_main = {snapshot.id for snapshot in ahead}, {snapshot.id for snapshot in main}
+    if main and main[0].id not in ids and ahead[0].id not in of_main:
         obstacle = f"main is at snapshot {main[0].id}, which the branch lacks"
-    gained = [snapshot for snapshot in ahead if snapshot not in main]
-    return _verdict("LakePublishBranchOperator", f"branch='{branch}'", obstacle, f"main gains {len(gained)} snapshots")
+    gained = len(ids - of_main)
+    return _verdict("LakePublishBranchOperator", f"branch='{branch}'", obstacle, f"main gains {gained} snapshots")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
@@ -61,6 +62,7 @@ def read_changes(
     if mode not in MODES:
         raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
     catalog = catalog or spark.catalog.currentCatalog()
+    declared_format(table_format).refuse_lacking(table, ("read-changes",))
     source = format_named(table_format).table(spark, catalog, TableName.parse(table))
     wanted = ChangeFilter(
         deletes=mode == "net",

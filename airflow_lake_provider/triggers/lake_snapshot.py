@@ -254,8 +254,8 @@ def _event(payload: dict[str, Any]) -> TriggerEvent:
     return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's has no annotations
 
 
-# A decision about that many takes a millisecond, less than a thread is worth.
-_MOST_AT_ONCE = 1_000
+# A decision about that many takes a millisecond at most, less than a thread is worth.
+_MOST_AT_ONCE = 150
 
 
 async def decide_aside(head: TableHead, since: Since, **arguments: Any) -> NewSnapshot | NoNewSnapshot:

@@ -12,11 +12,13 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, Outcome, reports_from_plain
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
 from airflow_lake_provider.spark_jobs import run_job
+from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.formats.tiny_format import WAREHOUSE
 from tests.spark.upsert_flow import Flow, row
 from tests.tiny_format import TINY
@@ -67,6 +69,11 @@ def test_what_a_second_format_lacks_is_refused_by_name(tmp_path: Path) -> None:
     assert isinstance(refused, JobFailure)
     assert refused.error == "UnsupportedError"
     assert "table format 'tiny' lacks 'compaction'" in refused.message
+
+
+def test_changes_that_a_second_format_cannot_read_are_refused_by_name(session: SparkSession) -> None:
+    with pytest.raises(UnsupportedError, match="table format 'tiny' lacks 'read-changes'"):
+        read_changes(session, "shop.orders", None, None, table_format=TINY.name)
 
 
 @pytest.mark.usefixtures("session")

@@ -71,11 +71,11 @@ NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
     },
     "incremental": (
         IncrementalSpec(table="a.b", source="a.c", consumer="c", keys=("id",), query="SELECT 1"),
-        {"upsert", "read-changes", "consumer-tags"},
+        {"upsert", "read-changes", "consumer-tags", "create-table", "merge-deduplicate"},
     ),
     "incremental without a guard": (
         IncrementalSpec(table="a.b", source="a.c", consumer="c", keys=("id",), query="SELECT 1", protect_source=False),
-        {"upsert", "read-changes"},
+        {"upsert", "read-changes", "create-table", "merge-deduplicate"},
     ),
     "compaction": (CompactionSpec(table="a.b"), {"compaction"}),
     "sort": (
@@ -149,5 +149,14 @@ def test_unknown_names_are_refused() -> None:
         declared_format("iceburg")
     with pytest.raises(ValueError, match=r"declares \['uspert'\], which are no capabilities"):
         FormatCapabilities(name="x", driver="", declared={"uspert": Support()})
+    with pytest.raises(UnsupportedError, match="'uspert' is asked of its format and is no capability; did you mean"):
+        ICEBERG.refuse_lacking("a.b", ("uspert",))
     with pytest.raises(KeyError):
         ICEBERG.gap("uspert")
+
+
+def test_a_support_of_some_versions_says_why_others_lack_it() -> None:
+    with pytest.raises(ValueError, match="say why in otherwise"):
+        Support(since=2)
+    with pytest.raises(ValueError, match="say why in otherwise"):
+        Support(until=2)

@@ -155,7 +155,10 @@ def test_a_publication_is_an_event_of_main_and_a_rollback_is_none(
     assert (publish.outlets, rollback.outlets) == ([asset], [])
 
 
-def test_a_change_that_was_decided_on_another_head_is_refused(orders: Table, append: Append) -> None:
+@pytest.mark.parametrize("form", [Table, LoadedIcebergTable])
+def test_a_change_that_was_decided_on_another_head_is_refused(
+    orders: Table, append: Append, form: type[Table | LoadedIcebergTable]
+) -> None:
     first = append(orders, 1)
     second = append(orders, 2)
     stale = orders.refresh()
@@ -166,7 +169,7 @@ def test_a_change_that_was_decided_on_another_head_is_refused(orders: Table, app
         moved_refs=(RefMove(name="main", kind="branch", snapshot=str(first)),),
     )
     with pytest.raises(CommitConflictError, match="Nothing changed"):
-        LakeCatalogHook("lake_default").commit_metadata(LoadedIcebergTable(stale), change)
+        LakeCatalogHook("lake_default").commit_metadata(stale if form is Table else LoadedIcebergTable(stale), change)
     assert ids(orders) == [1, 2, 3]
 
 

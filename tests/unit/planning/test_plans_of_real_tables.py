@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
 from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
@@ -93,6 +93,14 @@ def test_a_table_of_few_files_is_answered_without_opening_its_data_manifests(tab
     report = plan_compaction(LoadedIcebergTable(table), compaction(min_input_files=7))
 
     assert report.outcome is Outcome.NOTHING_DUE
+
+
+@pytest.mark.parametrize("name", ["commit.manifest.target-size-bytes", "write.target-file-size-bytes"])
+def test_a_target_size_that_is_no_number_is_refused_whatever_is_due(table: Table, name: str) -> None:
+    with table.transaction() as change:
+        change.set_properties({name: "8M"})
+    with pytest.raises(BrokenMetadataError, match=f"{name}.*8M"):
+        plan_compaction(LoadedIcebergTable(table), compaction(rewrite_manifests=False))
 
 
 def test_full_plans_every_file(table: Table) -> None:
