@@ -13,7 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from cryptography.fernet import Fernet
+
 REPOSITORY = Path(__file__).parents[2]
+FERNET_KEY = Fernet.generate_key().decode()
 _ARCHIVE = ("-XX:SharedArchiveFile=", "-Xlog:disable")
 
 
@@ -35,6 +38,8 @@ def environment_of(lake_home: Path) -> Mapping[str, str]:
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": str(REPOSITORY),
         "AIRFLOW_HOME": str(lake_home / "airflow"),
+        # Two processes that begin at once would each write a settings file, with a key of its own.
+        "AIRFLOW__CORE__FERNET_KEY": FERNET_KEY,
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LAKE__SPARK_JARS": str(jars),
