@@ -30,19 +30,19 @@ LIBRARIES = ("numpy", "pyarrow", "pyiceberg", "sqlalchemy")
 TEST_TOOLS = ("duckdb", "hypothesis", "psutil", "pyroaring", "pytest", "pytest-asyncio", "pytest-xdist")
 SPARK_TESTS = "tests/spark"
 UPSERTS = f"{SPARK_TESTS}/formats/iceberg/upserts"
-UPKEEP = f"{SPARK_TESTS}/formats/iceberg/maintenance"
+SUITE = f"{SPARK_TESTS}/formats/test_iceberg_v3.py"
 # One or two of each strategy and of each kind of job, read back by PyIceberg.
 CORE = (
-    f"{UPSERTS}/test_position_upsert.py::test_rows_are_replaced_deleted_and_added_over_many_batches",
+    f"{SUITE}::TestUpserts::test_rows_are_replaced_deleted_and_added_over_many_batches",
     f"{UPSERTS}/test_position_upsert.py::test_many_positions_come_as_bitmaps_and_are_the_same",
     f"{UPSERTS}/test_position_upsert.py::test_merge_counts_each_row_of_a_key_that_the_table_held_twice",
     f"{UPSERTS}/test_copy_on_write_upsert.py::test_rows_that_are_carried_over_are_no_changes",
     f"{UPSERTS}/equality/test_equality_upsert.py::test_batches_are_applied_and_a_compaction_leaves_what_pyiceberg_reads_alike",
     f"{SPARK_TESTS}/test_read_changes.py::test_without_a_start_everything_live_is_an_upsert",
-    f"{SPARK_TESTS}/test_read_changes.py::test_inserts_updates_and_deletes_come_out_once_with_new_and_old_values",
-    f"{SPARK_TESTS}/actions/test_update_rows.py::test_rows_get_their_new_values_once_and_keep_their_row_ids",
-    f"{UPKEEP}/test_compaction.py::test_a_major_compaction_applies_deletes_and_changes_no_row",
-    f"{UPKEEP}/test_snapshot_expiry.py::test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay",
+    f"{SUITE}::TestIncrementalReads::test_inserts_updates_and_deletes_come_out_once_with_new_and_old_values",
+    f"{SUITE}::TestRowChanges::test_rows_get_their_new_values_once_and_keep_their_row_ids",
+    f"{SUITE}::TestMaintenance::test_a_major_compaction_applies_deletes_and_changes_no_row",
+    f"{SUITE}::TestMaintenance::test_old_snapshots_and_the_files_only_they_reach_go_and_the_rows_stay",
     f"{SPARK_TESTS}/sources/debezium/test_change_events.py::test_all_parts_in_one_batch_give_the_rows_the_server_held",
     f"{SPARK_TESTS}/sources/debezium/test_values.py::test_precise_decimals_of_any_size_and_scale_are_exact",
 )

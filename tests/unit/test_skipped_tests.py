@@ -21,6 +21,10 @@ def test_with_a_database(n):
 def test_of_linux():
     pass
 
+@pytest.mark.xfail(strict=True, reason="a declared gap")
+def test_of_a_gap():
+    assert False
+
 def test_that_runs():
     pass
 """
