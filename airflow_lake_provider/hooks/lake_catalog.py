@@ -141,7 +141,7 @@ class LakeCatalogHook(BaseHook):
         return found
 
     def loaded(self, table: TableName | str) -> LoadedTable:
-        """Load a table's current metadata as this package's operators ask it, whatever the table's format.
+        """Load a table's current metadata as this package's operators ask it, without PyIceberg's names.
 
         :param table: ``namespace.table``.
         :raises LakeProviderError: as :meth:`load_table`.
