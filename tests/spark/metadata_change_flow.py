@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_lake_provider.contracts.job_report import MetadataChangeReport
+from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome
 from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.metadata_change_specs import (
     CreateTagSpec,
@@ -24,7 +24,7 @@ from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 from airflow_lake_provider.spark_jobs.actions.change_metadata import change_metadata
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-from tests.spark.upsert_flow import Flow
+from tests.spark.upsert_flow import Flow, row
 
 PLANS: dict[type[JobSpec], Any] = {
     RollbackSpec: plan_rollback,
@@ -63,3 +63,27 @@ def commit(flow: Flow, planned: PlannedChange) -> MetadataChangeReport:
 
 def carry_out(flow: Flow, kind: type[JobSpec], run: str = "run", **arguments: Any) -> MetadataChangeReport:
     return commit(flow, plan(flow, kind, run, **arguments))
+
+
+def upgrade_between_two_batches(flow: Flow, newest: int) -> MetadataChangeReport:
+    """Upgrade a table that two runs have filled, and apply one more: rows, run keys and positions have to stay."""
+    flow.arrive("1.jsonl", row(1, "a", 1), row(2, "b", 2))
+    flow.apply("run 1")
+    flow.arrive("2.jsonl", row(1, "z", 3))
+    flow.apply("run 2")
+    applied = {name: value for name, value in flow.loaded().properties.items() if name.startswith("lake.")}
+
+    report = carry_out(flow, TableUpgradeSpec)
+    assert flow.loaded().format_version == newest
+    assert flow.rows() == {1: ("z", 3), 2: ("b", 2)}
+    assert applied.items() <= flow.loaded().properties.items()
+    assert carry_out(flow, TableUpgradeSpec, "other run").outcome is Outcome.NOTHING_DUE
+
+    assert flow.apply("run 2").outcome is Outcome.ALREADY_APPLIED
+    assert flow.apply("run 3").outcome is Outcome.NOTHING_NEW
+    flow.arrive("3.jsonl", row(1, "y", 4), row(2, "", 0, op="d"), row(3, "c", 5))
+    assert flow.apply("run 4").outcome is Outcome.APPLIED
+    assert flow.rows() == {1: ("y", 4), 3: ("c", 5)}
+    assert sorted(flow.row_ids()) == [1, 3]
+    assert None not in flow.row_ids().values()
+    return report

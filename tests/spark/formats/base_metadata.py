@@ -12,12 +12,11 @@ from airflow_lake_provider.contracts.metadata_change_specs import (
     CreateTagSpec,
     PublishBranchSpec,
     RollbackSpec,
-    TableUpgradeSpec,
 )
 from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.source_position import SourcePosition
 from tests.spark.formats.suite import FormatSuite, needs
-from tests.spark.metadata_change_flow import carry_out
+from tests.spark.metadata_change_flow import carry_out, upgrade_between_two_batches
 from tests.spark.upsert_flow import Flow, row
 from tests.table_facts import facts
 
@@ -113,24 +112,6 @@ class MetadataSuite(FormatSuite):
 
     @needs("format-upgrade")
     def test_rows_run_keys_and_positions_stay_when_the_format_is_upgraded(self, flow: Flow) -> None:
-        flow.arrive("1.jsonl", row(1, "a", 1), row(2, "b", 2))
-        flow.apply("run 1")
-        flow.arrive("2.jsonl", row(1, "z", 3))
-        flow.apply("run 2")
-        applied = {name: value for name, value in flow.loaded().properties.items() if name.startswith("lake.")}
         newest = self.capabilities.versions[-1]
-
-        report = carry_out(flow, TableUpgradeSpec)
+        report = upgrade_between_two_batches(flow, newest)
         assert report.outcome is (Outcome.NOTHING_DUE if self.version == newest else Outcome.DONE)
-        assert flow.loaded().format_version == newest
-        assert flow.rows() == {1: ("z", 3), 2: ("b", 2)}
-        assert applied.items() <= flow.loaded().properties.items()
-        assert carry_out(flow, TableUpgradeSpec, "other run").outcome is Outcome.NOTHING_DUE
-
-        assert flow.apply("run 2").outcome is Outcome.ALREADY_APPLIED
-        assert flow.apply("run 3").outcome is Outcome.NOTHING_NEW
-        flow.arrive("3.jsonl", row(1, "y", 4), row(2, "", 0, op="d"), row(3, "c", 5))
-        assert flow.apply("run 4").outcome is Outcome.APPLIED
-        assert flow.rows() == {1: ("y", 4), 3: ("c", 5)}
-        assert sorted(flow.row_ids()) == [1, 3]
-        assert None not in flow.row_ids().values()
