@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_lake_provider.catalogs import database_uri, spark_catalog_properties
-from airflow_lake_provider.catalogs.connection_errors import nearest, refused
+from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.connection_fields import OWN_EXTRAS, Fields, read_fields
 from airflow_lake_provider.catalogs.secret_properties import forms, secret_values
 from airflow_lake_provider.catalogs.warehouse import normalised
+from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.capabilities import FORMATS, ICEBERG
 
 _CATALOG_NAME = re.compile(r"[A-Za-z0-9_-]+")

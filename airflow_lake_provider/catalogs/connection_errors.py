@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from airflow_lake_provider.contracts.errors import InvalidConnectionError
 
 
@@ -15,13 +12,3 @@ def refused(conn_id: str, sentence: str) -> InvalidConnectionError:
     :param sentence: what was found and what to write; holds no value of a secret property.
     """
     return InvalidConnectionError(f"connection {conn_id!r}: {sentence}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` or an empty text.
-
-    :param name: what was written.
-    :param known: what could have been meant.
-    """
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from airflow_lake_provider.catalogs import database_uri
-from airflow_lake_provider.catalogs.connection_errors import nearest, refused
+from airflow_lake_provider.catalogs.connection_errors import refused
 from airflow_lake_provider.catalogs.property_translation import KINDS, SAME_PREFIXES, TRANSLATED
 from airflow_lake_provider.catalogs.secret_properties import is_secret
+from airflow_lake_provider.contracts.argument_validation import nearest
 
 OWN_EXTRAS = ("catalog_name", "asset_authority", "table_format", "spark", "pyiceberg")
 _IDENTITY = ("type", "uri", "warehouse", "catalog-impl", "py-catalog-impl", "token", "credential")

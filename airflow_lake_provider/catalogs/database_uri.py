@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from airflow_lake_provider.catalogs.connection_errors import nearest, refused
+from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.contracts.argument_validation import nearest
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

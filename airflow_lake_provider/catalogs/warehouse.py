@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from airflow_lake_provider.catalogs.connection_errors import nearest, refused
+from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.contracts.argument_validation import nearest
 
 _S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 _GCS_IO = "org.apache.iceberg.gcp.gcs.GCSFileIO"

@@ -5,7 +5,8 @@ Each reader takes a value and the name of its argument, which the sentence begin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -164,3 +165,13 @@ def number(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidSpecError(f"{name} must be a whole number, got {value!r}")
     return value
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` or an empty text.
+
+    :param name: what was written.
+    :param known: what could have been meant.
+    """
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 
+from airflow_lake_provider.contracts.argument_validation import nearest
 from airflow_lake_provider.contracts.errors import UnsupportedError
 
 
@@ -165,7 +165,7 @@ class FormatCapabilities:
         for name in needs:
             if name not in CAPABILITIES:
                 raise UnsupportedError(
-                    f"{table}: {name!r} is asked of its format and is no capability{_nearest_name(name, CAPABILITIES)}"
+                    f"{table}: {name!r} is asked of its format and is no capability{nearest(name, CAPABILITIES)}"
                 )
             if (gap := self.gap(name)) is not None:
                 raise UnsupportedError(
@@ -216,11 +216,6 @@ def declared_format(name: str) -> FormatCapabilities:
     :raises UnsupportedError: this version does not know it; naming those that it knows.
     """
     if name not in FORMATS:
-        meant = _nearest_name(name, FORMATS)
+        meant = nearest(name, FORMATS)
         raise UnsupportedError(f"table format {name!r} is not known; this version knows {', '.join(FORMATS)}{meant}")
     return FORMATS[name]
-
-
-def _nearest_name(name: str, known: Iterable[str]) -> str:
-    alike = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {alike[0]!r}?" if alike else ""
