@@ -1,4 +1,4 @@
-"""A skipped test is told with its reason; one that the list does not have fails the run."""
+"""Failed and skipped tests are named with their reasons; a skip that the list does not have fails the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import skipped_tests
+from scripts import test_results
 
 TESTS = """
 import pytest
@@ -26,6 +26,20 @@ def test_of_a_gap():
     assert False
 
 def test_that_runs():
+    pass
+"""
+FAILING = """
+import pytest
+
+@pytest.fixture
+def broken():
+    raise RuntimeError("no disk")
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_of_two(n):
+    assert n == 0, "one is wrong"
+
+def test_without_its_fixture(broken):
     pass
 """
 ALL = ["skipped: test_it.test_with_a_database: no PostgreSQL server; install it"] * 2
@@ -62,15 +76,31 @@ def test_a_skip_that_the_list_does_not_have_is_red(
     refused: list[int],
 ) -> None:
     (tmp_path / "allowed").write_text(allowed)
-    monkeypatch.setattr(skipped_tests, "ALLOWED", tmp_path / "allowed")
-    assert skipped_tests.main([str(summary)]) == min(1, len(refused))
+    monkeypatch.setattr(test_results, "ALLOWED", tmp_path / "allowed")
+    assert test_results.main([str(summary)]) == min(1, len(refused))
     told = [f"{line}{UNKNOWN if place in refused else ''}" for place, line in enumerate(ALL)]
-    assert capsys.readouterr().out.splitlines() == told
+    assert capsys.readouterr().out.splitlines() == [*told, "1 passed, 0 failed, 3 skipped, 1 failed as declared"]
+
+
+def test_failed_tests_are_named_with_their_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test_it.py").write_text(FAILING)
+    command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", ".", "--junit-xml=found.xml", "."]
+    assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 1
+    assert test_results.main([str(tmp_path / "found.xml")]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "failed: test_it.test_of_two[1]: AssertionError: one is wrong",
+        'failed: test_it.test_without_its_fixture: failed on setup with "RuntimeError: no disk"',
+        "1 passed, 2 failed, 0 skipped, 0 failed as declared",
+    ]
+
+
+def test_a_run_of_no_test_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert test_results.main([]) == 5
 
 
 def test_the_list_names_tests_that_there_are() -> None:
     root = Path(__file__).parents[2]
-    for known in skipped_tests.allowed_skips((root / "tests" / "allowed_skips").read_text()):
+    for known in test_results.allowed_skips((root / "tests" / "allowed_skips").read_text()):
         module, _, name = known.test.rpartition(".")
         file = root / f"{known.test.replace('.', '/')}.py"
         within = root / f"{module.replace('.', '/')}.py"
