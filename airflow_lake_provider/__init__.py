@@ -6,12 +6,12 @@ What an author writes beside the operators is imported from here: ``from airflow
 from __future__ import annotations
 
 # Both sides of the process border import this file, so it imports nothing that one of them has not got.
-from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
-from airflow_lake_provider.contracts.position_source import PositionSource
-from airflow_lake_provider.contracts.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.sources import Debezium, Files, LakeTable, Query
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.author.position_source import PositionSource
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.sources import Debezium, Files, LakeTable, Query
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 
 __version__ = "0.1.0"
 __all__ = [

@@ -7,6 +7,7 @@ from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Gap
 # [START declared]
 TINY = FormatCapabilities(
     name="tiny",
+    title="Tiny",
     driver="tests.spark.formats.tiny_format:TinyFormat",
     declared={
         "upsert": Support(),

@@ -11,11 +11,11 @@ from pathlib import Path
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from airflow_lake_provider.contracts.job_report import JobReport
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.spec_codec import Job
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.specs.spec_codec import Job
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.hooks.lake_spark_submit import LakeSparkSubmitHook, SparkTarget
 from airflow_lake_provider.operators.driver_start import DriverStart

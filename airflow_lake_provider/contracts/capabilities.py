@@ -129,15 +129,21 @@ CAPABILITIES: Mapping[str, Capability] = {
 class FormatCapabilities:
     """A table format as both sides know it.
 
+    :param title: name in sentences.
     :param driver: ``package.module:Class`` of its :class:`.TableFormat`, which only drivers import.
     :param versions: of the format, oldest first.
     :param declared: what it has and lacks; what it does not name it lacks.
+    :param reserved_columns: names of columns of its own, in lower case.
+    :param transforms: of a column that a layout may partition or sort by, in lower case.
     """
 
     name: str
+    title: str
     driver: str
     versions: tuple[int, ...] = (1,)
     declared: Mapping[str, Support | Gap]
+    reserved_columns: frozenset[str] = frozenset()
+    transforms: frozenset[str] = frozenset(("identity",))
 
     def __post_init__(self) -> None:
         if unknown := sorted(self.declared.keys() - CAPABILITIES.keys()):
@@ -185,6 +191,7 @@ _FROM_2, _FROM_3 = Support(since=2, otherwise=_NO_DELETES), Support(since=3, oth
 
 ICEBERG = FormatCapabilities(
     name="iceberg",
+    title="Iceberg",
     driver="airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format:IcebergFormat",
     versions=(1, 2, 3),
     declared={
@@ -205,6 +212,20 @@ ICEBERG = FormatCapabilities(
             otherwise=Gap(GapKind.UPSTREAM, "outside of REST catalogs PyIceberg writes metadata of version 2 alone"),
         ),
     },
+    # org.apache.iceberg.MetadataColumns: the first of every table, the last three of a table's changes.
+    reserved_columns=frozenset(
+        (
+            *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+            *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
+        )
+    ),
+    # As its Spark catalog reads them.
+    transforms=frozenset(
+        (
+            *("identity", "year", "years", "month", "months", "day", "days", "date", "hour", "hours", "date_hour"),
+            *("bucket", "truncate"),
+        )
+    ),
 )
 # A format is registered by one entry.
 FORMATS: dict[str, FormatCapabilities] = {ICEBERG.name: ICEBERG}

@@ -12,10 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from airflow_lake_provider.contracts.column_types import schema_columns, type_text
-from airflow_lake_provider.contracts.flink_commits import FlinkCommit
-from airflow_lake_provider.contracts.history_checks import circular_history
-from airflow_lake_provider.contracts.job_report import TableState
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.table_properties import ACTION
 
@@ -38,6 +35,12 @@ _COUNTED_KEYS = ("total-records", "total-data-files", "changed-partition-count")
 MAINTENANCE_ACTIONS = frozenset({"compaction", "snapshot-expiry"})
 _KINDS = ("records", "data-files", "delete-files")
 _REMOVED = ("deleted-records", "deleted-data-files", "removed-delete-files")
+
+
+REMEDY = (
+    "No writer makes that, so the metadata was damaged or changed by somebody. Register an earlier metadata file of "
+    "the table, or drop it and restore it"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +106,16 @@ class Snapshot:
         counts = [(self.summary.get(f"total-{kind}"), self.summary.get(f"added-{kind}", "0")) for kind in _KINDS]
         return self.sequence_number == 1 or all(total == added for total, added in counts)
 
-    @cached_property
-    def flink(self) -> FlinkCommit | None:
-        """Commit of a Flink job, as the summary has it; None where it is no job's."""
-        return FlinkCommit.of(self.summary)
+
+def circular_history(table: str, snapshot: int) -> BrokenMetadataError:
+    """Return the error about a snapshot that is its own ancestor.
+
+    :param table: named in the error; empty where it is not known.
+    """
+    name = f"table {table}" if table else "the table"
+    return BrokenMetadataError(
+        f"the history of {name} goes in a circle: snapshot {snapshot} is its own ancestor. {REMEDY}."
+    )
 
 
 def ancestors(
@@ -158,6 +167,33 @@ class PartitionField:
     source_id: int
     source: str
     transform: str
+
+
+def schema_columns(kind: Any, path: str = "") -> Iterator[tuple[int, str, Any]]:
+    """Yield id, path and type of each column of a schema, those inside of others as well."""
+    parts = [(each["id"], each["name"], each["type"]) for each in kind.get("fields", ())]
+    parts += [(kind[f"{part}-id"], part, kind[part]) for part in ("element", "key", "value") if part in kind]
+    for id_, name, inner in parts:
+        yield id_, f"{path}{name}", inner
+        if not isinstance(inner, str):
+            yield from schema_columns(inner, f"{path}{name}.")
+
+
+def type_text(kind: Any) -> str:
+    """Return a type as Iceberg and PyIceberg write it: ``struct<4: a: optional int>``."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "list":
+        return f"list<{type_text(kind['element'])}>"
+    if kind["type"] == "map":
+        return f"map<{type_text(kind['key'])}, {type_text(kind['value'])}>"
+    return f"struct<{', '.join(_field_text(each) for each in kind['fields'])}>"
+
+
+def _field_text(field: Mapping[str, Any]) -> str:
+    need = "required" if field["required"] else "optional"
+    doc = f" ({field['doc']})" if field.get("doc") else ""
+    return f"{field['id']}: {field['name']}: {need} {type_text(field['type'])}{doc}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +260,32 @@ class TableShape:
     @cached_property
     def _paths(self) -> dict[int, str]:
         return {id_: path for id_, path, _ in schema_columns(self.schema())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A table's metadata at one moment.
+
+    :param snapshot: head of main, as text; None for a table without snapshots.
+    :param rows: records of data files less the rows that position deletes and deletion vectors remove.
+    :param data_files: number of data files.
+    :param data_bytes: bytes of data and delete files, ``total-files-size`` of the head.
+    :param delete_files: number of delete files and deletion vectors.
+    :param deleted_rows: rows that position deletes and deletion vectors remove.
+    :param equality_deletes: keys in equality delete files, a debt that readers pay until a compaction.
+    :param manifests: number of manifests of the head.
+    :param snapshots: number of snapshots in the metadata.
+    """
+
+    snapshot: str | None = None
+    rows: int = 0
+    data_files: int = 0
+    data_bytes: int = 0
+    delete_files: int = 0
+    deleted_rows: int = 0
+    equality_deletes: int = 0
+    manifests: int = 0
+    snapshots: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

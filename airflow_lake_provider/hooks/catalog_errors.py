@@ -9,7 +9,7 @@ import sys
 import zlib
 
 from airflow_lake_provider.catalogs.secret_properties import is_secret
-from airflow_lake_provider.contracts.failure_causes import ACCESS_DENIED, cause_in
+from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED, cause_in
 from airflow_lake_provider.hooks import aws_errors
 
 # A file that is gone or may not be read stays so. Other errors of a file system may pass.

@@ -23,8 +23,8 @@ from airflow_lake_provider.contracts.errors import (
     MissingTableError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.failure_causes import ACCESS_DENIED
 from airflow_lake_provider.contracts.foreign_properties import untrusted_code
+from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import call_seconds, within
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
+    from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
     from airflow_lake_provider.tables.base import LoadedTable
 

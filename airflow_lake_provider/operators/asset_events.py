@@ -10,7 +10,7 @@ from airflow.sdk import Asset, AssetAlias
 
 from airflow_lake_provider.assets.declared_assets import declared
 from airflow_lake_provider.assets.lake_table import lake_table_asset, watches
-from airflow_lake_provider.contracts.job_report import (
+from airflow_lake_provider.contracts.reports.job import (
     DeleteRowsReport,
     IncrementalReport,
     JobReport,

@@ -14,7 +14,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.log import redact  # type: ignore[attr-defined]  # of its module of secrets, which is private
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.failure_causes import (
+from airflow_lake_provider.contracts.reports.failure_causes import (
     DISK_FULL,
     HEAP,
     JVM_GONE,
@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.failure_causes import (
     FailureCause,
     cause_in,
 )
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
 from airflow_lake_provider.submission.spark_log import SparkLog
 
 if TYPE_CHECKING:

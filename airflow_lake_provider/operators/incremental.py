@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
-from airflow_lake_provider.contracts.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, Outcome
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction

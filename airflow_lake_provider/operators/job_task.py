@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec, SpecFrame
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.specs.job import JobSpec, SpecFrame
 from airflow_lake_provider.operators.allowed_tables import refuse_other_tables, refuse_untrusted
 from airflow_lake_provider.operators.lost_report import LostReport
 

@@ -14,10 +14,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_lake_provider.contracts.argument_validation import number
 from airflow_lake_provider.contracts.author_object import is_open, refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
-from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_plain
-from airflow_lake_provider.contracts.spec_codec import written_task
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.spec_codec import written_task
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.compaction import CompactionAction
 from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
 from airflow_lake_provider.operators.incremental import IncrementalAction

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
-from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_plain
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.operators.job_task import JobTask
 from airflow_lake_provider.operators.outcome import in_short, place_of, show_outcome
 from airflow_lake_provider.operators.retry_delays import as_task_failure

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_lake_provider.contracts.applied_history import applied_runs
-from airflow_lake_provider.contracts.commit_counts import counts_in_summary, counts_in_words
+from airflow_lake_provider.contracts.applied.applied_history import applied_runs
 from airflow_lake_provider.contracts.errors import (
     CatalogUnavailableError,
     JobFailedError,
     MissingTableError,
     UnknownOutcomeError,
 )
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import REPORTS, DeleteRowsReport, JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.reports.commit_counts import counts_in_summary, counts_in_words
+from airflow_lake_provider.contracts.reports.job import REPORTS, DeleteRowsReport, JobReport, Outcome
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import ERASED_DIGEST
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 _WITH_RUN_KEYS = (UpsertSpec, IncrementalSpec, DeleteRowsSpec, UpdateRowsSpec)

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_lake_provider.contracts.job_report import JobReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.operators.worker_action import WorkerAction
 from airflow_lake_provider.planning.planned_change import PlannedChange
 

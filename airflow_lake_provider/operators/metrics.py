@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from airflow.sdk.observability import stats
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
-from airflow_lake_provider.contracts.job_report import ExpiryReport, JobReport, Outcome, UpsertReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.reports.job import ExpiryReport, JobReport, Outcome, UpsertReport
+from airflow_lake_provider.contracts.specs.job import JobSpec
 
 _log = logging.getLogger(__name__)
 # Metric by the fields of reports that it counts.

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.errors import LakeProviderError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, TableState, UpsertReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.property_values import whole_number
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.sources import Source
-from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, UpsertReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 if TYPE_CHECKING:

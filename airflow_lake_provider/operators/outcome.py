@@ -13,7 +13,7 @@ from urllib.parse import quote
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
 
-from airflow_lake_provider.contracts.job_report import JobReport
+from airflow_lake_provider.contracts.reports.job import JobReport
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context

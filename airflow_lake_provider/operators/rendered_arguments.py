@@ -22,8 +22,8 @@ from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
 from airflow_lake_provider.contracts.author_object import AuthorObject, has_sql_file, is_sql_file
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import Argument
 from airflow_lake_provider.contracts.property_values import shown
+from airflow_lake_provider.contracts.specs.job import Argument
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from airflow.sdk.configuration import conf
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import known_implementations
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_from_plain
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.spec_codec import Job
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, reports_from_plain
+from airflow_lake_provider.contracts.specs.spec_codec import Job
 
 _log = logging.getLogger(__name__)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE
-from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
@@ -69,7 +68,7 @@ class LakeSnapshotExpiryOperator(LakeJobOperator[SnapshotExpirySpec]):
         stage_branches_older_than: timedelta | str = timedelta(days=1),
         minimum_age: timedelta = timedelta(days=1),
         foreign_files: str = "refuse",
-        flink_jobs_older_than: timedelta = JOB_AGE,
+        flink_jobs_older_than: timedelta = FLINK_JOB_AGE,
         allow_other_writers: bool = False,
         dry_run: bool | str = False,
         **job: Any,

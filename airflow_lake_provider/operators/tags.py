@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.metadata_change_specs import CreateTagSpec, DropTagSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import CreateTagSpec, DropTagSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.metadata_change import MetadataChangeAction
 from airflow_lake_provider.planning.planned_change import PlannedChange

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from airflow_lake_provider.contracts.job_report import JobReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.run_key import RunIdentity
+    from airflow_lake_provider.contracts.applied.run_key import RunIdentity
     from airflow_lake_provider.operators.task_run import TaskRun
 
 SpecT = TypeVar("SpecT", bound=JobSpec)

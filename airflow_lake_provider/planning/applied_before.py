@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, newest_generation
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition, newest_generation
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, ancestors
 from airflow_lake_provider.contracts.table_properties import (
     EPOCH_PREFIX,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_lake_provider.contracts.compaction_spec import (
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
     TARGET_SIZE,
     UNTIDIED,
-    CompactionLevel,
-    CompactionSpec,
     RewriteRules,
     choose_level,
     held_target,
@@ -18,7 +18,6 @@ from airflow_lake_provider.contracts.compaction_spec import (
     surely_nothing_due,
     table_size,
 )
-from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
 from airflow_lake_provider.planning.file_groups import plan_groups
 from airflow_lake_provider.tables.base import FileRecord, LiveFiles, LoadedTable
 

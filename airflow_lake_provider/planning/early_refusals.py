@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from airflow_lake_provider.contracts.applied_history import applied_of_source
-from airflow_lake_provider.contracts.column_types import changed_types, other_types
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
+from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidSpecError,
@@ -17,20 +17,20 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.property_values import shown, whole_number
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.schema_contract import Evolution, SchemaContract
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.table_obstacles import (
+from airflow_lake_provider.iceberg.column_types import changed_types, other_types
+from airflow_lake_provider.iceberg.table_obstacles import (
     strategy_obstacles,
     with_change_type,
     without_row_changes,
     without_row_lineage,
     without_spark,
 )
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.planning.incremental_plan import position_id
 from airflow_lake_provider.tables.base import LoadedTable
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from airflow_lake_provider.contracts.compaction_spec import RewriteRules
+from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
 from airflow_lake_provider.tables.base import FileRecord
 
 

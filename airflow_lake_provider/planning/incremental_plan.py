@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_lake_provider.contracts.applied_history import applied_of_source
+from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
+from airflow_lake_provider.contracts.applied.source_position import consumer_source_name
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.property_values import shown, whole_number
-from airflow_lake_provider.contracts.source_position import consumer_source_name
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import reading_tag_of
 from airflow_lake_provider.tables.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, TableHead, decide

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.job_spec import JobSpec
+    from airflow_lake_provider.contracts.specs.job import JobSpec
     from airflow_lake_provider.tables.base import LoadedTable
 
 

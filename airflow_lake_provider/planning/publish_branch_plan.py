@@ -6,14 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE
-from airflow_lake_provider.contracts.flink_obstacles import jobs_of_dropped_branch, recent
-from airflow_lake_provider.contracts.metadata_change_specs import MAIN, MetadataChange, PublishBranchSpec, RefMove
 from airflow_lake_provider.contracts.property_values import shown, whole_number
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources
+from airflow_lake_provider.contracts.specs.metadata_changes import MAIN, MetadataChange, PublishBranchSpec, RefMove
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
+from airflow_lake_provider.iceberg.flink_obstacles import jobs_of_dropped_branch, recent
 from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
     said = [snapshot.summary for snapshot in reversed(gained)]
     keys = [summary[RUN_KEY] for summary in said if RUN_KEY in summary]
     positions = _positions(properties, said)
-    jobs = jobs_of_dropped_branch(gained, spec.branch, recent(JOB_AGE)) if spec.drop_branch else ()
+    jobs = jobs_of_dropped_branch(gained, spec.branch, recent(FLINK_JOB_AGE)) if spec.drop_branch else ()
     change = MetadataChange(
         table_uuid=table.facts.uuid,
         expected_refs={MAIN: refs.get(MAIN), spec.branch: refs[spec.branch]},

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE
-from airflow_lake_provider.contracts.flink_obstacles import jobs_that_lose_commits, recent
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.metadata_change_specs import MAIN, MetadataChange, RefMove, RollbackSpec
-from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN, RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import MAIN, MetadataChange, RefMove, RollbackSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, POSITION_PREFIX, applied_properties
+from airflow_lake_provider.iceberg.flink_obstacles import jobs_that_lose_commits, recent
 from airflow_lake_provider.planning.applied_before import applied_before, is_of_main
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.tables.base import LoadedTable
@@ -80,7 +80,7 @@ def _planned(
         snapshots_rolled_back=tuple(str(snapshot.id) for snapshot in lost),
         run_keys_removed=tuple(sorted(keys_now - keys_before)),
         source_positions=_moved_positions(now, wanted),
-        warnings=(*_warnings(table, spec, wanted), *jobs_that_lose_commits(lost, left, recent(JOB_AGE))),
+        warnings=(*_warnings(table, spec, wanted), *jobs_that_lose_commits(lost, left, recent(FLINK_JOB_AGE))),
     )
 
 

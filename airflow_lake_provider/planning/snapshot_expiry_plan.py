@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.snapshot_expiry_spec import REMEDY, ForeignFiles, SnapshotExpirySpec
-from airflow_lake_provider.contracts.snapshot_retention_rules import expiry_sentence, retention_of
+from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, ForeignFiles, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import TableFacts
-from airflow_lake_provider.contracts.table_locations import FileOwners, TableLocation, declared_paths
-from airflow_lake_provider.contracts.table_obstacles import without_expiry
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
+from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
+from airflow_lake_provider.iceberg.table_locations import FileOwners, TableLocation, declared_paths
+from airflow_lake_provider.iceberg.table_obstacles import without_expiry
 from airflow_lake_provider.tables.base import LoadedTable
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_lake_provider.contracts.applied_history import broken_position
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE
-from airflow_lake_provider.contracts.flink_obstacles import (
+from airflow_lake_provider.contracts.applied.applied_history import broken_position
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.specs.metadata_changes import MAIN
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+from airflow_lake_provider.iceberg.flink_obstacles import (
     kept_for_flink,
     named,
     newest_of_jobs,
@@ -18,11 +21,10 @@ from airflow_lake_provider.contracts.flink_obstacles import (
     without_expiry_of_version_3,
     without_upgrade_to_version_3,
 )
-from airflow_lake_provider.contracts.metadata_change_specs import MAIN
-from airflow_lake_provider.contracts.owner_settings import unusable_settings
-from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
-from airflow_lake_provider.contracts.table_obstacles import (
+from airflow_lake_provider.iceberg.owner_settings import unusable_settings
+from airflow_lake_provider.iceberg.table_obstacles import (
     choosing_code,
+    refuses_delete_files,
     strategy_obstacles,
     with_change_type,
     without_expiry,
@@ -30,7 +32,6 @@ from airflow_lake_provider.contracts.table_obstacles import (
     without_row_lineage,
     without_spark,
 )
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
 
 NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"
 
@@ -153,7 +154,7 @@ def _maintenance(table: TableFacts) -> Iterator[Verdict]:
 
 
 def _expiry(table: TableFacts) -> Verdict:
-    lines, since = table.branch_lines(), recent(JOB_AGE)
+    lines, since = table.branch_lines(), recent(FLINK_JOB_AGE)
     # What an expiry of all but the heads would do.
     old = {fact.id for line in lines for fact in line[1:]} - kept_for_flink(lines, since).keys()
     obstacle = without_expiry(table.properties) or without_expiry_of_version_3(table.format_version, lines, old, since)
@@ -167,7 +168,7 @@ def _metadata_changes(table: TableFacts) -> Iterator[Verdict]:
     yield _verdict(
         "LakeTableUpgradeOperator",
         "format_version=3",
-        reached or without_upgrade_to_version_3(table.branch_lines(), recent(JOB_AGE)),
+        reached or without_upgrade_to_version_3(table.branch_lines(), recent(FLINK_JOB_AGE)),
         "no way back; every reader and writer has to know version 3. Flink's upserts into it fail after any expiry",
     )
     lineage = list(table.ancestors())

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.metadata_change_specs import (
+from airflow_lake_provider.contracts.specs.metadata_changes import (
     MAIN,
     CreateTagSpec,
     DropTagSpec,

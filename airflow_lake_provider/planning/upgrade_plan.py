@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE
-from airflow_lake_provider.contracts.flink_obstacles import recent, without_upgrade_to_version_3
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange, TableUpgradeSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, TableUpgradeSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
+from airflow_lake_provider.iceberg.flink_obstacles import recent, without_upgrade_to_version_3
 from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ def plan_upgrade(table: LoadedTable, spec: TableUpgradeSpec) -> PlannedChange:
     facts, version = table.facts, table.facts.format_version
     if version >= spec.format_version:
         return PlannedChange.nothing(table, spec, f"the table has format version {version} already")
-    strands = without_upgrade_to_version_3(facts.branch_lines(), recent(JOB_AGE)) if spec.format_version == 3 else None
+    strands = (
+        without_upgrade_to_version_3(facts.branch_lines(), recent(FLINK_JOB_AGE)) if spec.format_version == 3 else None
+    )
     if strands is not None and not spec.allow_other_writers:
         raise UnsupportedError(f"{spec.table}: {strands}")
     change = MetadataChange(table_uuid=facts.uuid, format_version=spec.format_version)

@@ -19,8 +19,8 @@ if __name__ == "__main__":
     # Spark puts this file's folder first on the path; its neighbours are modules of a package, not of the top level.
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
 
-from airflow_lake_provider.contracts.job_report import EVERY_TASK, JobFailure, JobReport, reports_to_json
-from airflow_lake_provider.contracts.spec_codec import Job, job_from_plain
+from airflow_lake_provider.contracts.reports.job import EVERY_TASK, JobFailure, JobReport, reports_to_json
+from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.progress import Progress, say_what_the_jvm_still_does
 from airflow_lake_provider.spark_jobs.run_tasks import Reports, failure, run_tasks

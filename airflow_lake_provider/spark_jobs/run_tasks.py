@@ -16,8 +16,8 @@ from pyspark import InheritableThread, SparkConf
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
-from airflow_lake_provider.contracts.spec_codec import Job
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
+from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_session, jvm_of
@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.session.open_session import fit_session
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.job_spec import JobSpec
+    from airflow_lake_provider.contracts.specs.job import JobSpec
 
 Reports = dict[str, JobReport | JobFailure]
 _POOL = "spark.scheduler.pool"

@@ -8,8 +8,8 @@ from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.sources import Source
 
 _OURS = __name__.partition(".")[0]
 _ARCHIVES = (".zip", ".egg", ".whl")

@@ -6,9 +6,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
-from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 
 
 @dataclass(frozen=True, kw_only=True)

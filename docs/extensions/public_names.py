@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import airflow_lake_provider
-from airflow_lake_provider.contracts import errors, job_report
+from airflow_lake_provider.contracts import errors
+from airflow_lake_provider.contracts.reports import job
+from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.get_provider_info import get_provider_info
 from airflow_lake_provider.operators.worker_action import WorkerAction
 
@@ -29,14 +31,14 @@ OTHERS = (
     "assets.lake_table.lake_table_asset",
     "assets.lake_table.snapshot_event",
     "assets.lake_table.watches",
-    "contracts.sources.Source",
-    "contracts.sources.OnSourceChange",
-    "contracts.event_marks.EventOrdering",
-    "contracts.sources.BinaryHandling",
-    "contracts.merge_engines.MergeEngine",
-    "contracts.merge_engines.Deletes",
-    "contracts.schema_contract.Evolution",
-    "contracts.schema_contract.MissingColumns",
+    "contracts.author.sources.Source",
+    "contracts.author.sources.OnSourceChange",
+    "contracts.applied.event_marks.EventOrdering",
+    "contracts.author.sources.BinaryHandling",
+    "contracts.author.merge_engines.MergeEngine",
+    "contracts.author.merge_engines.Deletes",
+    "contracts.author.schema_contract.Evolution",
+    "contracts.author.schema_contract.MissingColumns",
     "spark_jobs.read_changes.read_changes",
 )
 
@@ -69,7 +71,7 @@ def public_names() -> list[str]:
     ]
     modules = [*map(importlib.import_module, told), errors]
     classes = [cls for module in modules for cls in vars(module).values() if _is_public(cls, module.__name__)]
-    reports = [job_report.JobReport, *job_report.REPORTS.values(), job_report.TableState, job_report.Outcome]
+    reports = [job.JobReport, *job.REPORTS.values(), TableState, job.Outcome]
     # Under their modules, as the signatures of operators name them.
     imported = [getattr(airflow_lake_provider, name) for name in airflow_lake_provider.__all__]
     paths = {f"{cls.__module__}.{cls.__qualname__}" for cls in (*classes, *reports, *imported)}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_lake_provider.contracts.sources import Debezium, Files
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
 
 _PARTS = 4
 _FLAT = {

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.submission.job_files import APPLICATION, job_archive
 from airflow_lake_provider.submission.spark_installation import launch_environment, spark_submit_binary
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from airflow_lake_provider.contracts.job_report import EVERY_TASK, JobFailure, reports_to_json
+from airflow_lake_provider.contracts.reports.job import EVERY_TASK, JobFailure, reports_to_json
 from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
 from tests.unit.resource_manager import ResourceManager, resource_manager
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_lake_provider.contracts.sources import Files, Source
+from airflow_lake_provider.contracts.author.sources import Files, Source
 from tests.spark.upsert_flow import SCHEMA, row
 
 Model = dict[int, tuple[str | None, int | None]]

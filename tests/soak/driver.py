@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_from_plain
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, reports_from_plain
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from tests.soak.lake import Lake
 from tests.spark.conftest import REPOSITORY, lake_jars
 

@@ -10,18 +10,24 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, FirstRow, MergeEngine, PartialUpdate
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.merge_engines import (
+    Aggregation,
+    Deduplicate,
+    FirstRow,
+    MergeEngine,
+    PartialUpdate,
+)
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from tests.soak.batches import Change, Inbox, Model, random_changes
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 

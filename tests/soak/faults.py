@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from tests.soak.bounded import Hang
 from tests.soak.fault_checks import Checks, Seen, difference
 from tests.soak.fault_kills import kill_drivers

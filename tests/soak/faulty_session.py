@@ -19,8 +19,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import failure

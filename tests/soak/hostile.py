@@ -20,7 +20,7 @@ from io import StringIO
 from pathlib import Path
 from random import Random
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from tests.soak.hostile_actions import DAMAGE, DONE, DRIVER_ACTIONS, FAULTS, WORKER_ACTIONS, Driver, Result, Worker
 from tests.soak.hostile_lake import BASES, CATALOG, NAMESPACE, HostileLake
 from tests.soak.hostile_metadata import draw_metadata

@@ -13,17 +13,17 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_lake_provider.contracts.applied_history import applied_runs
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.applied.applied_history import applied_runs
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import LakeProviderError, error_class
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import JobReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.reports.job import JobReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.planning.early_refusals import (
     refuse_compaction,

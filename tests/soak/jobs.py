@@ -14,14 +14,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_engines import Aggregation
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.spec_codec import Job
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.spec_codec import Job
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 

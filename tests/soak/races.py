@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, Outcome
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from tests.soak.batches import Batch, Inbox, Model
 from tests.soak.driver import Driver
 from tests.soak.lake import NAMESPACE, Head, Lake

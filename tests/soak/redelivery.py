@@ -19,13 +19,13 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
+from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.job_report import UpsertReport
-from airflow_lake_provider.contracts.position_column import POSITION_COLUMN
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.sources import Debezium
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat
+from airflow_lake_provider.contracts.reports.job import UpsertReport
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from airflow_lake_provider.spark_jobs.session.open_session import open_session
 from tests.soak.driver import session_environment
 from tests.soak.event_log import EventLog

@@ -17,26 +17,26 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import DBAPIError
 
-from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
+from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import JobFailedError
-from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import IncrementalReport, JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.metadata_change_specs import (
+from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
     DropTagSpec,
     PublishBranchSpec,
     RollbackSpec,
     TableUpgradeSpec,
 )
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.sources import Debezium, Files
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry

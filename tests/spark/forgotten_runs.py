@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 
 _RUN_AFTER = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.merge_engines import (
+from airflow_lake_provider.contracts.author.merge_engines import (
     Aggregation,
     Deduplicate,
     Deletes,
@@ -18,9 +18,9 @@ from airflow_lake_provider.contracts.merge_engines import (
     MergeEngine,
     PartialUpdate,
 )
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from tests.spark.upsert_flow import Flow
 
 SCHEMA = "id BIGINT, at INT, g INT, a STRING, n BIGINT, f BOOLEAN, op STRING"

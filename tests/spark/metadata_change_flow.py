@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.metadata_change_specs import (
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
     DropTagSpec,
     MetadataChangeSpec,
@@ -15,7 +16,6 @@ from airflow_lake_provider.contracts.metadata_change_specs import (
     RollbackSpec,
     TableUpgradeSpec,
 )
-from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.publish_branch_plan import plan_publication
 from airflow_lake_provider.planning.rollback_plan import plan_rollback

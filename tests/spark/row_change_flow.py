@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
-from airflow_lake_provider.contracts.job_report import DeleteRowsReport, UpdateRowsReport
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, UpdateRowsReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from tests.spark.merge_model import Row, rows
 
 PREDICATES: dict[str, Callable[[Row], bool]] = {

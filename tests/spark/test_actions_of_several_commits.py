@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import LakeProviderError
-from airflow_lake_provider.contracts.job_report import JobReport, Outcome
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from tests.spark.actions_of_several_commits import ACTIONS, Action
 from tests.spark.faulty_catalog import FaultyCatalog
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts import source_position
+from airflow_lake_provider.contracts.applied import source_position
 from tests.soak.positions import soak
 from tests.spark.upsert_flow import Flow
 

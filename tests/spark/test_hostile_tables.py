@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import LakeProviderError
-from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.soak.hostile import Soak

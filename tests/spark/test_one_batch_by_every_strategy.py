@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from tests.spark.changing_table import ChangingTable, Column, DrawnBatch, with_fields
 from tests.spark.upsert_flow import Flow
 

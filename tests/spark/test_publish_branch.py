@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.applied_history import applied_of_source
+from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnsupportedError
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.metadata_change_specs import PublishBranchSpec, RollbackSpec
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import PublishBranchSpec, RollbackSpec
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
 from tests.table_facts import facts

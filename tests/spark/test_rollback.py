@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import (
     CommitConflictError,
     InvalidSpecError,
     RolledBackError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from tests.spark.metadata_change_flow import carry_out, commit, plan
 from tests.spark.upsert_flow import Flow, NewFlow, row
 

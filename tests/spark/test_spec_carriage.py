@@ -6,9 +6,9 @@ import json
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.spec_codec import Job, job_from_plain, job_to_json
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain, job_to_json
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import run_tasks
 from tests.spark.upsert_flow import Flow, row

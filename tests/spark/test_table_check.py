@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.table_check import check_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from tests.spark.equality_delete import delete_by_equality

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec, TableUpgradeSpec
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec, TableUpgradeSpec
 from tests.spark.metadata_change_flow import carry_out, plan, upgrade_between_two_batches
 from tests.spark.upsert_flow import NewFlow, row
 

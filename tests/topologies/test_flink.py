@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.conftest import start_session
 from tests.topologies.flink_beside import TableBesideFlink
 from tests.topologies.flink_jobs import FlinkError, FlinkJobs, flink_jobs

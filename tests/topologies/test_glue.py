@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from tests.end_to_end.lake_environment import REPOSITORY
 from tests.end_to_end.secret_watch import new_mark

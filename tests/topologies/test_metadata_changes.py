@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange, RefMove
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, RefMove
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts import failure_causes
+from airflow_lake_provider.contracts.reports import failure_causes
 from airflow_lake_provider.operators.allowed_tables import form_pattern
 from tests.java_patterns import PACKAGE, imported, java_patterns, modules
 

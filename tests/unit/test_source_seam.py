@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.contracts.sources import Source
+from airflow_lake_provider.contracts.author.sources import Source
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, open_source
 
 PACKAGE = Path(__file__).parents[2] / "airflow_lake_provider"
@@ -43,7 +43,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
-        if node.module.endswith("contracts.sources"):
+        if node.module.endswith("contracts.author.sources"):
             yield from (alias.name for alias in node.names if alias.name in KINDS)
         _, is_driver, module = node.module.partition(".spark_jobs.sources.")
         if is_driver and module not in NEUTRAL:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_lake_provider.contracts.commit_counts import counts_in_summary, counts_in_words
+from airflow_lake_provider.contracts.applied.run_key import NEW_RUN
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_report import JobReport, Outcome
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.run_key import NEW_RUN
+from airflow_lake_provider.contracts.reports.commit_counts import counts_in_summary, counts_in_words
+from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_report import MetadataChangeReport
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChangeSpec
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChangeSpec
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.job_report import CompactionReport
+from airflow_lake_provider.contracts.reports.job import CompactionReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.progress import Progress
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.contracts.job_report import DeleteRowsReport, Outcome
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
-from airflow_lake_provider.contracts.run_key import CLEAR_OR_NEW_RUN
+from airflow_lake_provider.contracts.applied.run_key import CLEAR_OR_NEW_RUN
+from airflow_lake_provider.contracts.reports.job import DeleteRowsReport, Outcome
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, ERASED_DIGEST
 from airflow_lake_provider.spark_jobs.actions.already_applied import recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit

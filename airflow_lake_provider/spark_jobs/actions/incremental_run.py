@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.commit_counts import counts_to_summary
+from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
+from airflow_lake_provider.contracts.applied.source_position import consumer_source_name, table_of_position
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome
-from airflow_lake_provider.contracts.positions import SnapshotPosition
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.source_position import consumer_source_name, table_of_position
+from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
+from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outcome
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, TRANSFORM_PREFIX
 from airflow_lake_provider.spark_jobs.actions.already_applied import Unchanged, recognised_run

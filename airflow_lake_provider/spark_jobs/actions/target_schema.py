@@ -5,11 +5,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_columns
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import MARKERS
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable
 from airflow_lake_provider.spark_jobs.progress import say
@@ -26,10 +27,10 @@ def fit_target(
     :return: sentences on what was changed.
     :raises MissingTableError: it does not exist and ``create`` is None.
     :raises UnsupportedError: the strategy of the spec cannot change a table with the layout of the spec.
-    :raises BadInputError: a column does not fit, or has a name that Iceberg reserves, or that no table can have.
+    :raises BadInputError: a column does not fit, or has a name that its format reserves, or that no table can have.
     """
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
-    refuse_reserved_columns(spec.table, columns.names)
+    refuse_reserved_columns(spec.table, columns.names, declared_format(spec.table_format))
     refuse_unfit_fields(spec.table, columns)
     if target.is_created():
         return target.fit_schema(columns, spec.schema_contract, missing)

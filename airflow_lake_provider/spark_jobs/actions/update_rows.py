@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_report import Outcome, UpdateRowsReport
-from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
+from airflow_lake_provider.contracts.reports.job import Outcome, UpdateRowsReport
+from airflow_lake_provider.contracts.specs.row_changes import UpdateRowsSpec
 from airflow_lake_provider.contracts.table_properties import BASE_SNAPSHOT, FILTER, MAX_VALUE_CHARACTERS
 from airflow_lake_provider.spark_jobs.actions.already_applied import recognised_run
 from airflow_lake_provider.spark_jobs.failures.after_commit import state_after_commit

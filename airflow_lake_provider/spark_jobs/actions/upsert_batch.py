@@ -7,11 +7,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.commit_counts import counts_to_summary
-from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_engines import Deletes
-from airflow_lake_provider.contracts.source_position import summary_of
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.applied.source_position import summary_of
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
+from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.already_applied import (
     Unchanged,
     recognised,

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, DecimalType, StructField, StructType
 
-from airflow_lake_provider.contracts.merge_engines import FirstRow, MergeEngine, PartialUpdate
+from airflow_lake_provider.contracts.author.merge_engines import FirstRow, MergeEngine, PartialUpdate
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import COUNTERS, NUMBER, resolve_columns
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted

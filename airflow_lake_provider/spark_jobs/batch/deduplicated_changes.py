@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, Window, types
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from airflow_lake_provider.contracts.author.merge_engines import FirstRow, MergeEngine
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.merge_engines import FirstRow, MergeEngine
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges, ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, FirstRow, MergeEngine
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes, FirstRow, MergeEngine
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, RESET_ORDER
 
 Name = Callable[[str], str]

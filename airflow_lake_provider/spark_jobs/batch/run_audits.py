@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import message_of
 from airflow_lake_provider.spark_jobs.sql.query import sources_of

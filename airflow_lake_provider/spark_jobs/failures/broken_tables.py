@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, JobFailedError, LakeProviderError
-from airflow_lake_provider.contracts.owner_settings import unusable_settings
+from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_cut_connection, is_unreachable, root_cause
 from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from airflow_lake_provider.contracts.failure_causes import JVM_GONE, FailureCause, cause_in
+from airflow_lake_provider.contracts.reports.failure_causes import JVM_GONE, FailureCause, cause_in
 from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_exception, java_exceptions
 
 _ICEBERG = "org.apache.iceberg."

@@ -16,17 +16,17 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
-from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
-from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableState
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.commits import (
@@ -45,7 +45,7 @@ class KeyHistory:
     """Memory of a table about keys, for the change events to come; this one is empty, a format brings its own.
 
     :param open_changes: key changes of which only the delete was applied; none for a branch other than main.
-    :param epoch: of the source's positions in rows, see ``contracts.position_column``.
+    :param epoch: of the source's positions in rows, see ``contracts.applied.position_column``.
     """
 
     open_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)

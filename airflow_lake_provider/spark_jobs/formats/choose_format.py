@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.capabilities import declared_format
-from airflow_lake_provider.contracts.job_spec import JobSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable, TableFormat
 

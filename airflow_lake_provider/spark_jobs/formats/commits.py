@@ -9,10 +9,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.merge_engines import Deduplicate, MergeEngine
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, MergeEngine
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 
 

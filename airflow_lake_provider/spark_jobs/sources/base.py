@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, release_frames
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRanges
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable

@@ -10,10 +10,10 @@ from typing import Self
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied.positions import Comparison, Position
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.position_source import PositionSource
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.position_source import PositionSource
-from airflow_lake_provider.contracts.positions import Comparison, Position
-from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource

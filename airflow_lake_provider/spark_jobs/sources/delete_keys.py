@@ -25,10 +25,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from airflow_lake_provider.contracts.author.sources import Files, Source
 from airflow_lake_provider.contracts.errors import BadInputError, JobFailedError, MissingTableError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
-from airflow_lake_provider.contracts.sources import Files, Source
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_for_headers

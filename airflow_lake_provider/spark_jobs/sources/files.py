@@ -12,9 +12,9 @@ from typing import Self
 
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.sources import Debezium, Files
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, SourceLocation
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
 from airflow_lake_provider.spark_jobs.sources.plain_rows import PlainSource

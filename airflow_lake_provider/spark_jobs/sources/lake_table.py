@@ -10,11 +10,11 @@ from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.sources import LakeTable
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.positions import SnapshotPosition
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.sources import LakeTable
+from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.sources.base import Listing

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation
+from airflow_lake_provider.contracts.author.sources import OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.merge_engines import Aggregation
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.sources import OnSourceChange
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.author.sources import Query
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.sources import Query
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.sources.base import Listing, SourceLocation, open_source
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns

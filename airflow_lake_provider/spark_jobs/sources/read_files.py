@@ -12,9 +12,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.types import DateType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS

@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
 from airflow_lake_provider.spark_jobs.sql.nested_types import completed, field_twins, nullable, types_inside
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import condition_of, message_of, parse_ddl_type

@@ -13,10 +13,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.history_checks import REMEDY, refuse_broken_history
-from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
-from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, TableFacts, TableShape
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.table_facts import REMEDY, Reference, Snapshot, TableFacts, TableShape, TableState
+from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
 from airflow_lake_provider.tables.base import LiveFiles
 from airflow_lake_provider.tables.iceberg.live_files import columns_in, read_files
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark

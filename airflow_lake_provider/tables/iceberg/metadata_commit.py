@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
 )
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange, RefMove
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, RefMove
 
 
 def is_committed_without_spark(table: Table, change: MetadataChange) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from airflow_lake_provider import PositionSource
+from airflow_lake_provider.contracts.applied.positions import Comparison, Position
 from airflow_lake_provider.contracts.argument_validation import text
 from airflow_lake_provider.contracts.author_object import reads
-from airflow_lake_provider.contracts.positions import Comparison, Position
 
 
 @dataclass(frozen=True)

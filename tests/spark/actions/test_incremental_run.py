@@ -13,8 +13,8 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     RolledBackError,
 )
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
 from airflow_lake_provider.planning.incremental_plan import nothing_new
 from tests.spark.consumer import QUERY, Consumer
 from tests.spark.forgotten_runs import forget_runs, old_run

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.errors import (
     ForgottenRunError,
     InvalidSpecError,
 )
-from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.forgotten_runs import forget_runs, old_run
 from tests.spark.maintained_table import MaintainedTable, ProgressThatRuns
 from tests.spark.row_change_flow import rows_outside, update

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.merge_engines import Aggregation, MergeEngine, PartialUpdate
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation, MergeEngine, PartialUpdate
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import AMBIGUOUS, with_ambiguous_order
 from tests.spark.merge_model import CASES, SCHEMA, Row, apply_batch

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, Deletes, PartialUpdate
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.sources import Files, Query
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, Deletes, PartialUpdate
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.sources import Files, Query
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from tests.spark.merge_model import CASES, SCHEMA, Row, apply_batch, held, new_flow
 from tests.spark.upsert_flow import InterruptedProgress
 

@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.errors import (
     LakeProviderError,
     UnknownOutcomeError,
 )
-from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.progress import Progress

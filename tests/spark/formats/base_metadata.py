@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_lake_provider.contracts.applied_history import applied_of_source, applied_runs
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.metadata_change_specs import (
+from airflow_lake_provider.contracts.applied.applied_history import applied_of_source, applied_runs
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
     PublishBranchSpec,
     RollbackSpec,
 )
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition
 from tests.spark.formats.suite import FormatSuite, needs
 from tests.spark.metadata_change_flow import carry_out, upgrade_between_two_batches
 from tests.spark.upsert_flow import Flow, row

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import JobFailedError
-from airflow_lake_provider.contracts.job_report import Outcome
 from airflow_lake_provider.contracts.json_codec import to_json
-from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.formats.suite import FormatSuite, NewTable, needs
 from tests.spark.maintained_table import ProgressThatRuns
 from tests.spark.row_change_flow import compact_away, delete, expire_all, ids_in_any_file, rows_outside, summary, update

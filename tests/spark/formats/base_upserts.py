@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.merge_engines import Deletes, PartialUpdate
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, schema_contract
+from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.merge_engines import Deletes, PartialUpdate
-from airflow_lake_provider.contracts.schema_contract import MissingColumns, schema_contract
-from airflow_lake_provider.contracts.sources import Files, LakeTable, Query
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.reports.job import Outcome
 from tests.spark.formats.suite import FormatSuite, needs
 from tests.spark.merge_model import CASES, FIRST_ROW, Row, apply_batch, held, rows
 from tests.spark.merge_model import new_flow as flow_of_engine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import ICEBERG
-from airflow_lake_provider.contracts.table_layout import TableLayout
 from tests.spark.formats.suite import FormatSuite
 
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FormatCapabilities
 from airflow_lake_provider.contracts.errors import LakeProviderError
-from airflow_lake_provider.contracts.table_layout import TableLayout
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.upsert_flow import Flow, NewFlow
 

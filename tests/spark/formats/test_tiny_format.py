@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.capabilities import FORMATS
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, Outcome, reports_from_plain
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.spec_codec import Job, job_to_json
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, Outcome, reports_from_plain
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.formats.tiny_format import WAREHOUSE

@@ -13,9 +13,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.sources import Files
 from airflow_lake_provider.spark_jobs.sources import faulty_lines
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import LONGEST_LINE, MEGABYTE, refuse_long_lines
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import refusing_unreadable

@@ -15,13 +15,13 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, Deletes, FirstRow
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query, Source
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, Deletes, FirstRow
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.sources import Files, LakeTable, Query, Source
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, open_source
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files

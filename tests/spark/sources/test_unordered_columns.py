@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.sources import Files
 from tests.spark.sources.test_unreadable_files import flow
 
 LINE = (

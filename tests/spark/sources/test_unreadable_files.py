@@ -21,10 +21,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import IllegalArgumentException, NumberFormatException
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.sources import Query
+from airflow_lake_provider.contracts.author.sources import source as as_source
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.sources import Query
-from airflow_lake_provider.contracts.sources import source as as_source
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
 from airflow_lake_provider.spark_jobs.sources.unreadable_files import (

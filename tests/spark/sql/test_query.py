@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.sources import Files, Query
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.sources import Files, Query
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sources.text_schema import parse_ddl

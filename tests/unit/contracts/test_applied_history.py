@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.applied_history import AppliedOfSource, MainHistory
+from airflow_lake_provider.contracts.applied.applied_history import AppliedOfSource, MainHistory
+from airflow_lake_provider.contracts.applied.positions import FilesPosition, SnapshotPosition
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.positions import FilesPosition, SnapshotPosition
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, SOURCE_POSITION
 

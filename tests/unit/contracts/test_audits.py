@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 

@@ -25,13 +25,13 @@ from airflow_lake_provider import (
     SchemaContract,
     TableLayout,
 )
+from airflow_lake_provider.contracts.author.merge_engines import MergeEngine, merge_engine
+from airflow_lake_provider.contracts.author.schema_contract import schema_contract
+from airflow_lake_provider.contracts.author.sources import Source, source
+from airflow_lake_provider.contracts.author.table_layout import table_layout
 from airflow_lake_provider.contracts.author_object import AuthorObject, is_open
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
-from airflow_lake_provider.contracts.merge_engines import MergeEngine, merge_engine
-from airflow_lake_provider.contracts.schema_contract import schema_contract
-from airflow_lake_provider.contracts.sources import Source, source
-from airflow_lake_provider.contracts.table_layout import table_layout
 
 
 class Reference:

@@ -7,7 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deletes, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.author.sources import Debezium, LakeTable, Query
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.capabilities import (
     CAPABILITIES,
     ICEBERG,
@@ -16,25 +19,22 @@ from airflow_lake_provider.contracts.capabilities import (
     Support,
     declared_format,
 )
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.merge_engines import Aggregation, Deletes, FirstRow, PartialUpdate
-from airflow_lake_provider.contracts.metadata_change_specs import (
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import (
     CreateTagSpec,
     DropTagSpec,
     PublishBranchSpec,
     RollbackSpec,
     TableUpgradeSpec,
 )
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.sources import Debezium, LakeTable, Query
-from airflow_lake_provider.contracts.spec_codec import SPECS
-from airflow_lake_provider.contracts.table_obstacles import without_row_changes, without_row_lineage
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.spec_codec import SPECS
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files, without_row_changes, without_row_lineage
 from tests.tiny_format import TINY
 
 UPSERT = UpsertSpec(table="shop.orders", source="a.parquet", keys=("id",), create=None)  # type: ignore[arg-type]  # as an author writes it
@@ -148,7 +148,7 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="'iceburg' is not known; this version knows iceberg; did you mean"):
         declared_format("iceburg")
     with pytest.raises(ValueError, match=r"declares \['uspert'\], which are no capabilities"):
-        FormatCapabilities(name="x", driver="", declared={"uspert": Support()})
+        FormatCapabilities(name="x", title="X", driver="", declared={"uspert": Support()})
     with pytest.raises(UnsupportedError, match="'uspert' is asked of its format and is no capability; did you mean"):
         ICEBERG.refuse_lacking("a.b", ("uspert",))
     with pytest.raises(KeyError):

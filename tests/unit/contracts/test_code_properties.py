@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.foreign_properties import code_properties
-from airflow_lake_provider.contracts.table_layout import TableLayout
 
 CODE = (
     "write.location-provider.impl",

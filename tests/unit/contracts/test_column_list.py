@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.sources import Files
 
 TAKEN = [
     "id BIGINT",

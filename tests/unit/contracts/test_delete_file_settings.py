@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.owner_settings import DeleteFileSettings, held_settings
+from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings, held_settings
 
 OWN, DATA = "write.delete.parquet.", "write.parquet."
 MEMBERS: dict[str, tuple[dict[str, str], dict[str, object], str]] = {

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts import event_marks
+from airflow_lake_provider.contracts.applied import event_marks
+from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering, Mark, partition_digest
+from airflow_lake_provider.contracts.applied.positions import PostgresLogPosition as At
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.sources import Debezium, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, Mark, partition_digest
-from airflow_lake_provider.contracts.positions import PostgresLogPosition as At
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.sources import Debezium, source
 
 offset_sets = st.sets(st.integers(0, 70_000), max_size=30) | st.sets(st.integers(0, 60), max_size=50)
 

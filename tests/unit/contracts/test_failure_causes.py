@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts import failure_causes
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
     CatalogUnavailableError,
     InvalidConnectionError,
     JobFailedError,
 )
-from airflow_lake_provider.contracts.failure_causes import cause_in
+from airflow_lake_provider.contracts.reports import failure_causes
+from airflow_lake_provider.contracts.reports.failure_causes import cause_in
 
 LOST = "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in "
 LOST += "stage 1.0 (TID 7) (10.0.0.4 executor 1): "

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE, FlinkCommit, age_of
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.snapshot_retention_rules import (
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
+from airflow_lake_provider.iceberg.flink_commits import FlinkCommit, age_of
+from airflow_lake_provider.iceberg.snapshot_retention import (
     Retention,
     RetentionRequest,
     expiry_sentence,
@@ -20,7 +21,6 @@ from airflow_lake_provider.contracts.snapshot_retention_rules import (
     to_millis,
     work_out,
 )
-from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR
@@ -38,7 +38,7 @@ def found(head: int, snapshots: Sequence[Snapshot], writer: tuple[str, str | Non
     known = {fact.id: fact for fact in snapshots if fact.id not in gone}
     current = known.get(head)
     while current is not None:
-        said = current.flink
+        said = FlinkCommit.of(current.summary)
         if said is not None and said.job == writer[0] and said.operator in (None, writer[1]):
             return said.checkpoint
         current = known.get(current.parent) if current.parent is not None else None
@@ -144,7 +144,7 @@ def test_a_restored_job_finds_after_an_expiry_what_it_found_before(
 
     by_id = {fact.id: fact for fact in snapshots}
     lines = {ref.name: ancestry(by_id, ref.snapshot) for ref in refs}
-    for writer in {fact.flink.writer for fact in snapshots if fact.flink is not None}:
+    for writer in {commit.writer for fact in snapshots if (commit := FlinkCommit.of(fact.summary)) is not None}:
         last = {name: max((i for i in ids if of(by_id[i], writer)), default=0) for name, ids in lines.items()}
         for ref in refs:
             # A branch on which the job has not committed last is not the one that it writes to.
@@ -161,7 +161,8 @@ def ancestry(by_id: Mapping[int, Snapshot], head: int) -> list[int]:
 
 
 def of(fact: Snapshot, writer: tuple[str, str | None]) -> bool:
-    return fact.flink is not None and fact.flink.writer == writer
+    commit = FlinkCommit.of(fact.summary)
+    return commit is not None and commit.writer == writer
 
 
 SUMMARIES: list[tuple[dict[str, str], FlinkCommit | None]] = [
@@ -196,8 +197,8 @@ def test_jobs_of_the_last_seven_days_count_where_nobody_says_otherwise() -> None
     spec = SnapshotExpirySpec(**frame, expire_stage_branches_before=now)  # type: ignore[arg-type]  # as kwargs
     asked = SnapshotExpirySpec(**frame, expire_stage_branches_before=now, expire_flink_jobs_before=now)  # type: ignore[arg-type]  # as kwargs
 
-    assert timedelta(days=7) == JOB_AGE
-    assert request_for(spec, {}, now).expire_flink_before == to_millis(now - JOB_AGE)
+    assert timedelta(days=7) == FLINK_JOB_AGE
+    assert request_for(spec, {}, now).expire_flink_before == to_millis(now - FLINK_JOB_AGE)
     assert request_for(asked, {}, now).expire_flink_before == to_millis(now)
 
 

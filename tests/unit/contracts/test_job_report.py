@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.job_report import (
+from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.reports.job import (
     REPORTS,
     CompactionReport,
     DeleteRowsReport,
@@ -19,13 +20,12 @@ from airflow_lake_provider.contracts.job_report import (
     JobFailure,
     JobReport,
     Outcome,
-    TableState,
     UpdateRowsReport,
     UpsertReport,
     report_from_plain,
     report_to_plain,
 )
-from airflow_lake_provider.contracts.json_codec import to_json
+from airflow_lake_provider.contracts.table_facts import TableState
 
 COUNTS = st.integers(0, 2**63 - 1)
 IDS = COUNTS.map(str)

@@ -11,24 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes, FirstRow
+from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.author.sources import Debezium, Files, Query
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome, TableState
-from airflow_lake_provider.contracts.job_spec import JobSpec
 from airflow_lake_provider.contracts.json_codec import to_json
-from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes, FirstRow
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange, MetadataChangeSpec, RefMove
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import Evolution, MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.snapshot_expiry_spec import ForeignFiles, SnapshotExpirySpec
-from airflow_lake_provider.contracts.sources import Debezium, Files, Query
-from airflow_lake_provider.contracts.spec_codec import SPECS, spec_from_plain, spec_to_plain
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.spec_codec import SPECS, spec_from_plain, spec_to_plain
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.table_facts import TableState
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.table_layout import LayoutTerm, TableLayout, partition_terms, sort_terms
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import LayoutTerm, TableLayout, partition_terms, sort_terms
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 
 BASE: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIdentity.of("dag", "run", "task", "-1")}
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.json_codec import from_json, to_json
-from airflow_lake_provider.contracts.merge_engines import (
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.merge_engines import (
     Aggregation,
     Deduplicate,
     Deletes,
@@ -17,10 +16,11 @@ from airflow_lake_provider.contracts.merge_engines import (
     PartialUpdate,
     merge_engine,
 )
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.sources import Debezium, Files
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
+from airflow_lake_provider.contracts.author.sources import Debezium, Files
+from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.json_codec import from_json, to_json
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.open_key_changes import OpenKeyChange, OpenKeyChanges
+from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChange, OpenKeyChanges
 
 entries = st.lists(
     st.builds(

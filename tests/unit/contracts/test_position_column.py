@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
+from airflow_lake_provider.contracts.applied.position_column import epoch_of, epoch_property
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.author.sources import Debezium
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes
-from airflow_lake_provider.contracts.position_column import epoch_of, epoch_property
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.sources import Debezium
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 
 
 def test_a_new_name_of_a_source_begins_the_next_epoch() -> None:

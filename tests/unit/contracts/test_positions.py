@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, Mark
-from airflow_lake_provider.contracts.input_file import ConsumedFiles
-from airflow_lake_provider.contracts.positions import (
+from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering, Mark
+from airflow_lake_provider.contracts.applied.positions import (
     LOG_POSITIONS,
     POSITIONS,
     Comparison,
@@ -22,7 +21,8 @@ from airflow_lake_provider.contracts.positions import (
     SnapshotPosition,
     WatermarkPosition,
 )
-from airflow_lake_provider.contracts.redelivery import CommitTimes
+from airflow_lake_provider.contracts.applied.redelivery import CommitTimes
+from airflow_lake_provider.contracts.input_file import ConsumedFiles
 
 
 # [START gtid_set]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_lake_provider.contracts.author.reader_options import FORMATS
+from airflow_lake_provider.contracts.author.sources import Debezium, Files, Query, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.reader_options import FORMATS
-from airflow_lake_provider.contracts.sources import Debezium, Files, Query, Source, source
 
 # Option, a value that loses something, and a word of what to do instead.
 OF_FILES = [

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering, Mark, union
-from airflow_lake_provider.contracts.positions import PostgresLogPosition as At
-from airflow_lake_provider.contracts.redelivery import (
+from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering, Mark, union
+from airflow_lake_provider.contracts.applied.positions import PostgresLogPosition as At
+from airflow_lake_provider.contracts.applied.redelivery import (
     CommitTimes,
     EventPositions,
     EventsBelowMark,
@@ -21,6 +20,7 @@ from airflow_lake_provider.contracts.redelivery import (
     count_repeated,
     refuse_two_logs,
 )
+from airflow_lake_provider.contracts.errors import BadInputError
 
 # (partition, offset, position): a key is of one partition, so its events are in order there.
 Record = tuple[str, int, int]

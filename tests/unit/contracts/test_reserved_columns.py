@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.merge_engines import Deduplicate
-from airflow_lake_provider.contracts.row_change_specs import UpdateRowsSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.row_changes import UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 
 JOB: dict[str, Any] = {"catalog": "lake", "table": "a.b", "run": RunIdentity.of("dag", "run", "task", "-1")}
 FILES = Files(path="/in/*.parquet", format="parquet", name="files")

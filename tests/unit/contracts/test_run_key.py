@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys, RunIdentity
 from airflow_lake_provider.contracts.errors import ForgottenRunError, InvalidSpecError
-from airflow_lake_provider.contracts.run_key import RecentRunKeys, RunIdentity
 from airflow_lake_provider.contracts.table_properties import (
     MAX_VALUE_CHARACTERS,
     RECENT_RUN_KEYS,

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.source_position import (
+from airflow_lake_provider.contracts.applied.source_position import (
     consumer_source_name,
     default_source_name,
     source_name,
     table_of_position,
 )
-from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 
 SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # As Airflow has them: a task of a group has the group's name and a dot before its own.

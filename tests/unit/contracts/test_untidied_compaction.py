@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, is_untidied, would_be_fewer
-from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+from airflow_lake_provider.iceberg.compaction_rules import is_untidied, would_be_fewer
 from tests.table_facts import table_of
 
 SPEC = CompactionSpec(catalog="lake", table="shop.orders", run=RunIdentity.of("dag", "run", "task", "-1"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.job_report import JobFailure, JobReport, reports_to_json
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.spec_codec import Job
+from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, reports_to_json
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.spark_submission import SparkSubmission
 

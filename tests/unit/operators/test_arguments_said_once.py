@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.job_spec import Argument
+from airflow_lake_provider.contracts.specs.job import Argument
 from airflow_lake_provider.operators import lake_application
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator

@@ -12,15 +12,15 @@ from airflow.sdk import DAG, Asset
 from pyiceberg.table import Table
 
 from airflow_lake_provider.assets.lake_table import lake_table_asset, snapshot_event
-from airflow_lake_provider.contracts.job_report import (
+from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     ExpiryReport,
     IncrementalReport,
     JobReport,
     Outcome,
-    TableState,
     UpsertReport,
 )
+from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.operators.asset_events import TaskWithOutlets, announce
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 

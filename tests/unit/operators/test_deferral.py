@@ -13,7 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.deferral import DeferredJob

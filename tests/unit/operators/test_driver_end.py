@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_lake_provider.contracts.errors import JobFailedError
-from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, Outcome
+from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, Outcome
 from airflow_lake_provider.operators.driver_end import DriverEnd
 
 LOST = "there is no report"

@@ -11,10 +11,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, summary_of
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.positions import SnapshotPosition
-from airflow_lake_provider.contracts.source_position import SourcePosition, summary_of
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.planning.incremental_plan import position_id

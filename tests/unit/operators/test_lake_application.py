@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from airflow_lake_provider import Files
 from airflow_lake_provider.assets.lake_table import lake_table_asset
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.job_report import (
+from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     JobFailure,
     JobReport,
@@ -23,8 +23,8 @@ from airflow_lake_provider.contracts.job_report import (
     UpsertReport,
     reports_to_json,
 )
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec
-from airflow_lake_provider.contracts.spec_codec import Job, job_from_plain
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
+from airflow_lake_provider.contracts.specs.spec_codec import Job, job_from_plain
 from airflow_lake_provider.operators.lake_application import (
     LakeApplicationOperator,
 )

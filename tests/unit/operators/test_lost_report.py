@@ -13,17 +13,17 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import JobFailedError, UnknownOutcomeError
-from airflow_lake_provider.contracts.incremental_spec import IncrementalSpec
-from airflow_lake_provider.contracts.job_report import IncrementalReport, Outcome, UpsertReport
-from airflow_lake_provider.contracts.job_spec import JobSpec
-from airflow_lake_provider.contracts.row_change_specs import DeleteRowsSpec, UpdateRowsSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outcome, UpsertReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.lost_report import LostReport
 

@@ -21,9 +21,10 @@ from airflow_lake_provider.contracts.errors import (
     InvalidSpecError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.job_report import MetadataChangeReport, Outcome, TableState
 from airflow_lake_provider.contracts.json_codec import from_json, to_json
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange, MetadataChangeSpec, RefMove
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, MetadataChangeSpec, RefMove
+from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.hooks.bounded_catalogs.sql_catalog import LakeSqlCatalog
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator

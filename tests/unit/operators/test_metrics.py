@@ -17,16 +17,16 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, CommitConflictError, InvalidSpecError
-from airflow_lake_provider.contracts.job_report import (
+from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     ExpiryReport,
     IncrementalReport,
     JobReport,
     Outcome,
-    TableState,
     UpdateRowsReport,
     UpsertReport,
 )
+from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.operators import spark_application
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.metrics import COUNTERS, GAUGES, JobMetrics

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.author.sources import LakeTable
 from airflow_lake_provider.contracts.errors import MissingTableError
-from airflow_lake_provider.contracts.sources import LakeTable
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator

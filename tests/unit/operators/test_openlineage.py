@@ -11,18 +11,18 @@ from airflow.providers.openlineage.extractors.base import DefaultExtractor
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.sources import Files, LakeTable
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_report import (
+from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     IncrementalReport,
     JobReport,
     Outcome,
-    TableState,
     UpsertReport,
 )
-from airflow_lake_provider.contracts.positions import SnapshotPosition
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.sources import Files, LakeTable
+from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator

@@ -12,7 +12,7 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout, TaskDeferred
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, MissingTableError
-from airflow_lake_provider.contracts.job_report import (
+from airflow_lake_provider.contracts.reports.job import (
     CompactionReport,
     DeleteRowsReport,
     ExpiryReport,

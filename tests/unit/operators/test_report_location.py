@@ -16,9 +16,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import InvalidSpecError, JobFailedError
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.spec_codec import Job
+from airflow_lake_provider.contracts.specs.spec_codec import Job
 from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
 from airflow_lake_provider.operators import report_file
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator

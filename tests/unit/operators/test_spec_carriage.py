@@ -8,8 +8,8 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 from tests.spec_carriage import MOST_ON_WORKER, OF_BOTH, watched
 from tests.unit.operators.submitted import as_driver

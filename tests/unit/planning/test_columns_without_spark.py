@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, UnsupportedError
-from airflow_lake_provider.contracts.table_obstacles import without_spark
+from airflow_lake_provider.iceberg.table_obstacles import without_spark
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator

@@ -2,17 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.compaction_spec import (
-    OFF,
-    CompactionLevel,
-    CompactionSpec,
-    CompactionStrategy,
-    choose_level,
-    rules_for,
-    surely_nothing_due,
-)
-from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.iceberg.compaction_rules import OFF, choose_level, rules_for, surely_nothing_due
 
 
 def spec(**arguments: object) -> CompactionSpec:

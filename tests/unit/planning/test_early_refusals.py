@@ -17,6 +17,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
+from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidConnectionError,
@@ -26,9 +29,6 @@ from airflow_lake_provider.contracts.errors import (
     RangeUnavailableError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.positions import SnapshotPosition
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.sources import Files, LakeTable, Query
 from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator

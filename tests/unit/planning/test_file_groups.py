@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.compaction_spec import OFF, RewriteRules
+from airflow_lake_provider.iceberg.compaction_rules import OFF, RewriteRules
 from airflow_lake_provider.planning.file_groups import plan_groups
 from airflow_lake_provider.tables.base import FileRecord
 

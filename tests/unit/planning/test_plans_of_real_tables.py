@@ -13,11 +13,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable

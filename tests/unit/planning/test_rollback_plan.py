@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.errors import ForgottenRunError, UnsupportedError
-from airflow_lake_provider.contracts.metadata_change_specs import RollbackSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
+from airflow_lake_provider.contracts.specs.metadata_changes import RollbackSpec
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.planning.rollback_plan import plan_rollback
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable

@@ -68,7 +68,7 @@ def test_the_driver_imports_from_it_without_the_worker(tmp_path: Path) -> None:
     archive = job_archive(tmp_path)
     code = (
         f"import sys; sys.path.insert(0, {str(archive)!r}); sys.modules['airflow'] = None\n"
-        "import airflow_lake_provider.contracts.job_spec as spec, airflow_lake_provider.contracts.job_report\n"
+        "import airflow_lake_provider.contracts.specs.job as spec, airflow_lake_provider.contracts.reports.job\n"
         "print(spec.__file__)"
     )
     done = subprocess.run([sys.executable, "-ISc", code], check=False, capture_output=True, text=True, cwd=tmp_path)

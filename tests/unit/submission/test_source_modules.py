@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.position_source import PositionSource
+from airflow_lake_provider.contracts.author.sources import Files, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
-from airflow_lake_provider.contracts.position_source import PositionSource
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.sources import Files, Source, source
-from airflow_lake_provider.contracts.spec_codec import spec_from_plain, spec_to_plain
-from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
+from airflow_lake_provider.contracts.specs.spec_codec import spec_from_plain, spec_to_plain
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.submission.source_modules import refuse_left_behind
 
 NUMBERS = Path(__file__).parents[2] / "end_to_end" / "dags" / "numbers_source.py"

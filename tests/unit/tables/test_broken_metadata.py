@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
-from airflow_lake_provider.contracts.snapshot_retention_rules import RetentionRequest, work_out
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot, ancestors
+from airflow_lake_provider.iceberg.snapshot_retention import RetentionRequest, work_out
 from airflow_lake_provider.tables.detect_new_snapshot import Since, TableHead, decide
 
 FAR = 2**63 - 1
@@ -73,7 +73,7 @@ PASSED: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 def everything_that_looks(conn_id: str) -> dict[str, Callable[[], object]]:
-    from airflow_lake_provider.contracts.applied_history import applied_runs
+    from airflow_lake_provider.contracts.applied.applied_history import applied_runs
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.planning.table_check import check_table
     from airflow_lake_provider.triggers.look_threads import LookThreads
@@ -117,9 +117,9 @@ def test_numbers_that_only_inform_stop_nobody(name: str, tampered: Table, lake_c
 def test_a_setting_of_the_owner_that_is_no_number_is_named_by_the_plan(
     name: str, text: str, tampered: Table, lake_connection: str
 ) -> None:
-    from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
-    from airflow_lake_provider.contracts.run_key import RunIdentity
-    from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+    from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+    from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+    from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.planning.compaction_plan import plan_compaction
     from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry

@@ -20,9 +20,9 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.table_facts import TableFacts
-from airflow_lake_provider.contracts.table_obstacles import strategy_obstacles
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.iceberg.table_obstacles import strategy_obstacles
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import metadata_facts
 from airflow_lake_provider.tables.iceberg import loaded_table
 
@@ -47,7 +47,6 @@ def all_of(facts: TableFacts) -> dict[str, Any]:
         "state": {name: facts.state(lambda _: 7, name) for name in facts.references},
         "lines": [[each.id for each in line] for line in facts.branch_lines()],
         "snapshots": [(each.counts, each.changes_rows, each.begins_history) for each in facts.snapshots.values()],
-        "flink": [each.flink for each in facts.snapshots.values()],
         "columns": shape.columns,
         "names": (shape.names, shape.names_ever, shape.identifiers, shape.sort_columns),
         "partitions": (shape.partition_fields(), shape.partition_fields(of_all_specs=True), shape.spec_id),

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from airflow_lake_provider.contracts.applied_history import applied_runs
+from airflow_lake_provider.contracts.applied.applied_history import applied_runs
 from airflow_lake_provider.contracts.table_properties import RECENT_RUN_KEYS, RUN_KEY
 from tests.table_facts import facts
 

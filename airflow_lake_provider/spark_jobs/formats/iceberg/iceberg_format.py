@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import upsert_strategy
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec
-from airflow_lake_provider.contracts.job_report import CompactionReport, ExpiryReport, TableState
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange
-from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.table_facts import MAIN
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_facts import MAIN, TableState
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.contracts.upsert_strategy import upsert_strategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import (
     AppliedCommit,

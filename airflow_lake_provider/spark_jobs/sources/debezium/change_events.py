@@ -9,16 +9,16 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import EventMarks, EventOrdering
-from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.redelivery import (
+from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering
+from airflow_lake_provider.contracts.applied.redelivery import (
     applied_marks,
     choose_ordering,
     count_repeated,
     refuse_two_logs,
 )
-from airflow_lake_provider.contracts.sources import Debezium
+from airflow_lake_provider.contracts.author.sources import Debezium
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
     DELETED,

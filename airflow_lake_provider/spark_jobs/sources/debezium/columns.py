@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
+from airflow_lake_provider.contracts.author.sources import BinaryHandling, Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.sources import BinaryHandling, Debezium
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_images
 from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey

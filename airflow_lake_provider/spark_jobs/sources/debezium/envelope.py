@@ -20,8 +20,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival import Scan, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import Names, partition_label

@@ -9,11 +9,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.applied.event_marks import EventMarks
+from airflow_lake_provider.contracts.applied.redelivery import EventPositions
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.event_marks import EventMarks
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.redelivery import EventPositions
-from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import (

@@ -9,15 +9,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.window import WindowSpec
 
-from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.position_column import (
+from airflow_lake_provider.contracts.applied.position_column import (
     DELETED_POSITION_TYPE,
     PLACE_FIELDS,
     PLACE_TYPE,
     POSITION_COLUMN,
     POSITION_TYPE,
 )
-from airflow_lake_provider.contracts.redelivery import LATE_TOLERANCE_MS
+from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
+from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns

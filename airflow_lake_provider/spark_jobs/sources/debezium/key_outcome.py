@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.position_column import PLACE_FIELDS, PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
+from airflow_lake_provider.contracts.applied.position_column import (
+    PLACE_FIELDS,
+    PLACE_TYPE,
+    POSITION_COLUMN,
+    POSITION_TYPE,
+)
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import FIRST, is_later, place_at

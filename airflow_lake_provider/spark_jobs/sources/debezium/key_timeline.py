@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
-from airflow_lake_provider.contracts.position_column import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
+from airflow_lake_provider.contracts.applied.position_column import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED

@@ -13,9 +13,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.applied.position_column import PLACE_FIELDS, PLACE_TYPE
+from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.position_column import PLACE_FIELDS, PLACE_TYPE
-from airflow_lake_provider.contracts.redelivery import LATE_TOLERANCE_MS
 
 # Before every event, and after every event: positions of other epochs.
 FIRST, LAST = -1, 2**63 - 1

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.event_marks import (
+from airflow_lake_provider.contracts.applied.event_marks import (
     BUCKET,
     DIGEST_BYTES,
     EventMarks,
@@ -25,8 +25,8 @@ from airflow_lake_provider.contracts.event_marks import (
     of_bitmap,
     union,
 )
-from airflow_lake_provider.contracts.positions import PostgresLogPosition
-from airflow_lake_provider.contracts.redelivery import (
+from airflow_lake_provider.contracts.applied.positions import PostgresLogPosition
+from airflow_lake_provider.contracts.applied.redelivery import (
     CLOCKS_DIFFER_MS,
     NO_POSITION,
     CommitTimes,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.redelivery import EventPositions
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.redelivery import EventPositions
-from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables
 from airflow_lake_provider.spark_jobs.sources.files import digest
 

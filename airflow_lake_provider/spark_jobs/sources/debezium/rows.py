@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BinaryType, DataType, DateType, TimestampNTZType, TimestampType
 
+from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.position_column import POSITION_COLUMN
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, refuse_null_event_keys
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType
 
-from airflow_lake_provider.contracts.open_key_changes import CutDelete, OpenKeyChange
+from airflow_lake_provider.contracts.applied.open_key_changes import CutDelete, OpenKeyChange
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.contracts.event_marks import EventMarks
-from airflow_lake_provider.contracts.merge_engines import Deduplicate
-from airflow_lake_provider.contracts.open_key_changes import CutDelete, OpenKeyChange
-from airflow_lake_provider.contracts.position_column import POSITION_COLUMN, epoch_property
+from airflow_lake_provider.contracts.applied.event_marks import EventMarks
+from airflow_lake_provider.contracts.applied.open_key_changes import CutDelete, OpenKeyChange
+from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN, epoch_property
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyHistory
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.progress import Progress

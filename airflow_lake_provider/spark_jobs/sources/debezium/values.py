@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import Column, types
 from pyspark.sql import functions as sf
 
+from airflow_lake_provider.contracts.author.sources import BinaryHandling
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
-from airflow_lake_provider.contracts.sources import BinaryHandling
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import try_cast
 
 _NUMBER = r"^\s*+[+-]?+\d++\s*+$"

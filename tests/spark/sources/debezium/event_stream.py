@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.job_report import UpsertReport
-from airflow_lake_provider.contracts.sources import Debezium
+from airflow_lake_provider.contracts.author.sources import Debezium
+from airflow_lake_provider.contracts.reports.job import UpsertReport
 from tests.spark.sources.debezium.event_writer import envelope
 from tests.spark.upsert_flow import Flow
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.sources import Debezium
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, columns_and_keys
 

@@ -16,16 +16,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
+from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN
+from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes
+from airflow_lake_provider.contracts.author.schema_contract import schema_contract
+from airflow_lake_provider.contracts.author.sources import Debezium
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.merge_engines import Deduplicate, Deletes
-from airflow_lake_provider.contracts.position_column import POSITION_COLUMN
-from airflow_lake_provider.contracts.schema_contract import schema_contract
-from airflow_lake_provider.contracts.sources import Debezium
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from tests.spark.sources.debezium.event_writer import UNCHANGED, SourceTable
 from tests.spark.upsert_flow import Flow, InterruptedProgress
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.sources import Debezium
+from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.sources.debezium.event_writer import SourceTable
 from tests.spark.sql.spark_traces import SparkTraces

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.position_column import PLACE_TYPE
+from airflow_lake_provider.contracts.applied.position_column import PLACE_TYPE
 from airflow_lake_provider.spark_jobs.sources.debezium.log_places import in_lines, is_later
 from tests.source_log import SourceLog, Told
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.applied.event_marks import EventMarks
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import EventMarks
-from airflow_lake_provider.contracts.job_report import Outcome, UpsertReport
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.sources import Debezium
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat
+from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState

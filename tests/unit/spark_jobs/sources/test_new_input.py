@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.applied.positions import FilesPosition, SideFile
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, MergeEngine
+from airflow_lake_provider.contracts.author.sources import Files, OnSourceChange
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.contracts.merge_engines import Aggregation, Deduplicate, MergeEngine
-from airflow_lake_provider.contracts.positions import FilesPosition, SideFile
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.source_position import SourcePosition
-from airflow_lake_provider.contracts.sources import Files, OnSourceChange
-from airflow_lake_provider.contracts.upsert_spec import OnRepeat, UpsertSpec
+from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState
 from airflow_lake_provider.spark_jobs.sources.files import FilesListing
 from airflow_lake_provider.spark_jobs.sources.new_input import InputDecision, decide_input

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
-from airflow_lake_provider.contracts.metadata_change_specs import MetadataChange, RefMove
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, RefMove
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import say

@@ -10,8 +10,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, is_refused, is_unsent

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import summary_of as positions_in_summary
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import summary_of as positions_in_summary
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY, SOURCE_POSITION
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from airflow_lake_provider.contracts.applied.positions import SideFile
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.input_file import ConsumedFiles
-from airflow_lake_provider.contracts.positions import SideFile
-from airflow_lake_provider.contracts.source_position import SourcePosition
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import delete_locations
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from airflow_lake_provider.contracts.owner_settings import DeleteFileSettings
+from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import (
     delete_locations,

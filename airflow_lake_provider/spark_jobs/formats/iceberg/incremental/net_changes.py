@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.column_types import changed_types, other_types
 from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
-from airflow_lake_provider.contracts.table_obstacles import with_change_type, without_row_lineage
+from airflow_lake_provider.iceberg.column_types import changed_types, other_types
+from airflow_lake_provider.iceberg.table_obstacles import with_change_type, without_row_lineage
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
     DeletedKeys,

@@ -2,7 +2,7 @@
 
 Levels: ``minor`` rewrites wrongly sized files and files past the delete ratio; ``major`` also every file with a
 delete file (``delete_file_threshold``); ``full`` everything; ``auto`` is ``major`` when the head's summary shows a debt
-of deletes and ``minor`` otherwise. The rules are in ``contracts/compaction_spec.py``, shared with the dry run.
+of deletes and ``minor`` otherwise. The rules are in ``contracts/specs/compaction.py``, shared with the dry run.
 """
 
 from __future__ import annotations
@@ -13,27 +13,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_lake_provider.contracts.compaction_spec import (
-    TARGET_SIZE,
-    UNTIDIED,
-    CompactionLevel,
-    CompactionSpec,
-    choose_level,
-    held_target,
-    rules_for,
-    table_size,
-)
 from airflow_lake_provider.contracts.errors import (
     BrokenMetadataError,
     CommitConflictError,
     JobFailedError,
     LakeProviderError,
 )
-from airflow_lake_provider.contracts.job_report import CompactionReport, Outcome, TableState
-from airflow_lake_provider.contracts.owner_settings import unusable_settings
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.table_facts import MAIN
+from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.contracts.table_facts import MAIN, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.iceberg.compaction_rules import (
+    TARGET_SIZE,
+    UNTIDIED,
+    choose_level,
+    held_target,
+    rules_for,
+    table_size,
+)
+from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionSpec, is_untidied, would_be_fewer
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+from airflow_lake_provider.iceberg.compaction_rules import is_untidied, would_be_fewer
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.asking_table import asking_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,

@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_lake_provider.contracts.errors import CommitConflictError
-from airflow_lake_provider.contracts.job_report import ExpiryReport, Outcome
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
-from airflow_lake_provider.contracts.snapshot_retention_rules import (
+from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
+from airflow_lake_provider.iceberg.snapshot_retention import (
     Retention,
     RetentionRequest,
     expiry_sentence,
     retention_of,
 )
-from airflow_lake_provider.contracts.table_obstacles import without_expiry
-from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
+from airflow_lake_provider.iceberg.table_obstacles import without_expiry
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.expired_files import (
     DATA,
     DELETES,

@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError
-from airflow_lake_provider.contracts.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import conflict_message, root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_lake_provider.contracts.history_checks import refuse_broken_history
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, TableShape
+from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
 
 
 def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:

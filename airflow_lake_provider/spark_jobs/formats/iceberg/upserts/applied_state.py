@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.contracts.applied_history import AppliedOfSource
-from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition
+from airflow_lake_provider.contracts.applied.applied_history import AppliedOfSource
+from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, KeyHistory

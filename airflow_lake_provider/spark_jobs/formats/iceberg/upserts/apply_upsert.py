@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.audits import Audits
-from airflow_lake_provider.contracts.owner_settings import MERGE_MODE, held_settings
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.iceberg.owner_settings import MERGE_MODE, held_settings
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.errors import AuditFailedError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit

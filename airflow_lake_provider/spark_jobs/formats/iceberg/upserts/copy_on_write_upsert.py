@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
+from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import FileOverwrite, commit_overwrite

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.contracts.commit_counts import counts_to_summary
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnsupportedError
-from airflow_lake_provider.contracts.owner_settings import DeleteFileSettings
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
+from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name, type_text

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from airflow_lake_provider.contracts.applied.position_column import DELETED_KEYS_SUFFIX
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.position_column import DELETED_KEYS_SUFFIX
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import alter_table, widens
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.commit_counts import counts_to_summary
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
+from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (

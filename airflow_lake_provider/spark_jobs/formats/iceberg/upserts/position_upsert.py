@@ -14,10 +14,10 @@ from typing import Any
 
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.contracts.commit_counts import counts_to_summary
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
-from airflow_lake_provider.contracts.merge_engines import Deletes
+from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, moved_sources
+from airflow_lake_provider.contracts.author.merge_engines import Aggregation
 from airflow_lake_provider.contracts.errors import CommitConflictError, LakeProviderError
-from airflow_lake_provider.contracts.merge_engines import Aggregation
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition, moved_sources
 from airflow_lake_provider.contracts.table_facts import MAIN
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit

@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy, upsert_strategy
 from airflow_lake_provider.contracts.errors import (
     AuditFailedError,
     CommitConflictError,
@@ -14,7 +15,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.property_values import count_of
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, upsert_strategy
+from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (

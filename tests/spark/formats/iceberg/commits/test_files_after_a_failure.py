@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.audits import Audits
+from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import LakeProviderError, UnknownOutcomeError
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.progress import Progress

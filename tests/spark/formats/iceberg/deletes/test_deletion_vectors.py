@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_lake_provider.contracts.metadata_change_specs import TableUpgradeSpec
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow, NewFlow, row
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError, MissingTableError
-from airflow_lake_provider.contracts.job_report import Outcome
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.table_properties import ACTION
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table

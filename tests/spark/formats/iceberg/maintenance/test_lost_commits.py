@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel
-from airflow_lake_provider.contracts.job_report import CompactionReport, JobFailure, Outcome
+from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, Outcome
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.soak.faulty_session import FOREVER, Fault, FaultySession

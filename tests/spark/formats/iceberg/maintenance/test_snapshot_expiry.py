@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress

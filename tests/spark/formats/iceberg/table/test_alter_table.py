@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.sources import Files
+from airflow_lake_provider.contracts.author.sources import Files
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 
 

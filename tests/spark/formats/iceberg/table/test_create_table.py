@@ -11,18 +11,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.sources import Files
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     CommitConflictError,
     InvalidSpecError,
     UnsupportedError,
 )
-from airflow_lake_provider.contracts.job_report import Outcome
-from airflow_lake_provider.contracts.reserved_columns import RESERVED_COLUMNS
-from airflow_lake_provider.contracts.sources import Files
-from airflow_lake_provider.contracts.table_layout import TableLayout
+from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import define_table
@@ -179,7 +179,7 @@ def test_a_column_under_a_name_that_iceberg_reserves_never_reaches_a_table(flow:
     if exists:
         flow.arrive("1.jsonl", row(1, "a"))
         flow.apply("run 1")
-    for place, name in enumerate(sorted(RESERVED_COLUMNS)):
+    for place, name in enumerate(sorted(ICEBERG.reserved_columns)):
         spelled = name.upper() if place % 2 else name
         flow.arrive("1.jsonl", {**row(1, "b"), spelled: 1})
         source = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, {spelled} INT")

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.owner_settings import _MOST, _NAMED, unusable_settings
+from airflow_lake_provider.iceberg.owner_settings import _MOST, _NAMED, unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
 
 VALUES = [

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
 from tests.spark.sources.debezium.event_writer import SourceTable, envelope
 from tests.spark.sources.debezium.test_events_by_key import Deliveries, rows_of
 

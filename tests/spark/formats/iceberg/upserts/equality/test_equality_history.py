@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.compaction_spec import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.run_key import RunIdentity
-from airflow_lake_provider.contracts.table_layout import TableLayout
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.upsert_flow import Flow, row

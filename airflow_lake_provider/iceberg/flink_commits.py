@@ -17,8 +17,6 @@ from airflow_lake_provider.contracts.property_values import whole_number
 JOB = "flink.job-id"
 OPERATOR = "flink.operator-id"
 CHECKPOINT = "flink.max-committed-checkpoint-id"
-# A job whose last commit is older counts as gone, where nobody says otherwise.
-JOB_AGE = timedelta(days=7)
 
 
 @dataclass(frozen=True, kw_only=True)

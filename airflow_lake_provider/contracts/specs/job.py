@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, TypedDict
 
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.argument_validation import Reader, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, reads, refuse_template
 from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json, to_plain
-from airflow_lake_provider.contracts.run_key import RunIdentity
 from airflow_lake_provider.contracts.sql_limits import is_unicode
 from airflow_lake_provider.contracts.table_name import TableName
 

@@ -1,94 +1,15 @@
-"""Spec of a compaction, and the rules by which worker and driver choose its level and its files."""
+"""Choose level and files of a compaction by rules that worker and driver share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, number, optional, share, text
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
-from airflow_lake_provider.contracts.job_report import TableState
-from airflow_lake_provider.contracts.job_spec import JobSpec, argument
-from airflow_lake_provider.contracts.property_values import count_of, number_property, size
-from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
-from airflow_lake_provider.contracts.table_facts import TableFacts
-from airflow_lake_provider.contracts.table_layout import sort_terms
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.property_values import count_of, number_property
+from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec, CompactionStrategy
+from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
-
-
-class CompactionLevel(str, Enum):
-    """Amount that a compaction rewrites."""
-
-    AUTO = "auto"
-    MINOR = "minor"
-    MAJOR = "major"
-    FULL = "full"
-
-
-class CompactionStrategy(str, Enum):
-    """Order of the rows in rewritten files."""
-
-    BINPACK = "binpack"
-    SORT = "sort"
-    ZORDER = "zorder"
-
-
-def _sort_by(value: object, name: str) -> tuple[str, ...]:
-    return names(value, name, "columns, for 'sort' with their order")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompactionSpec(JobSpec):
-    """Rewrite files into fewer and cleaner ones: the arguments of :class:`.LakeCompactionOperator`."""
-
-    action: ClassVar[str] = "compaction"
-    level: CompactionLevel = argument(choice_of(CompactionLevel), default=CompactionLevel.AUTO)
-    strategy: CompactionStrategy = argument(choice_of(CompactionStrategy), default=CompactionStrategy.BINPACK)
-    sort_by: tuple[str, ...] = argument(_sort_by, default=(), templated=False)
-    where: str | None = argument(optional(text), default=None, is_sql=True)
-    target_file_size: int | None = argument(optional(size), default=None, templated=False)
-    partial_progress: bool = argument(flag, default=True, templated=False)
-    max_commits: int = argument(number, default=10, templated=False)
-    delete_file_threshold: int = argument(number, default=1, templated=False)
-    delete_ratio_threshold: float = argument(share, default=0.1, templated=False)
-    min_input_files: int = argument(number, default=5, templated=False)
-    rewrite_manifests: bool = argument(flag, default=True, templated=False)
-    max_attempts: int = argument(number, default=3, templated=False)
-    # BaseOperator has a method of the argument's name.
-    dry_run: bool = argument(flag, default=False, attribute="only_plan")
-    fail_on_conflict: bool = argument(flag, default=False, templated=False)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Capabilities that the format has to have."""
-        is_ordered = self.strategy is not CompactionStrategy.BINPACK
-        return ("compaction", *((f"compaction-{self.strategy.value}",) if is_ordered else ()))
-
-    def complete(self) -> None:
-        """Refuse what does not go together."""
-        super().complete()
-        if self.strategy is CompactionStrategy.ZORDER and not self.sort_by:
-            raise InvalidSpecError(f"{self.table}: strategy 'zorder' needs the columns in sort_by")
-        if self.strategy is CompactionStrategy.BINPACK and self.sort_by:
-            raise InvalidSpecError(f"{self.table}: sort_by needs strategy 'sort' or 'zorder', not 'binpack'")
-        if self.strategy is CompactionStrategy.SORT:
-            sort_terms(self.sort_by)
-        unfit = unfit_for_predicate(self.where) if self.where is not None else None
-        if unfit is not None:
-            raise InvalidSpecError(
-                f"{self.table}: where was refused for {unfit}, got where={shown(str(self.where))}. {PREDICATE}"
-            )
-        if not 0 < self.delete_ratio_threshold <= 1:
-            raise InvalidSpecError(
-                f"{self.table}: delete_ratio_threshold is a share in (0, 1], not {self.delete_ratio_threshold}"
-            )
-        counts = {"max_commits": 1, "min_input_files": 1, "max_attempts": 1, "delete_file_threshold": 0}
-        for name, least in counts.items():
-            if getattr(self, name) < least:
-                raise InvalidSpecError(f"{self.table}: {name} must be at least {least}, got {getattr(self, name)}")
-
 
 TARGET_SIZE = "write.target-file-size-bytes"
 DELETE_TARGET_SIZE = "write.delete.target-file-size-bytes"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from airflow_lake_provider.contracts.positions import Position
-from airflow_lake_provider.contracts.sources import Source
+from airflow_lake_provider.contracts.applied.positions import Position
+from airflow_lake_provider.contracts.author.sources import Source
 
 
 @dataclass(frozen=True)

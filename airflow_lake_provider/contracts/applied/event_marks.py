@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import repeat
 
+from airflow_lake_provider.contracts.applied.positions import LOG_POSITIONS, LogPosition, PostgresLogPosition
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.positions import LOG_POSITIONS, LogPosition, PostgresLogPosition
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS
 
 # It needs the positions of all rows, so it is no way to go on with a table that was filled otherwise.

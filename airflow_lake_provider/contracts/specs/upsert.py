@@ -9,11 +9,8 @@ from enum import Enum
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, number, optional, text
-from airflow_lake_provider.contracts.audits import Audits, audits
-from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import JobSpec, argument
-from airflow_lake_provider.contracts.merge_engines import (
+from airflow_lake_provider.contracts.author.audits import Audits, audits
+from airflow_lake_provider.contracts.author.merge_engines import (
     Aggregation,
     Deduplicate,
     Deletes,
@@ -21,12 +18,15 @@ from airflow_lake_provider.contracts.merge_engines import (
     PartialUpdate,
     merge_engine,
 )
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
+from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, OnSourceChange, Source, source
+from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy, upsert_strategy
+from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.schema_contract import MissingColumns, SchemaContract, schema_contract
-from airflow_lake_provider.contracts.sources import ONE_YEAR, Files, OnSourceChange, Source, source
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import check_code
-from airflow_lake_provider.contracts.table_layout import TableLayout, layout_or_none
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, upsert_strategy
 
 
 class OnRepeat(str, Enum):

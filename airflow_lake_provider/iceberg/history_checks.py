@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.table_facts import REMEDY, circular_history
 
 # Milliseconds from 1970 to the end of the year 9999, the last that Python's datetime knows.
 _LAST_MS = 253_402_300_799_999
 _LONG = 2**63
-REMEDY = (
-    "No writer makes that, so the metadata was damaged or changed by somebody. Register an earlier metadata file of "
-    "the table, or drop it and restore it"
-)
 
 
 def refuse_broken_history(
@@ -57,17 +54,6 @@ def refuse_broken_history(
                 f"{table}: a log of the metadata has timestamp-ms {_shown(at)}, expected a time from 1970 to 9999. "
                 f"{REMEDY}."
             )
-
-
-def circular_history(table: str, snapshot: int) -> BrokenMetadataError:
-    """Return the error about a snapshot that is its own ancestor.
-
-    :param table: named in the error; empty where it is not known.
-    """
-    name = f"table {table}" if table else "the table"
-    return BrokenMetadataError(
-        f"the history of {name} goes in a circle: snapshot {snapshot} is its own ancestor. {REMEDY}."
-    )
 
 
 def _refuse_circle(table: str, parents: dict[int, int | None]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from airflow_lake_provider.contracts.flink_commits import age_of
 from airflow_lake_provider.contracts.table_facts import Snapshot
+from airflow_lake_provider.iceberg.flink_commits import FlinkCommit, age_of
 
 # What an author says who knows that the job is gone, or bears it.
 REMEDY = "allow_other_writers=True"
@@ -42,8 +42,9 @@ def newest_of_jobs(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[tupl
     for line in lines:
         of_line: dict[tuple[str, str | None], Snapshot] = {}
         for fact in line:
-            if fact.flink is not None and fact.at >= since:
-                of_line.setdefault(fact.flink.writer, fact)
+            commit = FlinkCommit.of(fact.summary)
+            if commit is not None and fact.at >= since:
+                of_line.setdefault(commit.writer, fact)
         for writer, fact in of_line.items():
             if writer not in newest or newest[writer].at < fact.at:
                 newest[writer] = fact
@@ -57,9 +58,8 @@ def upserting_jobs(lines: Sequence[Sequence[Snapshot]], since: int) -> list[Snap
     :param since: epoch milliseconds; jobs whose last commit is older are left out.
     """
     whole = [line for line in lines if line and line[-1].parent is None]
-    upserts = {
-        fact.flink.writer for line in whole for fact in line if fact.flink is not None and fact.flink.has_deletes
-    }
+    commits = (FlinkCommit.of(fact.summary) for line in whole for fact in line)
+    upserts = {commit.writer for commit in commits if commit is not None and commit.has_deletes}
     return [fact for writer, fact in newest_of_jobs(whole, since).items() if writer in upserts]
 
 
@@ -114,7 +114,7 @@ def jobs_that_lose_commits(lost: Sequence[Snapshot], left: Sequence[Snapshot], s
     still = newest_of_jobs([left], 0)
     found = []
     for writer, fact in newest_of_jobs([lost], since).items():
-        before = still[writer].flink if writer in still else None
+        before = FlinkCommit.of(still[writer].summary) if writer in still else None
         start = f"from checkpoint {before.checkpoint} or an earlier one" if before is not None else "without its state"
         found.append(
             f"main loses the last commit of {named([fact])}. Restored from its last checkpoint, the job would commit "
@@ -142,8 +142,9 @@ def named(jobs: Sequence[Snapshot]) -> str:
     now = datetime.now(UTC)
     ages: dict[str, str] = {}
     for fact in sorted(jobs, key=lambda fact: -fact.at):
-        if fact.flink is not None:
-            ages.setdefault(fact.flink.job, age_of(fact.at, now))
+        commit = FlinkCommit.of(fact.summary)
+        if commit is not None:
+            ages.setdefault(commit.job, age_of(fact.at, now))
     shown = [f"Flink job {job} (last commit {age})" for job, age in list(ages.items())[:_NAMED]]
     return ", ".join(shown) + (f" and {len(ages) - _NAMED} others" if len(ages) > _NAMED else "")
 

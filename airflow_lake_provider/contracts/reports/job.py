@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
 from airflow_lake_provider.contracts.json_codec import from_plain, to_json, to_plain
+from airflow_lake_provider.contracts.table_facts import TableState
 
 
 class Outcome(str, Enum):
@@ -23,32 +24,6 @@ class Outcome(str, Enum):
     SKIPPED = "skipped"
     CONFLICT = "conflict"
     PLANNED = "planned"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableState:
-    """A table's metadata at one moment.
-
-    :param snapshot: head of main, as text; None for a table without snapshots.
-    :param rows: records of data files less the rows that position deletes and deletion vectors remove.
-    :param data_files: number of data files.
-    :param data_bytes: bytes of data and delete files, ``total-files-size`` of the head.
-    :param delete_files: number of delete files and deletion vectors.
-    :param deleted_rows: rows that position deletes and deletion vectors remove.
-    :param equality_deletes: keys in equality delete files, a debt that readers pay until a compaction.
-    :param manifests: number of manifests of the head.
-    :param snapshots: number of snapshots in the metadata.
-    """
-
-    snapshot: str | None = None
-    rows: int = 0
-    data_files: int = 0
-    data_bytes: int = 0
-    delete_files: int = 0
-    deleted_rows: int = 0
-    equality_deletes: int = 0
-    manifests: int = 0
-    snapshots: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

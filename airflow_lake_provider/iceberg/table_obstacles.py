@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.foreign_properties import code_properties
 from airflow_lake_provider.contracts.table_facts import TableShape
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy, refuses_delete_files, unfit_as_equality_key
 
 CHANGE_TYPE = "_change_type"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
+# The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
+KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
+
+
+def refuses_delete_files(format_version: int, properties: Mapping[str, str]) -> str | None:
+    """Return why a table takes, or wants, no delete files; None where it takes them.
+
+    :param properties: of the table.
+    """
+    if format_version < 2:
+        return "format version 1 has no deletes"
+    if properties.get("write.merge.mode") == "copy-on-write":
+        return "the table's write.merge.mode asks for copy-on-write"
+    return None
+
+
+def unfit_as_equality_key(column: str, iceberg_type: str) -> str | None:
+    """Return why a column cannot be a key of equality deletes; None where it can.
+
+    :param iceberg_type: as Iceberg writes it, ``decimal(9, 2)``.
+    """
+    if iceberg_type.partition("(")[0] in KEY_TYPES:
+        return None
+    return f"key column {column} is of type {iceberg_type}, and keys may be {', '.join(KEY_TYPES)}"
 
 
 def without_spark(columns: Mapping[str, str]) -> str | None:

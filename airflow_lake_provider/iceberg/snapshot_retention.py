@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE
-from airflow_lake_provider.contracts.flink_obstacles import kept_for_flink, without_expiry_of_version_3
 from airflow_lake_provider.contracts.property_values import number_property
-from airflow_lake_provider.contracts.snapshot_expiry_spec import SnapshotExpirySpec
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, lines_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
+from airflow_lake_provider.iceberg.flink_obstacles import kept_for_flink, without_expiry_of_version_3
 
 FOREVER = 2**63 - 1
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
@@ -179,7 +178,7 @@ def request_for(spec: SnapshotExpirySpec, properties: Mapping[str, str], now: da
     ]
     flink = spec.expire_flink_jobs_before
     return RetentionRequest(
-        expire_flink_before=max(0, to_millis(now - JOB_AGE if flink is None else flink)),
+        expire_flink_before=max(0, to_millis(now - FLINK_JOB_AGE if flink is None else flink)),
         expire_before=_cutoff(spec, _DEFAULT_AGE if age is None else age),
         retain_last=spec.retain_last or least or _DEFAULT_LEAST,
         expire_stages_before=to_millis(spec.expire_stage_branches_before),

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.event_marks import (
+from airflow_lake_provider.contracts.applied.event_marks import (
     BY_KEY,
     EventMarks,
     EventOrdering,
@@ -21,7 +20,8 @@ from airflow_lake_provider.contracts.event_marks import (
     partition_digest,
     up_to,
 )
-from airflow_lake_provider.contracts.positions import Comparison, LogPosition, PostgresLogPosition
+from airflow_lake_provider.contracts.applied.positions import Comparison, LogPosition, PostgresLogPosition
+from airflow_lake_provider.contracts.errors import BadInputError
 
 # A server notes the time of a commit shortly before it writes it to the log. An event that comes late was never
 # applied, so the greatest time of what was applied does not cover it.

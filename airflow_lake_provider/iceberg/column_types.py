@@ -7,8 +7,10 @@ be read by such a schema.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from airflow_lake_provider.contracts.table_facts import schema_columns
 
 _DECIMAL = re.compile(r"decimal\(\s*([0-9]{1,2}),\s*([0-9]{1,2})\)")
 # Iceberg spec, schema evolution: types that a column may be widened to.
@@ -48,33 +50,6 @@ def other_types(table: str, start: str, changed: Mapping[str, str]) -> str:
 
 def _kinds(schema: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
     return {id_: (path, kind if isinstance(kind, str) else kind["type"]) for id_, path, kind in schema_columns(schema)}
-
-
-def schema_columns(kind: Any, path: str = "") -> Iterator[tuple[int, str, Any]]:
-    """Yield id, path and type of each column of a schema, those inside of others as well."""
-    parts = [(each["id"], each["name"], each["type"]) for each in kind.get("fields", ())]
-    parts += [(kind[f"{part}-id"], part, kind[part]) for part in ("element", "key", "value") if part in kind]
-    for id_, name, inner in parts:
-        yield id_, f"{path}{name}", inner
-        if not isinstance(inner, str):
-            yield from schema_columns(inner, f"{path}{name}.")
-
-
-def type_text(kind: Any) -> str:
-    """Return a type as Iceberg and PyIceberg write it: ``struct<4: a: optional int>``."""
-    if isinstance(kind, str):
-        return kind
-    if kind["type"] == "list":
-        return f"list<{type_text(kind['element'])}>"
-    if kind["type"] == "map":
-        return f"map<{type_text(kind['key'])}, {type_text(kind['value'])}>"
-    return f"struct<{', '.join(_field_text(each) for each in kind['fields'])}>"
-
-
-def _field_text(field: Mapping[str, Any]) -> str:
-    need = "required" if field["required"] else "optional"
-    doc = f" ({field['doc']})" if field.get("doc") else ""
-    return f"{field['id']}: {field['name']}: {need} {type_text(field['type'])}{doc}"
 
 
 def _can_be_read(old: str, new: str) -> bool:

@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_lake_provider.contracts.compaction_spec import (
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.property_values import number_property, shown
+from airflow_lake_provider.iceberg.compaction_rules import (
     DELETE_TARGET_BYTES,
     DELETE_TARGET_SIZE,
     TARGET_SIZE,
     table_size,
 )
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.property_values import number_property, shown
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
 
 FORMAT = "write.delete.format.default"
 CODEC = "write.delete.parquet.compression-codec"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import flag, names, number, optional, sql, texts
+from airflow_lake_provider.contracts.author.sources import Files, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import JobSpec, argument
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.sources import Files, Source, source
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, check_code, shown, unfit_for_predicate
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_lake_provider.contracts.argument_validation import flag, names, number, optional, sql, text
+from airflow_lake_provider.contracts.author.schema_contract import SchemaContract, schema_contract
+from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.job_spec import JobSpec, argument, derived
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
-from airflow_lake_provider.contracts.schema_contract import SchemaContract, schema_contract
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
 from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
-from airflow_lake_provider.contracts.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.contracts.table_properties import TRANSFORM_PREFIX
 

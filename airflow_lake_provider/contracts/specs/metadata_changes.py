@@ -9,9 +9,9 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional, text
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
-from airflow_lake_provider.contracts.job_report import MetadataChangeReport
-from airflow_lake_provider.contracts.job_spec import JobSpec, argument, derived
 from airflow_lake_provider.contracts.property_values import shown, whole_number
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
 
 MAIN = "main"
 _RESERVED = "lake"

@@ -8,29 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
+from airflow_lake_provider.contracts.applied.event_marks import EventOrdering
+from airflow_lake_provider.contracts.applied.position_column import THIRTY_DAYS
+from airflow_lake_provider.contracts.applied.source_position import source_name
 from airflow_lake_provider.contracts.argument_validation import choice_of, optional, options, text
-from airflow_lake_provider.contracts.author_object import AuthorObject, reads
-from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.event_marks import EventOrdering
-from airflow_lake_provider.contracts.merge_engines import Deletes
-from airflow_lake_provider.contracts.position_column import THIRTY_DAYS
-from airflow_lake_provider.contracts.reader_options import (
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.reader_options import (
     FORMATS,
     check_column_list,
     check_reader_options,
     format_of_path,
 )
-from airflow_lake_provider.contracts.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.source_position import source_name
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.contracts.upsert_strategy import UpsertStrategy
-
-if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.upsert_spec import UpsertSpec
 
 _RENDERED_LATER = "rendered-later.parquet"
 _LONGEST_MEMORY_DAYS = 36_500
@@ -146,9 +143,10 @@ class Source(AuthorObject):
             # Where the driver imports it from.
             cls.kind = f"{cls.__module__}:{cls.__qualname__}"
 
-    def refuse_arguments(self, spec: UpsertSpec) -> None:
+    def refuse_arguments(self, spec: Any) -> None:
         """Refuse an upsert whose other arguments do not go with this source.
 
+        :param spec: an :class:`.UpsertSpec`.
         :raises InvalidSpecError: naming them.
         """
 
@@ -336,7 +334,7 @@ class Debezium(Source):
         """Tell whether each row keeps the position of its newest event."""
         return self.ordering is EventOrdering.KEY
 
-    def refuse_arguments(self, spec: UpsertSpec) -> None:
+    def refuse_arguments(self, spec: Any) -> None:
         """Refuse what events bring themselves, or what their ordering cannot do."""
         engine = spec.merge_engine
         if spec.order_by or spec.delete_when:

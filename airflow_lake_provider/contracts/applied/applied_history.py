@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from airflow_lake_provider.contracts.applied.open_key_changes import OpenKeyChanges
+from airflow_lake_provider.contracts.applied.position_column import epoch_of, next_epoch
+from airflow_lake_provider.contracts.applied.run_key import RecentRunKeys
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition, newest_generation
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.open_key_changes import OpenKeyChanges
-from airflow_lake_provider.contracts.position_column import epoch_of, next_epoch
-from airflow_lake_provider.contracts.run_key import RecentRunKeys
-from airflow_lake_provider.contracts.source_position import SourcePosition, newest_generation
 from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFacts, ancestors
 from airflow_lake_provider.contracts.table_properties import POSITION_PREFIX, RUN_KEY
 
@@ -86,7 +86,7 @@ class AppliedOfSource:
     """Applied state of one source, as the table keeps it.
 
     :param newest: see :meth:`MainHistory.newest_generation`.
-    :param epoch: see ``contracts.position_column``.
+    :param epoch: see ``contracts.applied.position_column``.
     :param is_replaced: the table was replaced after the source's last commit; its position begins anew.
     """
 
@@ -147,7 +147,7 @@ def broken_position(facts: TableFacts) -> str | None:
 def applied_runs(facts: TableFacts, who: str, branch: str = MAIN) -> dict[str, str | None]:
     """Return run key to snapshot id of the commits of ``who`` on a branch.
 
-    :param who: first half of the run key, see ``contracts.run_key``.
+    :param who: first half of the run key, see ``contracts.applied.run_key``.
     :return: newest first; the id is None where the snapshot was expired and only the property remembers.
     """
     applied: dict[str, str | None] = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_lake_provider.contracts.argument_validation import flag, names, optional, options
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
+from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.foreign_properties import code_properties
 from airflow_lake_provider.contracts.property_values import size
@@ -103,10 +104,6 @@ _CALL = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
 _ORDER = re.compile(
     r"(.*?)(?:(?<!\s)\s++(?:ASC|DESC))?(?:(?<!\s)\s++NULLS\s++(?:FIRST|LAST))?", re.IGNORECASE | re.DOTALL
 )
-# As Iceberg's Spark catalog reads them.
-_OF_COLUMN = frozenset(
-    ("identity", "year", "years", "month", "months", "day", "days", "date", "hour", "hours", "date_hour")
-)
 _OF_NUMBER = {"bucket": "buckets", "truncate": "characters"}
 _KNOWN = "a column, identity(c), bucket(n, c), truncate(n, c), years(c), months(c), days(c) or hours(c)"
 
@@ -143,13 +140,13 @@ class LayoutTerm:
 
     @classmethod
     def _of_call(cls, text: str, role: str, transform: str, arguments: str) -> LayoutTerm:
-        if transform in _OF_COLUMN:
-            if not _COLUMN.fullmatch(arguments):
-                raise _refused(text, role, f"{transform} takes one column")
-            return cls(transform=transform, column=_names(arguments))
-        if transform not in _OF_NUMBER:
-            raise _refused(text, role, f"Iceberg has no transform {transform!r}")
-        return cls._of_number(text, role, transform, arguments)
+        if not any(transform in each.transforms for each in FORMATS.values()):
+            raise _refused(text, role, f"no table format here has a transform {transform!r}")
+        if transform in _OF_NUMBER:
+            return cls._of_number(text, role, transform, arguments)
+        if not _COLUMN.fullmatch(arguments):
+            raise _refused(text, role, f"{transform} takes one column")
+        return cls(transform=transform, column=_names(arguments))
 
     @classmethod
     def _of_number(cls, text: str, role: str, transform: str, arguments: str) -> LayoutTerm:

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, RolledBackError
-from airflow_lake_provider.contracts.event_marks import EventMarks
-from airflow_lake_provider.contracts.positions import (
+from airflow_lake_provider.contracts.applied.event_marks import EventMarks
+from airflow_lake_provider.contracts.applied.positions import (
     POSITIONS,
     FilesPosition,
     Position,
     SnapshotPosition,
     UnreadPosition,
 )
+from airflow_lake_provider.contracts.errors import InvalidSpecError, RolledBackError
 from airflow_lake_provider.contracts.property_values import is_whole_number, reading_property
 from airflow_lake_provider.contracts.table_properties import (
     EVENTS_PREFIX,

@@ -10,8 +10,10 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.argument_validation import choice_of, flag, number, optional
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.flink_commits import JOB_AGE
-from airflow_lake_provider.contracts.job_spec import JobSpec, argument, derived
+from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
+
+# A job whose last commit is older counts as gone, where nobody says otherwise.
+FLINK_JOB_AGE = timedelta(days=7)
 
 # Stands for an age that a template makes: no minimum is above it.
 _SAFE = timedelta(days=36_500)
@@ -54,7 +56,7 @@ class SnapshotExpirySpec(JobSpec):
     stage_branches_older_than: timedelta = argument(duration, _SAFE, default=timedelta(days=1))
     minimum_age: timedelta = argument(_at_least_nothing, default=timedelta(days=1), templated=False)
     foreign_files: ForeignFiles = argument(choice_of(ForeignFiles), default=ForeignFiles.REFUSE, templated=False)
-    flink_jobs_older_than: timedelta = argument(_at_least_nothing, default=JOB_AGE, templated=False)
+    flink_jobs_older_than: timedelta = argument(_at_least_nothing, default=FLINK_JOB_AGE, templated=False)
     allow_other_writers: bool = argument(flag, default=False, templated=False)
     # BaseOperator has a method of the argument's name.
     dry_run: bool = argument(flag, default=False, attribute="only_plan")

@@ -1,0 +1,1 @@
+"""Applied state: what a table has consumed, as its properties and summaries say it."""

@@ -1,0 +1,1 @@
+"""Objects that an author writes into a DAG."""

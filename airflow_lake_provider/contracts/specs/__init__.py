@@ -1,0 +1,1 @@
+"""Specs: what a worker asks of a driver, an action each."""
