@@ -7,8 +7,8 @@ from __future__ import annotations
 
 # Both sides of the process border import this file, so it imports nothing that one of them has not got.
 from airflow_lake_provider.contracts.author.audits import Audits
+from airflow_lake_provider.contracts.author.custom_source import PositionSource
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, FirstRow, PartialUpdate
-from airflow_lake_provider.contracts.author.position_source import PositionSource
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files, LakeTable, Query
 from airflow_lake_provider.contracts.author.table_layout import TableLayout

@@ -38,7 +38,7 @@ from airflow_lake_provider.hooks.catalog_errors import (
     text_of,
 )
 from airflow_lake_provider.hooks.hidden_secrets import hide_secrets
-from airflow_lake_provider.hooks.kept_property import kept_property
+from airflow_lake_provider.hooks.lock_free_cached_property import kept_property
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

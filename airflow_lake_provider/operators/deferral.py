@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
-    from airflow_lake_provider.operators.job_task import JobTask
+    from airflow_lake_provider.operators.table_task import JobTask
 
     Base = SparkSubmitOperator
 else:

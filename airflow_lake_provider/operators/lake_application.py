@@ -21,13 +21,13 @@ from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.operators.compaction import CompactionAction
 from airflow_lake_provider.operators.delete_rows import DeleteRowsAction
 from airflow_lake_provider.operators.incremental import IncrementalAction
-from airflow_lake_provider.operators.job_task import JobTask
 from airflow_lake_provider.operators.outcome import log_outcome, show_outcome
 from airflow_lake_provider.operators.publish_branch import PublishBranchAction
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 from airflow_lake_provider.operators.rollback import RollbackAction
 from airflow_lake_provider.operators.snapshot_expiry import SnapshotExpiryAction
 from airflow_lake_provider.operators.spark_application import SparkApplicationOperator
+from airflow_lake_provider.operators.table_task import JobTask
 from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
 from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
 from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION

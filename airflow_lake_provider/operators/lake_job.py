@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError
 from airflow_lake_provider.contracts.json_codec import to_plain
 from airflow_lake_provider.contracts.specs.job import JobSpec
-from airflow_lake_provider.operators.job_task import JobTask
 from airflow_lake_provider.operators.outcome import in_short, place_of, show_outcome
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 from airflow_lake_provider.operators.spark_application import SparkApplicationOperator
+from airflow_lake_provider.operators.table_task import JobTask
 from airflow_lake_provider.operators.worker_action import WorkerAction
 
 if TYPE_CHECKING:

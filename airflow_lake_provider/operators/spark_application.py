@@ -26,7 +26,6 @@ from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
 from airflow_lake_provider.operators.driver_end import DriverEnd, open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.driver_start import DriverStart
-from airflow_lake_provider.operators.job_task import JobTask, answer_without_spark, open_tasks
 from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
 from airflow_lake_provider.operators.metrics import JobMetrics
@@ -36,6 +35,7 @@ from airflow_lake_provider.operators.rendered_arguments import RenderedArguments
 from airflow_lake_provider.operators.report_file import read_reports
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
+from airflow_lake_provider.operators.table_task import JobTask, answer_without_spark, open_tasks
 from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION, TaskRun, clearing
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 from airflow_lake_provider.submission.spark_log import SparkLog

@@ -14,8 +14,8 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
 from airflow_lake_provider.contracts.table_properties import EPOCH_PREFIX, POSITION_PREFIX, applied_properties
 from airflow_lake_provider.iceberg.flink_obstacles import jobs_that_lose_commits, recent
-from airflow_lake_provider.planning.applied_before import applied_before, is_of_main
 from airflow_lake_provider.planning.planned_change import PlannedChange
+from airflow_lake_provider.planning.rollback_applied_state import applied_before, is_of_main
 from airflow_lake_provider.tables.base import LoadedTable
 
 

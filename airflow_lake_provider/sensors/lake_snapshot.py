@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.hooks.kept_property import kept_property
+from airflow_lake_provider.hooks.lock_free_cached_property import kept_property
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold, NewSnapshot, Since, decide
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger

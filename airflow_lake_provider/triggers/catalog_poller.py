@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, InvalidConnectionError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.triggers.look_threads import LookThreads, look_timeout, positive_setting
 from airflow_lake_provider.triggers.overdue_alarm import CHECK_SECONDS, OverdueAlarm
+from airflow_lake_provider.triggers.poll_threads import LookThreads, look_timeout, positive_setting
 from airflow_lake_provider.triggers.table_queue import Subscription, TableQueue, WatchedTable
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
-    from airflow_lake_provider.triggers.look_threads import ChangedTable
+    from airflow_lake_provider.triggers.poll_threads import ChangedTable
 
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
-    from airflow_lake_provider.triggers.look_threads import ChangedTable
+    from airflow_lake_provider.triggers.poll_threads import ChangedTable
 
 
 # An interval of 0 would be a loop without a pause.

@@ -13,7 +13,11 @@ from airflow_lake_provider.spark_jobs.sources.base import BatchSource, open_sour
 
 PACKAGE = Path(__file__).parents[2] / "airflow_lake_provider"
 DRIVER = PACKAGE / "spark_jobs"
-HOMES = (PACKAGE / "contracts" / "sources.py", PACKAGE / "contracts" / "position_source.py", DRIVER / "sources")
+HOMES = (
+    PACKAGE / "contracts" / "author" / "sources.py",
+    PACKAGE / "contracts" / "author" / "custom_source.py",
+    DRIVER / "sources",
+)
 KINDS = {found.__name__: found for found in Source.kinds().values() if found.__module__.startswith(PACKAGE.name)}
 NEUTRAL = {"base", "new_input", "delete_keys", "input_files", "batch_columns", "unreadable_files"}
 

@@ -106,7 +106,7 @@ def test_metadata_that_cannot_be_read_is_an_error_of_the_table_that_no_retry_men
     from airflow_lake_provider.cli.table_check import check
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
-    from airflow_lake_provider.triggers.look_threads import LookThreads
+    from airflow_lake_provider.triggers.poll_threads import LookThreads
 
     point_at(name)
     looks: list[Callable[[], Any]] = [

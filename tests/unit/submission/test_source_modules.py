@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.author.position_source import PositionSource
+from airflow_lake_provider.contracts.author.custom_source import PositionSource
 from airflow_lake_provider.contracts.author.sources import Files, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json

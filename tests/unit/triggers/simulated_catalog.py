@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.errors import CatalogUnavailableError, Miss
 from airflow_lake_provider.contracts.table_facts import Snapshot
 from airflow_lake_provider.hooks.conditional_load import MetadataVersion
 from airflow_lake_provider.tables.detect_new_snapshot import TableHead
-from airflow_lake_provider.triggers.look_threads import ChangedTable
+from airflow_lake_provider.triggers.poll_threads import ChangedTable
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

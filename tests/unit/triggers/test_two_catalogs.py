@@ -18,7 +18,7 @@ import pytest
 
 from airflow_lake_provider.triggers.catalog_poller import MOST_ABANDONED
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
-from airflow_lake_provider.triggers.look_threads import ChangedTable, LookThreads
+from airflow_lake_provider.triggers.poll_threads import ChangedTable, LookThreads
 from tests.unit.hostile_server import HostileServer, serving
 
 if TYPE_CHECKING:

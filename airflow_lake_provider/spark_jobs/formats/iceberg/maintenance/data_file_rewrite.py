@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.asking_table import asking_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import asking_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,

@@ -8,7 +8,7 @@ from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import is_untidied, would_be_fewer
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.asking_table import asking_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import asking_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,

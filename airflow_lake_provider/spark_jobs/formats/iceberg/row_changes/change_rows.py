@@ -40,7 +40,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes impor
 from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows import matched_rows, withheld
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import scan_tasks
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.apply_schema_contract import (
     DifferenceKind,
     schema_differences,

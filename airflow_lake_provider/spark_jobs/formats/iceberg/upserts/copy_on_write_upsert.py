@@ -24,7 +24,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files 
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import FileScan
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_of_files
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import write_staged
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
@@ -34,7 +34,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit impo
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import deciding_columns, resolve_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import rows_of_batch
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import rows_of_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name

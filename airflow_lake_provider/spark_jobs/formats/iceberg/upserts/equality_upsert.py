@@ -41,7 +41,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit impo
     reading_base,
     refuse_expired_base,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import stage_rows
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts

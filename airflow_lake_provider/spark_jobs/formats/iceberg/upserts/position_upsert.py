@@ -37,8 +37,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit impo
     refuse_expired_base,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import resolve_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import StagedBatch
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.restage_changed_keys import StagedBatch
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import stage_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted

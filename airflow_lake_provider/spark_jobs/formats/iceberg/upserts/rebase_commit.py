@@ -25,7 +25,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys impor
     resolve_rows,
     resolve_rows_of_files,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.staged_batch import AffectedKeys, affected_keys
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.restage_changed_keys import AffectedKeys, affected_keys
 from airflow_lake_provider.spark_jobs.jvm.java_collections import SEPARATOR, guava
 
 

@@ -18,7 +18,7 @@ class PositionSource(Source):
     """
 
     kind: ClassVar[str] = ""
-    reader: ClassVar[str] = "airflow_lake_provider.spark_jobs.sources.by_position:PositionBatchSource"
+    reader: ClassVar[str] = "airflow_lake_provider.spark_jobs.sources.custom_source:PositionBatchSource"
 
     def there(self, spark: Any) -> Position | None:
         """Return how far the source is now; None for a source that has nothing.

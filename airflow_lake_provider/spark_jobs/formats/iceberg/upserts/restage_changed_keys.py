@@ -21,7 +21,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import rows_of_files, tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.stage_rows import stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import stage_rows
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 

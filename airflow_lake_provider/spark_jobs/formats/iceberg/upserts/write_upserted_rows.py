@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField
 
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID, WINS, ResolvedRows
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.staged_files import LAST_UPDATED, write_staged
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED, write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.positions import Comparison, Position
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.author.position_source import PositionSource
+from airflow_lake_provider.contracts.author.custom_source import PositionSource
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.base import Listing
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
