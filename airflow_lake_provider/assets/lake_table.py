@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.errors import InvalidConnectionError, Inval
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
-from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION
+from airflow_lake_provider.triggers.watch_settings import DEFAULT_CONNECTION
 
 REQUIRED_KEYS = ("table", "branch", "snapshot_id", "previous_snapshot_id")
 

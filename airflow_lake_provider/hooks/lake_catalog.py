@@ -38,7 +38,7 @@ from airflow_lake_provider.hooks.catalog_errors import (
     text_of,
 )
 from airflow_lake_provider.hooks.hidden_secrets import hide_secrets
-from airflow_lake_provider.hooks.lock_free_cached_property import kept_property
+from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -78,7 +78,7 @@ class LakeCatalogHook(BaseHook):
         self.lake_conn_id = lake_conn_id
         self.timeout = timeout
 
-    @kept_property
+    @lock_free_cached_property
     def connection(self) -> CatalogConnection:
         """The checked connection; its secrets are masked in Airflow's logs from here on.
 
@@ -106,7 +106,7 @@ class LakeCatalogHook(BaseHook):
             mask_secret(secret)
         return connection
 
-    @kept_property
+    @lock_free_cached_property
     def catalog(self) -> Catalog:
         """The opened catalog, kept for the life of the hook.
 

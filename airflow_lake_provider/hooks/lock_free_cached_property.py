@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class kept_property(Generic[T]):  # noqa: N801  used as a decorator, as functools.cached_property is
+class lock_free_cached_property(Generic[T]):  # noqa: N801  used as a decorator, as functools.cached_property is
     """Like ``functools.cached_property``, which on Python 3.11 holds one lock for all objects of a class.
 
     What it works out may ask a server. Two threads that are first may both do so, and one answer is kept.
@@ -22,12 +22,12 @@ class kept_property(Generic[T]):  # noqa: N801  used as a decorator, as functool
         self._name = name
 
     @overload
-    def __get__(self, instance: None, owner: type) -> kept_property[T]: ...
+    def __get__(self, instance: None, owner: type) -> lock_free_cached_property[T]: ...
 
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
 
-    def __get__(self, instance: object | None, owner: type) -> T | kept_property[T]:
+    def __get__(self, instance: object | None, owner: type) -> T | lock_free_cached_property[T]:
         if instance is None:
             return self
         value = vars(instance)[self._name] = self.func(instance)

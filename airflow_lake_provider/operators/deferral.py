@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_lake_provider.hooks.lake_spark_submit import SparkTarget
-    from airflow_lake_provider.operators.table_task import JobTask
+    from airflow_lake_provider.operators.table_task import TableTask
 
     Base = SparkSubmitOperator
 else:
@@ -45,7 +45,7 @@ class DeferredJob:
     application_id: str = ""
 
     @classmethod
-    def before(cls, report_path: str, started: float, tasks: Sequence[JobTask]) -> DeferredJob:
+    def before(cls, report_path: str, started: float, tasks: Sequence[TableTask]) -> DeferredJob:
         """Note what is known before the submission of the tasks that are open."""
         known = {key for task in tasks if task.lost_report is not None for key in task.lost_report.known}
         answers = {task.key: answer for task in tasks if (answer := task.error or task.report) is not None}

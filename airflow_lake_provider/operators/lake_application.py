@@ -27,7 +27,7 @@ from airflow_lake_provider.operators.retry_delays import as_task_failure
 from airflow_lake_provider.operators.rollback import RollbackAction
 from airflow_lake_provider.operators.snapshot_expiry import SnapshotExpiryAction
 from airflow_lake_provider.operators.spark_application import SparkApplicationOperator
-from airflow_lake_provider.operators.table_task import JobTask
+from airflow_lake_provider.operators.table_task import TableTask
 from airflow_lake_provider.operators.table_upgrade import TableUpgradeAction
 from airflow_lake_provider.operators.tags import CreateTagAction, DropTagAction
 from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION
@@ -116,7 +116,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         more = f" and {len(tables) - _MOST_NAMED} more" if len(tables) > _MOST_NAMED else ""
         return ", ".join(tables[:_MOST_NAMED]) + more
 
-    def job_tasks(self, context: Context) -> list[JobTask]:
+    def table_tasks(self, context: Context) -> list[TableTask]:
         """Return a task for each that the author gives.
 
         :raises InvalidSpecError: they are no list.
@@ -128,20 +128,20 @@ class LakeApplicationOperator(SparkApplicationOperator):
         names = Counter[str]()
         return [self._task(task, spec, names, context) for task, spec in zip(given, written, strict=True)]
 
-    def _task(self, given: Any, spec: JobSpec | InvalidSpecError, names: Counter[str], context: Context) -> JobTask:
+    def _task(self, given: Any, spec: JobSpec | InvalidSpecError, names: Counter[str], context: Context) -> TableTask:
         table = _table(given)
         what = f"{_action(given)} {table}"
         names[what] += 1
         part = (what,) if names[what] == 1 else (what, f"#{names[what]}")
         if isinstance(spec, InvalidSpecError):
-            task = JobTask(WorkerAction(self.tables), self.task_run(context, part), table)
+            task = TableTask(WorkerAction(self.tables), self.task_run(context, part), table)
             task.take(spec)
             return task
-        task = JobTask(_ACTIONS[type(spec)](self.tables), self.task_run(context, part), table)
+        task = TableTask(_ACTIONS[type(spec)](self.tables), self.task_run(context, part), table)
         task.make_spec(lambda: spec, self.allowed_tables)
         return task
 
-    def result(self, tasks: list[JobTask], context: Context) -> list[dict[str, Any]]:
+    def result(self, tasks: list[TableTask], context: Context) -> list[dict[str, Any]]:
         """Tell of the reports and return one for each task, in their order; of one that failed, why.
 
         :raises LakeProviderError: of a task, while a retry may mend it.
@@ -163,7 +163,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
         show_outcome(context, self.place(), told)
         return [_plain(task) for task in tasks]
 
-    def _leave_to_retry(self, tasks: list[JobTask], context: Context) -> None:
+    def _leave_to_retry(self, tasks: list[TableTask], context: Context) -> None:
         """Say what became of the tasks of a try that is not the last; the retry tells of what is committed."""
         for task in tasks:
             if task.error is not None:
@@ -175,7 +175,7 @@ class LakeApplicationOperator(SparkApplicationOperator):
                     self.count(task, task.report)
         self._forget_application(context)
 
-    def _tell_failure(self, task: JobTask, error: LakeProviderError) -> None:
+    def _tell_failure(self, task: TableTask, error: LakeProviderError) -> None:
         self.log.error("%s: %s: %s", task.key, type(error).__name__, error)
         # A report has told of the conflicts.
         self.metrics(task.table).tell_failure(error, None if task.report else task.spec)
@@ -322,11 +322,11 @@ def _batch(spec: UpsertSpec) -> tuple[str, ...]:
     return spec.table, str(spec.batch_id), _name_of_source(spec) or ""
 
 
-def _word(task: JobTask) -> str:
+def _word(task: TableTask) -> str:
     return _FAILED if task.error is not None or task.report is None else task.report.outcome.value
 
 
-def _plain(task: JobTask) -> dict[str, Any]:
+def _plain(task: TableTask) -> dict[str, Any]:
     action = task.spec.action if task.spec is not None else task.run.part[0].partition(" ")[0]
     if task.error is not None:
         error = {"outcome": _FAILED, "error": type(task.error).__name__, "reason": str(task.error)}

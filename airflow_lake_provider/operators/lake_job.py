@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.operators.outcome import in_short, place_of, show_outcome
 from airflow_lake_provider.operators.retry_delays import as_task_failure
 from airflow_lake_provider.operators.spark_application import SparkApplicationOperator
-from airflow_lake_provider.operators.table_task import JobTask
+from airflow_lake_provider.operators.table_task import TableTask
 from airflow_lake_provider.operators.worker_action import WorkerAction
 
 if TYPE_CHECKING:
@@ -106,16 +106,16 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         """Return the table."""
         return str(self.table)
 
-    def job_tasks(self, context: Context) -> list[JobTask]:
+    def table_tasks(self, context: Context) -> list[TableTask]:
         """Return the one task."""
         return [self._task(context, self.allowed_tables)]
 
-    def _task(self, context: Context, allowed_tables: Sequence[str] | None) -> JobTask:
-        task = JobTask(action=self.action(self.tables), run=self.task_run(context), table=self.place())
+    def _task(self, context: Context, allowed_tables: Sequence[str] | None) -> TableTask:
+        task = TableTask(action=self.action(self.tables), run=self.task_run(context), table=self.place())
         task.make_spec(lambda: self._rendered(context), allowed_tables)
         return task
 
-    def result(self, tasks: list[JobTask], context: Context) -> dict[str, Any]:
+    def result(self, tasks: list[TableTask], context: Context) -> dict[str, Any]:
         """Tell of the report and return it."""
         (task,) = tasks
         report = task.report

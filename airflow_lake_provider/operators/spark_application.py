@@ -35,7 +35,7 @@ from airflow_lake_provider.operators.rendered_arguments import RenderedArguments
 from airflow_lake_provider.operators.report_file import read_reports
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
-from airflow_lake_provider.operators.table_task import JobTask, answer_without_spark, open_tasks
+from airflow_lake_provider.operators.table_task import TableTask, answer_without_spark, open_tasks
 from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION, TaskRun, clearing
 from airflow_lake_provider.submission.spark_installation import refuse_mixed_installation
 from airflow_lake_provider.submission.spark_log import SparkLog
@@ -110,7 +110,7 @@ class SparkApplicationOperator(
         # Whether there is an application whose report is this task's.
         self._is_followed = False
         self._started = 0.0
-        self._tasks: list[JobTask] = []
+        self._tasks: list[TableTask] = []
 
     @property
     @abstractmethod
@@ -122,11 +122,11 @@ class SparkApplicationOperator(
         """Return the words that messages name the job's tables by."""
 
     @abstractmethod
-    def job_tasks(self, context: Context) -> list[JobTask]:
+    def table_tasks(self, context: Context) -> list[TableTask]:
         """Return the tasks of the job, with their specs or with what is wrong in their arguments."""
 
     @abstractmethod
-    def result(self, tasks: list[JobTask], context: Context) -> Any:
+    def result(self, tasks: list[TableTask], context: Context) -> Any:
         """Tell of the reports and return what becomes XCom.
 
         :raises LakeProviderError: the Airflow task fails by it.
@@ -157,7 +157,7 @@ class SparkApplicationOperator(
     def execute(self, context: Context) -> Any:
         """Carry out the tasks and return their reports as plain JSON data, snapshot ids as text."""
 
-        def run(tasks: list[JobTask]) -> None:
+        def run(tasks: list[TableTask]) -> None:
             answer_without_spark(tasks)
             try:
                 if waiting := open_tasks(tasks):
@@ -183,11 +183,11 @@ class SparkApplicationOperator(
         self._started = job.started
         return self._carry_out(lambda tasks: self._resume(tasks, job, context, overdue=event["overdue"]), context)
 
-    def _carry_out(self, run: Callable[[list[JobTask]], None], context: Context) -> Any:
+    def _carry_out(self, run: Callable[[list[TableTask]], None], context: Context) -> Any:
         self.forget_catalog()
         try:
             self._conn_id = text(self.spark_conn_id, "spark_conn_id")
-            tasks = self._tasks = self.job_tasks(context)
+            tasks = self._tasks = self.table_tasks(context)
             run(tasks)
             return self.result(tasks, context)
         except LakeProviderError as error:
@@ -202,7 +202,7 @@ class SparkApplicationOperator(
         """Show why the Airflow task fails."""
         show_outcome(context, place_of(self.place(), self.branch), type(error).__name__)
 
-    def tell(self, tasks: Sequence[JobTask], context: Context) -> None:
+    def tell(self, tasks: Sequence[TableTask], context: Context) -> None:
         """Tell of the reports that tasks have: log, asset events, metrics."""
         reports: dict[tuple[str, str], list[JobReport]] = {(task.table, task.branch): [] for task in tasks if task.spec}
         for task in tasks:
@@ -215,7 +215,7 @@ class SparkApplicationOperator(
             if task.report is not None:
                 self.count(task, task.report)
 
-    def count(self, task: JobTask, report: JobReport) -> None:
+    def count(self, task: TableTask, report: JobReport) -> None:
         """Tell the metrics of a report."""
         metrics = self.metrics(task.table, task.branch)
         metrics.tell_report(report, self.seconds(), is_repeated=task.is_repeated)
@@ -242,7 +242,7 @@ class SparkApplicationOperator(
             # Of a tracked application the official operator tells YARN alone, and what is staged there stays.
             self._hook.on_kill()
 
-    def _run_in_spark(self, tasks: list[JobTask], context: Context) -> None:
+    def _run_in_spark(self, tasks: list[TableTask], context: Context) -> None:
         """Submit an application for the tasks that are open, and take its reports."""
         refuse_mixed_installation()
         target = SparkTarget.read(self.spark_conn_id, self._deploy_mode)
@@ -274,7 +274,7 @@ class SparkApplicationOperator(
             self.forget_catalog()
         self._take(sent, found)
 
-    def _resume(self, tasks: list[JobTask], job: DeferredJob, context: Context, *, overdue: bool) -> None:
+    def _resume(self, tasks: list[TableTask], job: DeferredJob, context: Context, *, overdue: bool) -> None:
         """Take the result of an application that an earlier process of this task has submitted."""
         self.link_to(SparkTarget.read(self.spark_conn_id, self._deploy_mode), context)
         self._hook = self._get_hook()
@@ -292,7 +292,7 @@ class SparkApplicationOperator(
         self._submitted = True
         self._take(open_tasks(tasks), found)
 
-    def _take(self, tasks: list[JobTask], found: dict[str, Found]) -> None:
+    def _take(self, tasks: list[TableTask], found: dict[str, Found]) -> None:
         for task in tasks:
             answer = found[task.key]
             if isinstance(answer, JobFailure):

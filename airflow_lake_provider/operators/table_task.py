@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class JobTask:
+class TableTask:
     """A task on the worker.
 
     :param spec: as it is sent; None where the arguments make none.
@@ -174,12 +174,12 @@ class JobTask:
                 self.error = JobFailedError(f"{self.table}: {type(error).__name__}: {error}")
 
 
-def open_tasks(tasks: Iterable[JobTask]) -> list[JobTask]:
+def open_tasks(tasks: Iterable[TableTask]) -> list[TableTask]:
     """Return the tasks that have neither report nor error."""
     return [task for task in tasks if task.is_open]
 
 
-def answer_without_spark(tasks: Iterable[JobTask]) -> None:
+def answer_without_spark(tasks: Iterable[TableTask]) -> None:
     """Answer tasks from the metadata, in their order.
 
     What stands behind an open task of its table is to see the table after it, so it is left to the driver.

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, error_class
+from airflow_lake_provider.contracts.errors import InvalidSpecError, LakeProviderError, MissingTableError, error_class
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.hooks.lock_free_cached_property import kept_property
+from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 from airflow_lake_provider.operators.retry_delays import as_task_failure
-from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold, NewSnapshot, Since, decide
+from airflow_lake_provider.tables.detect_new_snapshot import EventThreshold, NewSnapshot, Since, TableHead, decide
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotTrigger
-from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, SingleLook, default_poll_interval
+from airflow_lake_provider.triggers.watch_settings import DEFAULT_CONNECTION, default_poll_interval
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.triggers.watermark_store import Log
 
 
 class LakeSnapshotSensor(BaseSensorOperator):
@@ -135,10 +138,10 @@ class LakeSnapshotSensor(BaseSensorOperator):
             method_name="execute_complete",
         )
 
-    @kept_property
-    def _poller(self) -> SingleLook:
+    @lock_free_cached_property
+    def _poller(self) -> _SingleLook:
         table = str(TableName.parse(self.table))
-        return SingleLook(table=table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
+        return _SingleLook(table=table, lake_conn_id=self.lake_conn_id, branch=self.branch, log=self.log)
 
     def _start(self, context: Context) -> Since:
         if self.consumer is not None:
@@ -150,3 +153,49 @@ class LakeSnapshotSensor(BaseSensorOperator):
                 "hand may have none; give since= a snapshot id or a time, or consumer="
             )
         return Since.parse(given)
+
+
+class _SingleLook:
+    """Read the head of one branch; the catalog is opened once and kept until it fails.
+
+    :param table: ``namespace.table``.
+    :param log: the trigger's or the sensor's.
+    """
+
+    def __init__(self, *, table: str, lake_conn_id: str, branch: str, log: Log) -> None:
+        self.table = str(TableName.parse(table))
+        self.lake_conn_id = lake_conn_id
+        self.branch = branch
+        self._log = log
+        self._hook: LakeCatalogHook | None = None
+        self._said_missing = False
+
+    def look(self) -> TableHead:
+        """Look once.
+
+        :return: a head of None where the table or the branch is not there yet, which is said once at WARNING.
+        :raises LakeProviderError: when the connection or the catalog fails.
+        """
+        # PyIceberg takes a second to import, and a DAG file that only names a trigger never looks.
+        from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+
+        self._hook = self._hook or LakeCatalogHook(self.lake_conn_id)
+        try:
+            head = TableHead.of(self._hook.loaded(self.table).facts, self.branch)
+        except MissingTableError:
+            self._say_missing(f"table {self.table}")
+            return TableHead(head=None)
+        except Exception:
+            # The next look reads the connection anew: its credentials may be what changed.
+            self._hook = None
+            raise
+        if head.head is None and (head.snapshots or self.branch != "main"):
+            self._say_missing(f"branch {self.branch!r} of table {self.table}")
+        else:
+            self._said_missing = False
+        return head
+
+    def _say_missing(self, what: str) -> None:
+        if not self._said_missing:
+            self._log.warning("connection %r: %s does not exist yet; waiting for it", self.lake_conn_id, what)
+        self._said_missing = True

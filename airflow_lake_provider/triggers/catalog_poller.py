@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, InvalidConnectionError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.triggers.overdue_alarm import CHECK_SECONDS, OverdueAlarm
-from airflow_lake_provider.triggers.poll_threads import LookThreads, look_timeout, positive_setting
+from airflow_lake_provider.triggers.poll_threads import PollThreads
 from airflow_lake_provider.triggers.table_queue import Subscription, TableQueue, WatchedTable
+from airflow_lake_provider.triggers.watch_settings import look_timeout, most_looks, overdue_intervals
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
@@ -37,7 +38,7 @@ class NoAnswerError(CatalogUnavailableError):
 
 
 class Looks(Protocol):
-    """Methods that are used of ``LookThreads``."""
+    """Methods that are used of ``PollThreads``."""
 
     def start(
         self, table: str, branches: Iterable[str], seen: MetadataVersion | None
@@ -262,9 +263,6 @@ class CatalogPoller:
         return asyncio.get_running_loop().time()
 
 
-_DEFAULT_CONNECTIONS = 4
-_DEFAULT_OVERDUE_INTERVALS = 2.0
-
 # Triggers of one process run in one loop; a test has one of its own.
 _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Shared]] = WeakKeyDictionary()
 
@@ -273,11 +271,11 @@ class _Shared:
     """The poller of a catalog, and the threads that it looks with."""
 
     def __init__(self, lake_conn_id: str) -> None:
-        self.looks = LookThreads(lake_conn_id)
+        self.looks = PollThreads(lake_conn_id)
         self.poller = CatalogPoller(
             self.looks,
-            OverdueAlarm(lake_conn_id, positive_setting("watch_overdue_intervals", _DEFAULT_OVERDUE_INTERVALS)),
-            connections=int(positive_setting("watch_connections", _DEFAULT_CONNECTIONS, 1.0)),
+            OverdueAlarm(lake_conn_id, overdue_intervals()),
+            connections=most_looks(),
             timeout=look_timeout(),
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError, LakeProviderError
 from airflow_lake_provider.tables.detect_new_snapshot import (
     EventThreshold,
     NewSnapshot,
@@ -24,8 +24,8 @@ from airflow_lake_provider.tables.detect_new_snapshot import (
     decide,
 )
 from airflow_lake_provider.triggers.catalog_poller import subscribed
-from airflow_lake_provider.triggers.single_look import DEFAULT_CONNECTION, default_poll_interval, may_pass
 from airflow_lake_provider.triggers.table_queue import Subscription
+from airflow_lake_provider.triggers.watch_settings import DEFAULT_CONNECTION, default_poll_interval
 from airflow_lake_provider.triggers.watcher_conflicts import watched_once
 from airflow_lake_provider.triggers.watermark_store import AssetState, StoredEvent, WatermarkStore
 
@@ -101,7 +101,7 @@ class LakeSnapshotTrigger(BaseTrigger):
             try:
                 head = await subscription.next()
             except Exception as error:
-                if not may_pass(error):
+                if not _may_pass(error):
                     raise
                 if not said:
                     self.log.warning("%s: cannot look at the table and will keep trying: %s", self.table, error)
@@ -248,6 +248,13 @@ def _until(mark: Watermark, threshold: EventThreshold, now: datetime) -> float:
 
 def _interval(seconds: float | None) -> float:
     return default_poll_interval() if seconds is None else seconds
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Return whether the same look may succeed later."""
+    if isinstance(error, LakeProviderError):
+        return error.retry_may_help
+    return isinstance(error, OSError)
 
 
 def _event(payload: dict[str, Any]) -> TriggerEvent:

@@ -1,4 +1,4 @@
-"""Look at tables in threads, which share one opened catalog; settings say how many, and how long a look may take."""
+"""Look at tables in threads, which share one opened catalog: a look that hangs blocks no triggerer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow.sdk import conf
-
-from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.tables.detect_new_snapshot import TableHead
+from airflow_lake_provider.triggers.watch_settings import look_timeout
 
 if TYPE_CHECKING:
     from airflow_lake_provider.hooks.conditional_load import MetadataVersion
@@ -30,7 +28,7 @@ class ChangedTable:
     version: MetadataVersion
 
 
-class LookThreads:
+class PollThreads:
     """Look at tables of one connection; its catalog is opened once and kept until :meth:`reopen`.
 
     Each look has a thread of its own, which does not keep the triggerer from ending: a look may hang for good.
@@ -127,26 +125,3 @@ def _finish(
         answer.set_exception(error)
     else:
         answer.set_result(found)
-
-
-_DEFAULT_LOOK_SECONDS = 30.0
-
-
-def look_timeout() -> float:
-    """Return ``[lake] watch_look_timeout``: seconds after which a look fails, and ends.
-
-    :raises InvalidSpecError: it is not above 0.
-    """
-    return positive_setting("watch_look_timeout", _DEFAULT_LOOK_SECONDS)
-
-
-def positive_setting(name: str, default: float, least: float = 0.0) -> float:
-    """Return a number of the section.
-
-    :param least: that is allowed; 0 itself never is.
-    :raises InvalidSpecError: it is less.
-    """
-    value = conf.getfloat("lake", name, fallback=default)
-    if not value >= least or value == 0:
-        raise InvalidSpecError(f"[lake] {name} must be a number above 0, got {value!r}")
-    return float(value)

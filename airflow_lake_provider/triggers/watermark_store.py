@@ -12,7 +12,6 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.tables.detect_new_snapshot import Watermark
-from airflow_lake_provider.triggers.single_look import Log
 
 # An event that Airflow drops, because its watcher is about to end, looks like a stored one. The watcher is told to end
 # within one more round of the triggerer, of about a second.
@@ -27,6 +26,16 @@ class AssetState(Protocol):
 
     def set(self, key: str, value: str) -> object:
         """Write the value."""
+
+
+class Log(Protocol):
+    """Methods that are used of the logger of a trigger or a sensor, whose types differ."""
+
+    def info(self, event: str, /, *args: Any) -> Any:
+        """Say what goes on."""
+
+    def warning(self, event: str, /, *args: Any) -> Any:
+        """Say what somebody should look at."""
 
 
 class StoredEvent:

@@ -106,12 +106,12 @@ def test_metadata_that_cannot_be_read_is_an_error_of_the_table_that_no_retry_men
     from airflow_lake_provider.cli.table_check import check
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
-    from airflow_lake_provider.triggers.poll_threads import LookThreads
+    from airflow_lake_provider.triggers.poll_threads import PollThreads
 
     point_at(name)
     looks: list[Callable[[], Any]] = [
         lambda: LakeCatalogHook(lake_connection).load_table("shop.orders"),
-        lambda: LookThreads(lake_connection).look("shop.orders", ("main",), None),
+        lambda: PollThreads(lake_connection).look("shop.orders", ("main",), None),
         lambda: LakeSnapshotSensor(task_id="s", table="shop.orders", since="1").poke({}),
     ]
     begin = time.monotonic()

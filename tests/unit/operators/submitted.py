@@ -21,7 +21,7 @@ TASK = "task"
 
 def run_in_spark(job: LakeJobOperator[Any], context: Context) -> JobReport:
     """Submit, whatever the metadata says, and return the report or raise the error."""
-    (task,) = job._tasks = job.job_tasks(context)
+    (task,) = job._tasks = job.table_tasks(context)
     job._run_in_spark([task], context)
     if task.report is None:
         raise task.error or AssertionError("neither report nor error")

@@ -67,7 +67,7 @@ def test_of_several_tasks_that_one_is_refused_which_the_format_cannot_do(
             {"action": "upsert", "table": "shop.orders", "source": "a.csv", "keys": ["id"]},
         ],
     )
-    compaction, upsert = operator.job_tasks(context)
+    compaction, upsert = operator.table_tasks(context)
     assert isinstance(compaction.error, UnsupportedError)
     assert upsert.error is None
     assert upsert.sent.table_format == "tiny"

@@ -102,7 +102,7 @@ def test_what_is_still_a_template_is_refused_when_it_was_rendered(context: Conte
     job = application({**UPSERT, "strategy": "{{ params.how }}"}, COMPACT)
     context["params"] = {"how": "fast"}
     job.render_template_fields(context)
-    wrong, right = job.job_tasks(context)
+    wrong, right = job.table_tasks(context)
     assert "strategy must be one of" in str(wrong.error)
     assert right.error is None
 
@@ -111,7 +111,7 @@ def test_the_rows_of_a_deletion_are_rendered_and_shown_to_nobody(context: Contex
     job = application({"action": "delete-rows", "table": "shop.orders", "where": "id = {{ params.id }}"})
     context["params"] = {"id": 4711}
     job.render_template_fields(context)
-    (task,) = job.job_tasks(context)
+    (task,) = job.table_tasks(context)
     assert isinstance(task.spec, DeleteRowsSpec)
     assert task.spec.where == "id = 4711"
     shown = [given.serialize() for given in job.tasks]
@@ -123,7 +123,7 @@ def test_each_task_has_a_name_and_a_run_of_its_own_whatever_their_order(context:
     other = {**UPSERT, "table": "shop.others"}
 
     def runs(*tasks: Any) -> dict[str, str]:
-        return {task.key: task.known_spec.run.who for task in application(*tasks).job_tasks(context)}
+        return {task.key: task.known_spec.run.who for task in application(*tasks).table_tasks(context)}
 
     found = runs(UPSERT, again, other, COMPACT)
     assert list(found) == [
@@ -141,13 +141,13 @@ def test_two_sources_of_a_table_need_names(context: Context) -> None:
     from_xcom = application(UPSERT)
     from_xcom.tasks = [UPSERT, {**UPSERT, "source": "in/b.csv"}]
     for each in (job, from_xcom):
-        found = [str(task.error) for task in each.job_tasks(context)]
+        found = [str(task.error) for task in each.table_tasks(context)]
         assert all("shop.orders: 2 upserts have a source without a name" in error for error in found)
 
 
 def test_two_upserts_that_are_one_batch_are_refused(context: Context) -> None:
     one = {**UPSERT, "batch_id": "today", "source": Files("in/a.csv", name="a")}
-    first, second, other = application(one, one, {**UPSERT, "table": "shop.others"}).job_tasks(context)
+    first, second, other = application(one, one, {**UPSERT, "table": "shop.others"}).table_tasks(context)
     assert "two upserts of the table have batch_id 'today'" in str(first.error)
     assert "two upserts of the table" in str(second.error)
     assert other.error is None
@@ -165,10 +165,10 @@ def test_two_upserts_that_are_one_batch_are_refused(context: Context) -> None:
 def test_what_is_planned_on_the_worker_cannot_stand_behind_a_task_of_its_table(
     context: Context, late: dict[str, Any]
 ) -> None:
-    first, second = application(UPSERT, late).job_tasks(context)
+    first, second = application(UPSERT, late).table_tasks(context)
     assert first.error is None
     assert "cannot stand behind another task of its table" in str(second.error)
-    assert [task.error for task in application(late, UPSERT).job_tasks(context)] == [None, None]
+    assert [task.error for task in application(late, UPSERT).table_tasks(context)] == [None, None]
 
 
 def test_what_stands_behind_an_open_task_of_its_table_is_planned_after_it(
@@ -230,7 +230,7 @@ def test_a_broken_value_of_xcom_fails_its_own_task_alone(
     driver(**{"upsert shop.orders": applied()})
     job = application(UPSERT)
     job.tasks = [broken, {**UPSERT, "source": Files("in/b.csv", name="b")}]
-    first, second = job.job_tasks(context)
+    first, second = job.table_tasks(context)
     assert isinstance(first.error, InvalidSpecError)
     assert second.error is None
 
@@ -262,7 +262,7 @@ def test_what_a_task_may_not_show_is_shown_nowhere(context: Context) -> None:
     job.tasks = [{"action": "delete-rows", "where": secret}, {"action": "delete-rows", "table": "a.b", "where": secret}]
     job.render_template_fields(context)
     shown = [task.serialize() if isinstance(task, DeleteRowsSpec) else task for task in job.tasks]
-    errors = [str(task.error) for task in job.job_tasks(context)]
+    errors = [str(task.error) for task in job.table_tasks(context)]
     assert "bob" not in f"{refused.value} {shown} {errors}"
 
 
@@ -282,11 +282,11 @@ def test_tasks_come_from_xcom_and_by_mapping(context: Context) -> None:
         LakeApplicationOperator.partial(task_id="mapped").expand(tasks=[[COMPACT], [NOWHERE]])
     assert dag.get_task("from_xcom").upstream_task_ids == {"due"}
     mapped: Any = dag.get_task("mapped")
-    (task,) = mapped.unmap({"tasks": [NOWHERE]}).job_tasks(context)
+    (task,) = mapped.unmap({"tasks": [NOWHERE]}).table_tasks(context)
     assert task.key == "compaction shop.nowhere"
     job = application(UPSERT)
     job.tasks = [{**UPSERT, "source": "in/{{ x }}.csv"}, {**UPSERT, "table": "{{ x }}"}, {"action": "fly"}]
-    literal, table, unknown = job.job_tasks(context)
+    literal, table, unknown = job.table_tasks(context)
     # What comes from XCom is no template.
     assert literal.known_spec.source.path == "in/{{ x }}.csv"  # type: ignore[attr-defined]  # of an upsert
     assert "{{ x }}" in str(table.error)

@@ -42,7 +42,7 @@ def extracted(job: LakeJobOperator[Any], *, failed: bool = False) -> tuple[list[
 
 def ended(job: LakeJobOperator[Any], context: Context, report: JobReport | None) -> LakeJobOperator[Any]:
     """Bring an operator to where the provider asks it: after its task."""
-    (task,) = job._tasks = job.job_tasks(context)
+    (task,) = job._tasks = job.table_tasks(context)
     task.report = report
     return job
 

@@ -76,9 +76,9 @@ def everything_that_looks(conn_id: str) -> dict[str, Callable[[], object]]:
     from airflow_lake_provider.contracts.applied.applied_history import applied_runs
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
     from airflow_lake_provider.planning.table_check import check_table
-    from airflow_lake_provider.triggers.poll_threads import LookThreads
+    from airflow_lake_provider.triggers.poll_threads import PollThreads
 
-    hook, looks = LakeCatalogHook(conn_id), LookThreads(conn_id)
+    hook, looks = LakeCatalogHook(conn_id), PollThreads(conn_id)
     return {
         "look of a watcher": lambda: looks.look("shop.orders", ("main",), None),
         "sensor": lambda: decide(TableHead.of(hook.loaded("shop.orders").facts), Since(consumer="c")),

@@ -122,5 +122,5 @@ def looking_at(catalog: SimulatedCatalog) -> Iterator[None]:
         def close(self) -> None:
             """Nothing is open."""
 
-    with patch.object(catalog_poller, "LookThreads", _Looks):
+    with patch.object(catalog_poller, "PollThreads", _Looks):
         yield

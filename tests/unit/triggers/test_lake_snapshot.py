@@ -19,9 +19,9 @@ from pyiceberg.table import Table
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.sensors.lake_snapshot import _SingleLook
 from airflow_lake_provider.triggers import lake_snapshot
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger, LakeSnapshotTrigger
-from airflow_lake_provider.triggers.single_look import SingleLook
 from airflow_lake_provider.triggers.watermark_store import WatermarkStore
 
 Append = Callable[..., int]
@@ -229,7 +229,7 @@ def test_what_is_missing_is_said_once_at_warning(
 ) -> None:
     import pyarrow as pa
 
-    poller = SingleLook(table=TABLE, lake_conn_id="lake_default", branch="main", log=LOG)
+    poller = _SingleLook(table=TABLE, lake_conn_id="lake_default", branch="main", log=LOG)
     for _ in range(3):
         assert poller.look().head is None
     assert [(r.levelname, "shop.orders does not exist yet" in r.getMessage()) for r in caplog.records] == [
@@ -321,7 +321,7 @@ async def test_a_deferral_ends_with_an_error_that_waiting_does_not_mend() -> Non
 
 
 def test_the_poll_interval_comes_from_the_settings_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_lake_provider.triggers.single_look import default_poll_interval
+    from airflow_lake_provider.triggers.watch_settings import default_poll_interval
 
     assert default_poll_interval() == 60.0
     monkeypatch.setenv("AIRFLOW__LAKE__SNAPSHOT_POLL_INTERVAL", "7.5")

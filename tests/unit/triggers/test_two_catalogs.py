@@ -18,7 +18,7 @@ import pytest
 
 from airflow_lake_provider.triggers.catalog_poller import MOST_ABANDONED
 from airflow_lake_provider.triggers.lake_snapshot import LakeSnapshotEventTrigger
-from airflow_lake_provider.triggers.poll_threads import ChangedTable, LookThreads
+from airflow_lake_provider.triggers.poll_threads import ChangedTable, PollThreads
 from tests.unit.hostile_server import HostileServer, serving
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ class Noted:
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> Noted:
-    found, look = Noted(), LookThreads.look
+    found, look = Noted(), PollThreads.look
 
-    def note(looks: LookThreads, table: str, branches: tuple[str, ...], seen: Any) -> ChangedTable | None:
+    def note(looks: PollThreads, table: str, branches: tuple[str, ...], seen: Any) -> ChangedTable | None:
         answer = look(looks, table, branches, seen)
         found.looks.setdefault((looks._lake_conn_id, table), []).append(time.monotonic())
         return answer
 
-    monkeypatch.setattr(LookThreads, "look", note)
+    monkeypatch.setattr(PollThreads, "look", note)
     return found
 
 
@@ -180,7 +180,7 @@ async def test_no_thread_is_left_by_a_thousand_looks_at_a_silent_catalog(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__LAKE__WATCH_LOOK_TIMEOUT", "0.02")
     hostile.modes["config"] = "silent"
-    looks, before = LookThreads("hostile"), threading.active_count()
+    looks, before = PollThreads("hostile"), threading.active_count()
     for _ in range(10):
         waiting = [looks.start("shop.orders", ("main",), None) for _ in range(100)]
         for answer in waiting:

@@ -20,7 +20,7 @@ _REFUSED, _UNKNOWN = (
 )
 
 
-def asking_table(table: IcebergTable) -> Any:
+def with_commit_status_check(table: IcebergTable) -> Any:
     """Return the table as an ``org.apache.iceberg.BaseTable``, for an action of Iceberg that commits to main.
 
     A refused commit whose snapshot the table has was made. Where the catalog does not say whether it has, the outcome

@@ -89,7 +89,8 @@ def drop_branch(table: IcebergTable, name: str) -> None:
 def _forget_broken(table: IcebergTable, snapshot: int) -> None:
     """Forget a snapshot without a ref whose manifest list is gone, as no expiry can read it.
 
-    A MERGE leaves one where the answer to its commit was lost, see ``asking_table``: its table is Spark's own.
+    A MERGE leaves one where the answer to its commit was lost, see ``with_commit_status_check``: its table is
+    Spark's own.
     """
     for _ in CommitRetries.of(str(table.name), table.properties(), _SWAP_TRIES).attempts(say):
         operations = table.refresh().java.operations()

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
 from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import asking_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import with_commit_status_check
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -142,7 +142,7 @@ class DataFileRewrite:
         return RewriteAttempt(lost=planned.groups, messages=(refusal,), refused=True)
 
     def _action(self, one_by_one: bool) -> Any:
-        action = self.table.java_actions.rewriteDataFiles(asking_table(self.table))
+        action = self.table.java_actions.rewriteDataFiles(with_commit_status_check(self.table))
         action = action.filter(self.expression).options(self._options())
         if one_by_one:
             action = action.option("max-concurrent-file-group-rewrites", "1")

@@ -8,7 +8,7 @@ from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import is_untidied, would_be_fewer
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import asking_table
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import with_commit_status_check
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
     conflict_message,
     is_unknown,
@@ -44,7 +44,9 @@ def rewrite_position_deletes(
     :return: what another commit refused; None when it worked.
     """
     options = {"min-input-files": str(spec.min_input_files), "rewrite-all": str(everything).lower()}
-    return _run(table, table.java_actions.rewritePositionDeletes(asking_table(table)).options(options), summary)
+    return _run(
+        table, table.java_actions.rewritePositionDeletes(with_commit_status_check(table)).options(options), summary
+    )
 
 
 def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
@@ -52,7 +54,7 @@ def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str
 
     :return: what another commit refused; None when it worked.
     """
-    return _run(table, table.java_actions.removeDanglingDeleteFiles(asking_table(table)), summary)
+    return _run(table, table.java_actions.removeDanglingDeleteFiles(with_commit_status_check(table)), summary)
 
 
 def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | None:
@@ -60,7 +62,7 @@ def rewrite_manifests(table: IcebergTable, summary: dict[str, str]) -> str | Non
 
     :return: what another commit refused; None when it worked.
     """
-    return _run(table, table.java_actions.rewriteManifests(asking_table(table)), summary)
+    return _run(table, table.java_actions.rewriteManifests(with_commit_status_check(table)), summary)
 
 
 def manifests_are_due(table: IcebergTable) -> bool:

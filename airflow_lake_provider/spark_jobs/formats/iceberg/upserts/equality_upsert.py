@@ -41,7 +41,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit impo
     reading_base,
     refuse_expired_base,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import write_upserted_rows
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_array
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
@@ -68,7 +68,7 @@ def upsert_by_equality(table: IcebergTable, commit: PlannedUpsert, progress: Pro
         # A table without rows has none to delete; should it get one meanwhile, the batch is decided on again.
         deletes = write_equality_deletes(table, commit) if commit.base is not None else []
         written += deletes
-        rows = stage_rows(table, commit, ResolvedRows())
+        rows = write_upserted_rows(table, commit, ResolvedRows())
         written += rows
         staged = sum(int(file.recordCount()) for file in rows)
         facts.update(rows=staged, files=len(written))

@@ -38,7 +38,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit impo
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.resolve_keys import resolve_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.restage_changed_keys import StagedBatch
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import write_upserted_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.retry_conflicts import rebase_conflicts
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
@@ -158,7 +158,7 @@ def _stage_beside_deletes(
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(_write_deletes, table, commit, resolved, StagedBatch([]))
         try:
-            staged = StagedBatch(stage_rows(table, commit, resolved))
+            staged = StagedBatch(write_upserted_rows(table, commit, resolved))
         except BaseException:
             with suppress(Exception):
                 route.discard(table, writing.result().deletes)

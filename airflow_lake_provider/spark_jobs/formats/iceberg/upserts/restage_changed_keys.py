@@ -21,7 +21,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import rows_of_files, tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import stage_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.write_upserted_rows import write_upserted_rows
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 
@@ -116,10 +116,10 @@ class StagedBatch:
         outdated = None if 2 * lost > commit.batch_keys.count else self._rows_of(table, commit, affected)
         if outdated is None:
             discard(table, self.files)
-            self.files[:], self.outdated = stage_rows(table, commit, resolved), {}
+            self.files[:], self.outdated = write_upserted_rows(table, commit, resolved), {}
             return
         rows = affected.of(commit.rows)
-        self.files += stage_rows(table, replace(commit, rows=rows), resolved)
+        self.files += write_upserted_rows(table, replace(commit, rows=rows), resolved)
         both = {
             path: np.union1d(self.outdated[path], outdated[path]) for path in self.outdated.keys() & outdated.keys()
         }

@@ -22,7 +22,7 @@ from airflow_lake_provider.spark_jobs.sql.nested_types import nullable
 _MOST_BROADCAST = 1_000_000
 
 
-def stage_rows(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> list[Any]:
+def write_upserted_rows(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> list[Any]:
     """Stage the rows that the batch leaves; a row that replaces another keeps its row id.
 
     :return: ``org.apache.iceberg.DataFile`` objects; none when the batch only deletes.

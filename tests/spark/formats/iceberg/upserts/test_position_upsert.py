@@ -237,7 +237,7 @@ def test_a_batch_whose_base_is_expired_while_it_is_read_starts_over(
 
 
 @pytest.mark.parametrize("layout", [TableLayout(), V2], ids=["v3", "v2"])
-@pytest.mark.parametrize("failing", ["stage_rows", "write_deletes"])
+@pytest.mark.parametrize("failing", ["write_upserted_rows", "write_deletes"])
 def test_no_file_is_left_when_rows_or_deletes_cannot_be_written(
     flow: Flow, layout: TableLayout, failing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +254,7 @@ def test_no_file_is_left_when_rows_or_deletes_cannot_be_written(
         done.append(original(*arguments))
         return done[0]
 
-    other = {"stage_rows": "write_deletes", "write_deletes": "stage_rows"}[failing]
+    other = {"write_upserted_rows": "write_deletes", "write_deletes": "write_upserted_rows"}[failing]
     original = getattr(position_upsert, other)
     monkeypatch.setattr(position_upsert, other, noted)
     monkeypatch.setattr(position_upsert, failing, fail)
