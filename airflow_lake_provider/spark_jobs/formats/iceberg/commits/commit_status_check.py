@@ -1,4 +1,4 @@
-"""A table for Iceberg's own commits, which asks the catalog whether a commit that was refused was made after all.
+"""Run Iceberg's own actions so that a commit that was refused is looked for in the catalog: it may have been made.
 
 A connection that breaks loses the answer to a commit. Iceberg's pool of connections sends the commit again, as proxies
 do; the second is refused because the first went through. Iceberg then tries a third time, finds that what it wants to
@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_lake_provider.contracts.errors import UnknownOutcomeError
+from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import (
+    conflict_message,
+    is_unknown,
+    root_message,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
 from airflow_lake_provider.spark_jobs.jvm.method_handles import MethodHandles, method_handles
 
 _OPERATIONS, _METADATA, _SNAPSHOT = (
@@ -29,6 +36,32 @@ def with_commit_status_check(table: IcebergTable) -> Any:
     make, java = method_handles(table.spark), table.java
     operations = make.proxy(_OPERATIONS, java.operations(), commit=_commit(make, java.operations()))
     return table.iceberg.BaseTable(operations, java.name(), java.reporter())
+
+
+def run_action(table: IcebergTable, action: Any, summary: dict[str, str]) -> str | None:
+    """Run an action of Iceberg on such a table, and read the table again.
+
+    :param summary: of the snapshot that it commits.
+    :return: what another commit refused; None when it worked.
+    :raises UnknownOutcomeError: the answer to the commit was lost.
+    """
+    for name, value in summary.items():
+        action = action.snapshotProperty(name, value)
+    try:
+        action.execute()
+    except JavaError as error:
+        if is_unknown(error):
+            raise UnknownOutcomeError(
+                f"{table.name}: the catalog did not answer a commit of metadata, so it may have been made; no file was "
+                f"removed. Rows are the same either way; run it again. {root_message(error)}"
+            ) from error
+        refusal = conflict_message(error)
+        if refusal is None:
+            raise
+        return refusal
+    finally:
+        table.refresh()
+    return None
 
 
 def _commit(make: MethodHandles, operations: Any) -> Any:

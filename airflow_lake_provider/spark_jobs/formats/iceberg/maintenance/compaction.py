@@ -1,4 +1,4 @@
-"""Compaction of an Iceberg table, dangling deletes too. It loses each conflict: writers are never held up or undone.
+"""Compaction of an Iceberg table, which loses each conflict: writers are never held up or undone.
 
 Levels: ``minor`` rewrites wrongly sized files and files past the delete ratio; ``major`` also every file with a
 delete file (``delete_file_threshold``); ``full`` everything; ``auto`` is ``major`` when the head's summary shows a debt
@@ -11,40 +11,46 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_lake_provider.contracts.errors import (
     BrokenMetadataError,
-    CommitConflictError,
     JobFailedError,
     LakeProviderError,
 )
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.table_facts import MAIN, TableState
-from airflow_lake_provider.contracts.table_properties import ACTION, RUN_KEY
+from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     UNTIDIED,
     choose_level,
     held_target,
+    is_untidied,
     rules_for,
     table_size,
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
-from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
-from airflow_lake_provider.spark_jobs.formats.iceberg.commits.metadata_swap import (
-    refuse_concurrent_commit,
-    swap_metadata,
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_deletes import (
+    dangling_deletes,
+    remove_dangling_deletes,
+    remove_outdated_deletes,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import closing
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance import metadata_upkeep as upkeep
 from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.data_file_rewrite import (
     DataFileRewrite,
     PlannedGroups,
     RewriteAttempt,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manifests import (
+    manifest_sizes,
+    manifests_are_due,
+    rewrite_manifests,
+)
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_position_deletes import (
+    position_deletes_are_due,
+    rewrite_position_deletes,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import to_expression
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -92,7 +98,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
             run_key=run_key,
         )
         planned = rewrite.plan()
-        untidied = not planned.groups and upkeep.tidying_is_due(table, spec, run_key)
+        untidied = not planned.groups and _tidying_is_due(table, spec, run_key)
         tidying_due = untidied or (
             level is not CompactionLevel.FULL and not planned.groups and _deletes_are_due(table, spec)
         )
@@ -117,7 +123,15 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
 
 
 def _deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
-    return upkeep.position_deletes_are_due(table, spec) or (spec.where is None and bool(dangling_deletes(table)))
+    return position_deletes_are_due(table, spec) or (spec.where is None and bool(dangling_deletes(table)))
+
+
+def _tidying_is_due(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool:
+    """Tell whether an earlier compaction was cut off before it had tidied the metadata.
+
+    :param run_key: of this run.
+    """
+    return is_untidied(table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, snapshot))
 
 
 def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tuple[CompactionLevel, str]:
@@ -164,20 +178,20 @@ def _upkeep(rewrite: DataFileRewrite, tally: _Tally, progress: Progress) -> None
     with progress.phase("tidy metadata"):
         refusals = []
         if (tally.groups or tally.untidied) and table.state().delete_files:
-            refusals.append(upkeep.remove_outdated_deletes(table, summary))
+            refusals.append(remove_outdated_deletes(table, summary))
         if spec.where is None:
             refusals.append(remove_dangling_deletes(table, summary))
         if _position_deletes_wanted(table, spec, tally):
-            refusals.append(upkeep.rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
-        if spec.rewrite_manifests and upkeep.manifests_are_due(table):
-            refusals.append(upkeep.rewrite_manifests(table, summary))
+            refusals.append(rewrite_position_deletes(table, spec, summary, everything=_everything(table, tally)))
+        if spec.rewrite_manifests and manifests_are_due(table):
+            refusals.append(rewrite_manifests(table, summary))
     tally.warnings += [f"a writer was in the way of tidying metadata: {refusal}" for refusal in refusals if refusal]
 
 
 def _position_deletes_wanted(table: IcebergTable, spec: CompactionSpec, tally: _Tally) -> bool:
     if spec.where is not None or not table.state().deleted_rows:
         return False
-    return _everything(table, tally) or upkeep.position_deletes_are_due(table, spec)
+    return _everything(table, tally) or position_deletes_are_due(table, spec)
 
 
 def _everything(table: IcebergTable, tally: _Tally) -> bool:
@@ -259,61 +273,3 @@ def _sentence(planned: PlannedGroups, tally: _Tally, foreign: list[str], has_com
     if last.failed:
         text += f"; Spark failed on {last.failed:,}"
     return text
-
-
-def dangling_deletes(table: IcebergTable) -> list[Any]:
-    """Return them at the head as it was read last, as ``org.apache.iceberg.DeleteFile`` objects.
-
-    Costs a millisecond per data file in a table with equality deletes, else nothing.
-    """
-    head = table.java.currentSnapshot()
-    if head is None or not count_of(table.summary(head.snapshotId()), "total-equality-deletes"):
-        return []
-    dangling = _equality_deletes(table, head)
-    with closing(table.java.newScan().useSnapshot(head.snapshotId()).planFiles()) as tasks:
-        for task in tasks:
-            for delete in task.deletes():
-                dangling.pop(str(delete.location()), None)
-            if not dangling:
-                break
-    return list(dangling.values())
-
-
-def remove_dangling_deletes(table: IcebergTable, summary: dict[str, str]) -> str | None:
-    """Remove them in one commit that changes no row and is made on the head that they dangled at, on no other.
-
-    On a later head they would dangle as well, but not on one that a roll-back of main goes back to.
-
-    :param summary: of the snapshot, with its action and run key.
-    :return: what another commit refused; None when it worked, or there were none.
-    :raises UnknownOutcomeError: the answer to the commit was lost.
-    """
-    files = dangling_deletes(table.refresh())
-    if not files:
-        return None
-    commit = DataCommit(action=summary[ACTION], run_key=summary[RUN_KEY], base=table.base_of(None))
-    transaction = table.java.newTransaction()
-    rewrite = transaction.newRewrite()
-    for file in files:
-        rewrite.deleteFile(file)
-    for name, value in summary.items():
-        rewrite.set(name, value)
-    rewrite.commit()
-    updated = transaction.currentMetadata()
-    try:
-        refuse_concurrent_commit(table, commit)
-        swap_metadata(table, commit, int(updated.ref(MAIN).snapshotId()), transaction.startMetadata(), updated)
-    except CommitConflictError as refused:
-        return str(refused)
-    return None
-
-
-def _equality_deletes(table: IcebergTable, snapshot: Any) -> dict[str, Any]:
-    """Return them by location."""
-    found: dict[str, Any] = {}
-    for manifest in snapshot.deleteManifests(table.java.io()):
-        with closing(
-            table.iceberg.ManifestFiles.readDeleteManifest(manifest, table.java.io(), table.java.specs())
-        ) as files:
-            found |= {str(file.location()): file for file in files if file.content().name() == "EQUALITY_DELETES"}
-    return found
