@@ -1,4 +1,4 @@
-"""Read what anybody may have written as a number or a size, in range, or refuse it by name.
+"""Read what anybody may have written into a property as a number, in range, or refuse it by name.
 
 Strangers write them, and ``int`` takes more than digits.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidSpecError
+from airflow_lake_provider.contracts.errors import BrokenMetadataError
 
 # Iceberg's ids, times and counts are 64 bits wide.
 LARGEST = 2**63 - 1
@@ -100,24 +100,3 @@ def reading_property(table: str, name: str, properties: Mapping[str, str], remed
             f"{table}: the table property {name} is {shown(properties.get(name, ''))}, which is not what this package "
             f"writes there: {type(error).__name__} {str(error)[:200]}. {remedy}"
         ) from error
-
-
-# Powers of 1,024, as Spark, Hadoop and Iceberg's documentation count: 128MB is 134217728.
-_UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
-# Iceberg keeps it in a Java long.
-_LARGEST = 2**63 - 1
-
-
-def size(value: object, name: str) -> int:
-    """Return a number of bytes above zero.
-
-    :param value: whole number of bytes, or a text: a whole number and one of ``B``, ``KB``, ``MB``, ``GB``, ``TB``, in
-        any case, as ``128 MiB`` or ``1g`` too. Units are powers of 1,024.
-    :raises InvalidSpecError: for anything else.
-    """
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    bytes_ = int(found[1]) * _UNITS[found[2].upper()] if found else value
-    if isinstance(bytes_, bool) or not isinstance(bytes_, int) or not 0 < bytes_ <= _LARGEST:
-        raise InvalidSpecError(f"{name} must be a size such as '128MB' or a number of bytes, got {value!r}")
-    return bytes_

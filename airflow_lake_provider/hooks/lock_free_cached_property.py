@@ -1,4 +1,4 @@
-"""A property that is worked out once for each object, without a lock."""
+"""A cached property without a lock: it is worked out once for each object."""
 
 from __future__ import annotations
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
 from airflow_lake_provider.contracts.argument_validation import names
 from airflow_lake_provider.contracts.author_object import refuse_template
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-from airflow_lake_provider.contracts.specs.job import JobSpec
-from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
-from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 # What `*` and `?` may stand for in a form: names need no more, and no SQL fits in.
 _NAMED = r"[\w.\-]"
@@ -89,24 +84,3 @@ def _translated(part: re.Match[str]) -> str:
     if part[0][0] == "*":
         return f"{_NAMED}+" if part.lastgroup == "whole" else f"{_NAMED}*"
     return _MEANT.sub(lambda sign: _NAMED if sign[0] == "?" else f"\\{sign[0]}", part[0])
-
-
-def refuse_untrusted(lake: LakeCatalogHook, spec: JobSpec) -> None:
-    """Refuse a job whose driver would follow what only the connection may say.
-
-    :raises UnsupportedError: naming the properties; a retry hears it again.
-    :raises CatalogUnavailableError: the catalog does not answer.
-    """
-    lake.refuse_for_spark(list(tables_of(spec)))
-
-
-def tables_of(spec: JobSpec) -> Iterator[str]:
-    """Yield the lake tables that a job names: the one it writes, and one it reads."""
-    yield spec.table
-    if isinstance(spec, IncrementalSpec):
-        yield spec.source
-    source = spec.source if isinstance(spec, UpsertSpec) else None
-    keys = spec.keys_from if isinstance(spec, DeleteRowsSpec) else None
-    for read in (source, keys):
-        if read is not None and read.lake_table is not None:
-            yield read.lake_table

@@ -1,4 +1,4 @@
-"""The report that a driver leaves in a file, read back by the worker; an older one is removed before a submission."""
+"""Find where a driver leaves its report, read it back on the worker, and remove an older one before a submission."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from airflow_lake_provider.operators.allowed_tables import table_patterns
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
-from airflow_lake_provider.operators.driver_end import DriverEnd, open_spark_log, pointed_to, pointer
+from airflow_lake_provider.operators.driver_end import DriverEnd
 from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport
@@ -34,6 +34,7 @@ from airflow_lake_provider.operators.outcome import log_outcome, place_of, show_
 from airflow_lake_provider.operators.rendered_arguments import RenderedArguments, unknown_conf
 from airflow_lake_provider.operators.report_file import read_reports
 from airflow_lake_provider.operators.retry_delays import RetryDelays, as_task_failure
+from airflow_lake_provider.operators.spark_log_file import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.spark_submission import SparkSubmission, spark_submit_arguments
 from airflow_lake_provider.operators.table_task import TableTask, answer_without_spark, open_tasks
 from airflow_lake_provider.operators.task_run import KEYS_OF_APPLICATION, TaskRun, clearing

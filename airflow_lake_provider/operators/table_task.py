@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec, SpecFrame
-from airflow_lake_provider.operators.allowed_tables import refuse_other_tables, refuse_untrusted
+from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.operators.allowed_tables import refuse_other_tables
 from airflow_lake_provider.operators.lost_report import LostReport
 
 if TYPE_CHECKING:
@@ -116,7 +119,8 @@ class TableTask:
     def refuse_untrusted(self) -> None:
         """Refuse what a catalog or a table says, and Spark would follow."""
         if self.is_open:
-            self._attempt(lambda: refuse_untrusted(self.action.tables.lake, self.known_spec))
+            named = list(_tables_of(self.known_spec))
+            self._attempt(lambda: self.action.tables.lake.refuse_for_spark(named))
 
     def look_before_submission(self) -> None:
         """Note what the table knows of earlier tries, by which a lost report is found again."""
@@ -191,3 +195,15 @@ def answer_without_spark(tasks: Iterable[TableTask]) -> None:
         else:
             task.answer_without_spark()
         changing |= {task.table} if task.is_open else set()
+
+
+def _tables_of(spec: JobSpec) -> Iterator[str]:
+    """Yield the lake tables that a job names: the one it writes, and one it reads."""
+    yield spec.table
+    if isinstance(spec, IncrementalSpec):
+        yield spec.source
+    source = spec.source if isinstance(spec, UpsertSpec) else None
+    keys = spec.keys_from if isinstance(spec, DeleteRowsSpec) else None
+    for read in (source, keys):
+        if read is not None and read.lake_table is not None:
+            yield read.lake_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
-from airflow_lake_provider.contracts.applied.source_position import consumer_source_name
+from airflow_lake_provider.contracts.applied.source_name import consumer_source_name
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.table_facts import TableFacts

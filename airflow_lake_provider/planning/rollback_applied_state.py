@@ -1,6 +1,6 @@
-"""Tell what main had applied at an earlier snapshot: earlier versions of the metadata say it, or its history does.
+"""Tell what main had applied at an earlier snapshot, which a rollback puts back.
 
-These properties are of the table, not of a snapshot, so that moving main back does not move them back. A batch is never
+Properties are of the table, not of a snapshot, so that moving main back does not move them back. A batch is never
 silently left out: what cannot be told stays such that the next upsert is refused, or is refused here.
 """
 

@@ -1,4 +1,4 @@
-"""Look at all watched tables of one catalog: one poller in a triggerer, shared by its triggers."""
+"""Look at all watched tables of a catalog: one poller for each catalog in a triggerer, shared by its triggers."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ ICEBERG_FLOORS = (
 )
 CONTRACT_FLOORS = (
     {"errors"},
-    {"argument_validation", "durations", "property_values", "sql_limits"},
+    {"argument_validation", "durations", "property_values", "same_origin", "sql_limits"},
     {
         "author_object",
         "capabilities",

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_lake_provider.contracts.argument_validation import flag, names, optional, options
+from airflow_lake_provider.contracts.argument_validation import flag, names, optional, options, size
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.foreign_properties import code_properties
-from airflow_lake_provider.contracts.property_values import size
 
 
 def _file_format(value: object, name: str) -> str:

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from airflow_lake_provider.contracts.argument_validation import choice_of, flag, names, number, optional, share, text
+from airflow_lake_provider.contracts.argument_validation import (
+    choice_of,
+    flag,
+    names,
+    number,
+    optional,
+    share,
+    size,
+    text,
+)
 from airflow_lake_provider.contracts.author.table_layout import sort_terms
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.property_values import size
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, shown, unfit_for_predicate
 

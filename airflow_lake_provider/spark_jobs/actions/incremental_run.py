@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
-from airflow_lake_provider.contracts.applied.source_position import consumer_source_name, table_of_position
+from airflow_lake_provider.contracts.applied.source_name import consumer_source_name, table_of_position
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.errors import BadInputError, MissingTableError, RangeUnavailableError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary

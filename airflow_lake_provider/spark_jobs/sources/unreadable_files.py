@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_cut_connection, is_unreachable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings, jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS, JavaError, java_causes, java_exception
-from airflow_lake_provider.spark_jobs.sources.faulty_lines import COMPRESSED, blame_long_line, refuse_long_lines
+from airflow_lake_provider.spark_jobs.sources.long_lines import COMPRESSED, blame_long_line, refuse_long_lines
 
 # What readers throw at bytes that are not what they should be; a store that fails throws none of these.
 _CONTENT_ERRORS = frozenset(

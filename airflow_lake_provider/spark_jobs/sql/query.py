@@ -1,4 +1,4 @@
-"""Queries and expressions of an author, which are code: one of each, and no shell command unless it was allowed."""
+"""Check queries and expressions of an author, which are code, and tell which views and tables a query reads."""
 
 from __future__ import annotations
 

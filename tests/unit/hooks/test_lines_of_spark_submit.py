@@ -77,7 +77,7 @@ def test_a_percent_sign_is_a_percent_sign(tmp_path: Path) -> None:
 
 
 def test_secrets_are_hidden_in_sparks_own_log_as_in_the_tasks(tmp_path: Path) -> None:
-    from airflow_lake_provider.operators.driver_end import _masked
+    from airflow_lake_provider.operators.spark_log_file import _masked
 
     mask_secret("hunter2-of-the-catalog")
     log = SparkLog.open(tmp_path / "spark", "task", _masked, 14)

@@ -11,8 +11,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError, JobFailedError
-from airflow_lake_provider.operators.driver_end import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.operators.retry_delays import as_task_failure
+from airflow_lake_provider.operators.spark_log_file import open_spark_log, pointed_to, pointer
 from airflow_lake_provider.submission.spark_log import SparkLog
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.argument_validation import choice, flag, names, number
+from airflow_lake_provider.contracts.argument_validation import choice, flag, names, number, size
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, table_layout
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.property_values import size
 from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 
 

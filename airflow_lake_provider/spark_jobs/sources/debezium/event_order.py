@@ -1,4 +1,4 @@
-"""Places of events in the source's log, and what comes after what on one key.
+"""Order the events of a key by where the source's log has them, and a snapshot's rows among them.
 
 Of one key, the place where an event was written decides: a second transaction writes a row after the first has
 committed. The rows of a snapshot are read at a place where other transactions may be open. What these wrote is below
@@ -16,7 +16,10 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.applied.position_column import PLACE_FIELDS, PLACE_TYPE
 from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 
+# Oldest first, of events of one log.
+EVENT_ORDER = ("first", "second", ARRIVAL)
 # Before every event, and after every event: positions of other epochs.
 FIRST, LAST = -1, 2**63 - 1
 _LINE_TYPE = "STRUCT<since: BIGINT, older: MAP<STRING, BIGINT>>"

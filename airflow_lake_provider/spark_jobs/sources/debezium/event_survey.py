@@ -18,11 +18,11 @@ from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import (
     IS_EVENT,
-    Names,
     event_positions,
     survey_columns,
     survey_groups,
 )
+from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import Names
 from airflow_lake_provider.spark_jobs.sources.debezium.values import ConnectType, parse_types
 
 

@@ -22,11 +22,10 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED
-from airflow_lake_provider.spark_jobs.sources.debezium.event_order import FIRST, place_at
+from airflow_lake_provider.spark_jobs.sources.debezium.event_order import EVENT_ORDER, FIRST, place_at
 from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOutcome
 from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder, KeyTimeline
-from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH, RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
     OldRows,

@@ -24,8 +24,7 @@ from airflow_lake_provider.contracts.applied.position_column import (
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED
-from airflow_lake_provider.spark_jobs.sources.debezium.event_order import FIRST, is_later, place_at
-from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import EVENT_ORDER
+from airflow_lake_provider.spark_jobs.sources.debezium.event_order import EVENT_ORDER, FIRST, is_later, place_at
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import inherit, with_parents
 

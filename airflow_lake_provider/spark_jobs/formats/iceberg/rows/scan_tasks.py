@@ -1,4 +1,4 @@
-"""Plan scan tasks: data files that hold the rows of a batch, each with the deletes that are on it."""
+"""Plan scan tasks of data files, each with the deletes that are on it, and read the rows of such tasks."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit im
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import Internal, internal
-from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import refusing_nulls
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_columns import refusing_nulls
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning

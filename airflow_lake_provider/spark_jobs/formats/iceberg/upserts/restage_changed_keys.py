@@ -1,4 +1,4 @@
-"""The staged files of a batch, and what becomes of them when rows change that some of theirs were made of."""
+"""Stage rows of a batch again, by key, where another commit has changed the rows that they were made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that an upsert leaves, as data files written by Iceberg's own Spark writer, without a commit."""
+"""Write the rows that an upsert leaves as data files, without a commit: merged values, under the row ids they had."""
 
 from __future__ import annotations
 
