@@ -22,7 +22,7 @@ from airflow_lake_provider.tables.detect_new_snapshot import (
     Watermark,
     decide,
 )
-from tests.unit.contracts.snapshot_histories import (
+from tests.unit.tables.snapshot_histories import (
     START,
     chain,
     expire,

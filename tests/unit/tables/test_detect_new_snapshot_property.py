@@ -18,7 +18,7 @@ from airflow_lake_provider.tables.detect_new_snapshot import (
     Watermark,
     decide,
 )
-from tests.unit.contracts.snapshot_histories import (
+from tests.unit.tables.snapshot_histories import (
     DATA_KINDS,
     SKIPPED_KINDS,
     record,
