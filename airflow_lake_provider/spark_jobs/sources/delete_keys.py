@@ -35,7 +35,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import remedy_f
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
-from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
+from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.lake_table import read_table
 from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch, read_files

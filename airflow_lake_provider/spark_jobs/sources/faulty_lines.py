@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
-from airflow_lake_provider.spark_jobs.sources.arrival import Scan
+from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan
 from airflow_lake_provider.spark_jobs.sources.json_lines import (
     HALF_PAIR,
     MORE_VALUES,

@@ -39,7 +39,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
 )
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
-from airflow_lake_provider.spark_jobs.sources.arrival import literal_paths
+from airflow_lake_provider.spark_jobs.sources.arrival_order import literal_paths
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, ChangeBatch, Listing, Wanted
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unordered_columns
 from airflow_lake_provider.spark_jobs.sources.read_files import RawBatch

@@ -18,7 +18,7 @@ from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import UNPARSABLE
 from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
-from airflow_lake_provider.spark_jobs.sources.arrival import Scan, describe_first, literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, faulty_lines
 from airflow_lake_provider.spark_jobs.sources.json_lines import encoding_of

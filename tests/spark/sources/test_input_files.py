@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.spark_jobs.sources import input_files
-from airflow_lake_provider.spark_jobs.sources.arrival import Scan, with_arrival
+from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, with_arrival
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.jvm_commands import commands
 

@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.applied.redelivery import EventPositions
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.sources.arrival import describe_first
+from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
 from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import (
     IS_EVENT,

@@ -38,7 +38,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.dangling_delet
     remove_dangling_deletes,
     remove_outdated_deletes,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.data_file_rewrite import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_data_files import (
     DataFileRewrite,
     PlannedGroups,
     RewriteAttempt,
@@ -48,7 +48,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_manife
     manifests_are_due,
     rewrite_manifests,
 )
-from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_position_deletes import (
+from airflow_lake_provider.spark_jobs.formats.iceberg.maintenance.rewrite_position_delete_files import (
     position_deletes_are_due,
     rewrite_position_deletes,
 )

@@ -15,7 +15,7 @@ from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.fitted_rows import fit_rows
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.fit_nested_columns import fit_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys, key_pruning
 from airflow_lake_provider.spark_jobs.jvm.java_collections import as_number_list
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name

@@ -1,4 +1,4 @@
-"""One attempt at rewriting data files: Iceberg's planner and action, its failures, and the files that are its own.
+"""Rewrite data files once: Iceberg's planner and action, its failures, and the files that are its own.
 
 Iceberg's result leaves out groups that were written and whose commit was then refused: with partial progress the
 commit service logs the refusal and goes on (apache/iceberg#13783, still so in 1.12). So the groups are planned here

@@ -1,4 +1,4 @@
-"""Make the nested values of a batch fit the table: by name, whatever their order, case and width."""
+"""Fit nested columns of a batch to the table's, by name; fields that it lacks become NULL or the write default."""
 
 from __future__ import annotations
 
