@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
-from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, refuse_null_transform_keys
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_transform_keys
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
 
 CHANGE_TYPE = "_change_type"

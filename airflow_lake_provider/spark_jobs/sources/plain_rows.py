@@ -23,7 +23,6 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
     RESET,
     RESET_ORDER,
     UNPARSABLE,
-    refuse_null_keys,
     released_on_failure,
 )
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
@@ -37,6 +36,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     resolve_columns,
     with_ambiguous_order,
 )
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.session.pinned_settings import without_adaptive_execution
 from airflow_lake_provider.spark_jobs.sources.arrival_order import literal_paths

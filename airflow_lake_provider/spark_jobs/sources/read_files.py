@@ -20,8 +20,7 @@ from airflow_lake_provider.spark_jobs.jvm.gateway import jvm_of
 from airflow_lake_provider.spark_jobs.jvm.java_errors import SPARK_ERRORS
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, describe_first, literal_paths, with_arrival
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_lossy_types, refuse_unfit_columns
-from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, faulty_lines
-from airflow_lake_provider.spark_jobs.sources.json_lines import encoding_of
+from airflow_lake_provider.spark_jobs.sources.faulty_lines import CHANGED_VALUE, FAULTS, encoding_of, faulty_lines
 from airflow_lake_provider.spark_jobs.sources.orc_calendar import calendar_options
 from airflow_lake_provider.spark_jobs.sources.text_schema import (
     MOST_LEVELS,

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE, refuse_null_keys
+from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED, UNPARSABLE
 from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     ChangeCounts,
     count_changes,
@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.batch.deduplicated_changes import (
     resolve_columns,
 )
 from airflow_lake_provider.spark_jobs.batch.key_ranges import KeyRange, KeyRanges
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_keys
 
 Row = tuple[int | None, str | None, int | None, int | None, str]
 DDL = "id INT, region STRING, first INT, second INT, note STRING"

@@ -13,8 +13,9 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, DateType, Timesta
 
 from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET, refuse_null_event_keys
+from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
+from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_event_keys
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import is_delete

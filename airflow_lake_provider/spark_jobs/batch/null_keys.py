@@ -1,0 +1,48 @@
+"""Refuse rows with NULL in a key column: of a batch, of change events, and of what a transform returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql.types import DataType
+
+from airflow_lake_provider.contracts.errors import BadInputError
+
+
+def refuse_null_keys(nulls: int, rows: int, by_key: Mapping[str, int]) -> None:
+    """Refuse a batch with rows that have NULL in a key column.
+
+    :param nulls: how many rows have one, of ``rows``.
+    :param by_key: key column -> rows with NULL in it.
+    :raises BadInputError: with the columns.
+    """
+    if nulls:
+        told = ", ".join(f"{name} in {count}" for name, count in by_key.items())
+        raise BadInputError(
+            f"{nulls} of {rows} rows have NULL in a key column: {told}. Such a row has no identity in the table: fill "
+            "the keys in the source, leave these rows out (Query('SELECT * FROM source WHERE ... IS NOT NULL'), or "
+            "choose keys that are always there"
+        )
+
+
+def refuse_null_event_keys(events: int, by_key: Mapping[str, int], types: Mapping[str, DataType]) -> None:
+    """Refuse change events whose key is NULL or does not convert.
+
+    :param by_key: key column -> events without it.
+    :raises BadInputError: with the columns and their types.
+    """
+    if events:
+        told = ", ".join(f"{count} of {name} as {types[name].simpleString()}" for name, count in by_key.items())
+        raise BadInputError(
+            f"{events} events have a key that is NULL or cannot be read: {told}. Give the source table's primary key "
+            "as keys, whose columns are never NULL; or give them a type in the source's schema that holds their values"
+        )
+
+
+def refuse_null_transform_keys(table: str, rows: int, keys: Sequence[str]) -> None:
+    """Refuse what a transform returns where rows of it have NULL in a key column.
+
+    :raises BadInputError: with the key columns.
+    """
+    if rows:
+        raise BadInputError(f"{table}: {rows} rows of the transform have NULL in the key ({', '.join(keys)})")
