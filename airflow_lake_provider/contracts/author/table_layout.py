@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.argument_validation import flag, names, opt
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.foreign_properties import code_properties
+from airflow_lake_provider.contracts.untrusted_properties import code_properties
 
 
 def _file_format(value: object, name: str) -> str:

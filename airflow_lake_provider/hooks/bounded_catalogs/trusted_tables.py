@@ -12,7 +12,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
-from airflow_lake_provider.contracts.foreign_properties import code_properties, is_read, of_table_properties
+from airflow_lake_provider.contracts.untrusted_properties import code_properties, is_read, of_table_properties
 
 log = logging.getLogger(__name__)
 # A stranger may think of new ones at each look.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from airflow_lake_provider.contracts import foreign_properties as rules
+from airflow_lake_provider.contracts import untrusted_properties as rules
 
 _PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "trust.md").read_text()
 _FROM, _TO = "### Of a REST server", "### Of a table"

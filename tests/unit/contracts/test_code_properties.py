@@ -4,7 +4,7 @@ import pytest
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.foreign_properties import code_properties
+from airflow_lake_provider.contracts.untrusted_properties import code_properties
 
 CODE = (
     "write.location-provider.impl",

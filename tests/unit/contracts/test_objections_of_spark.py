@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.foreign_properties import objections_of_spark
+from airflow_lake_provider.contracts.untrusted_properties import objections_of_spark
 
 OWN = {
     "type": "rest",

@@ -23,7 +23,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_bran
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import read_position
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import key_history
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import deleted_keys_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.apply_upsert import apply_upsert
 from airflow_lake_provider.spark_jobs.progress import Progress
 
@@ -40,12 +40,12 @@ class IcebergKeyHistory(KeyHistory):
 
     def deleted_keys(self) -> DataFrame | None:
         """Keys that were deleted, from the side table; None without one."""
-        return key_history.read_deleted_keys(self.table)
+        return deleted_keys_table.read_deleted_keys(self.table)
 
     def keep_deleted_keys(self, rows: DataFrame, retention: timedelta) -> None:
         """Add deleted keys to the side table, which is made where it is missing, and remove those that are older."""
         if self.table.exists():
-            key_history.keep_deleted_keys(self.table, rows, retention)
+            deleted_keys_table.keep_deleted_keys(self.table, rows, retention)
 
     def keep_rows(self, commit: KeyedCommit, progress: Progress) -> str:
         """Apply a commit to a snapshot that no branch leads to."""

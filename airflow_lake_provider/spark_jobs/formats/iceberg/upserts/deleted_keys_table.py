@@ -1,4 +1,4 @@
-"""Memory of a table about its keys: deleted ones in a side table, with how far each had come and where its row went.
+"""Keep deleted keys in a side table, with how far each had come and where its row went.
 
 Rows are only added, and removed by whole days once they are older than asked. A delete that is written twice, or whose
 rows were not committed after all, says what the source did and harms nothing.
