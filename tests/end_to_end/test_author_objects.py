@@ -1,42 +1,58 @@
-"""Author objects through Airflow itself: its parser, serializer, renderer, XCom and the content of the Rendered tab."""
+"""Author objects and files of SQL through Airflow itself: its parser, serializer, renderer, XCom and Rendered tab."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.airflow_command import DAGS, AirflowCommand, dag_run
+from scripts.airflow_process import AirflowProcess
+from tests.end_to_end.airflow_command import DAGS, dag_run
 
 Specs = Mapping[tuple[str, int], Any]
+DAY = "day = '2026-11-23'"
+REVENUE = f"-- Revenue of one day.\nSELECT * FROM source\nWHERE {DAY}"
+
+
+AUTHOR_OBJECTS, SQL_FILES = "author_objects", "sql_files"
 
 
 @pytest.fixture(scope="module")
 def database(migrated: Mapping[str, str], lake_home: Path) -> Iterator[sqlite3.Connection]:
-    """Airflow's database after a run of the DAG."""
+    """Airflow's database after a run of both DAGs."""
     environment = {**migrated, "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS)}
-    AirflowCommand(environment, dag_run("author_objects")).wait()
-    connection = sqlite3.connect(lake_home / "airflow" / "airflow.db")
-    yield connection
-    connection.close()
+    with closing(AirflowProcess(environment, lake_home / "airflow.log", print)) as airflow:
+        for dag in (AUTHOR_OBJECTS, SQL_FILES):
+            airflow.run(*dag_run(dag))
+    with closing(sqlite3.connect(lake_home / "airflow" / "airflow.db")) as connection:
+        yield connection
+
+
+def specs_of(database: sqlite3.Connection, dag: str) -> Specs:
+    """Return specs by task and map index, as the tasks returned them."""
+    query = "SELECT task_id, map_index, value FROM xcom WHERE key = 'return_value' AND dag_id = ?"
+    return {(task, index): json.loads(value) for task, index, value in database.execute(query, [dag])}
+
+
+def rendered_of(database: sqlite3.Connection, dag: str) -> Specs:
+    """Return texts of the Rendered tab, by task and map index."""
+    query = "SELECT task_id, map_index, rendered_fields FROM rendered_task_instance_fields WHERE dag_id = ?"
+    return {(task, index): json.loads(fields) for task, index, fields in database.execute(query, [dag])}
 
 
 @pytest.fixture(scope="module")
 def specs(database: sqlite3.Connection) -> Specs:
-    """Specs by task and map index, as the tasks returned them."""
-    rows = database.execute("SELECT task_id, map_index, value FROM xcom WHERE key = 'return_value'")
-    return {(task, index): json.loads(value) for task, index, value in rows}
+    return specs_of(database, AUTHOR_OBJECTS)
 
 
 @pytest.fixture(scope="module")
 def rendered(database: sqlite3.Connection) -> Specs:
-    """Texts of the Rendered tab, by task and map index."""
-    rows = database.execute("SELECT task_id, map_index, rendered_fields FROM rendered_task_instance_fields")
-    return {(task, index): json.loads(fields) for task, index, fields in rows}
+    return rendered_of(database, AUTHOR_OBJECTS)
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +123,27 @@ def test_the_rendered_tab_shows_what_was_written_as_mappings_and_no_secret(rende
     assert shown["keys"] == ["placed_at_id"]
     assert rendered["mapped", 1]["source"] == {"type": "files", "path": "in/placed_at/b.parquet", "name": "b"}
     assert rendered["referring", -1]["source"]["over"]["path"] == "in/from-xcom.parquet"
+
+
+def test_a_file_of_sql_is_read_rendered_and_checked_wherever_sql_is_given(
+    database: sqlite3.Connection,
+) -> None:
+    specs = {task: spec for (task, _), spec in specs_of(database, SQL_FILES).items()}
+    for task in ("objects", "mappings", "mapped"):
+        assert specs[task]["source"]["sql"] == REVENUE, task
+    assert specs["objects"]["audits"]["queries"] == {
+        "other_days": "SELECT * FROM audited WHERE day <> '2026-11-23'",
+        "none": "SELECT * FROM batch",
+    }
+    assert specs["mappings"]["audits"]["queries"] == {"other_days": "SELECT * FROM audited WHERE day <> '2026-11-23'"}
+    assert [specs[task]["where"] for task in ("compaction", "update", "deletion")] == [DAY] * 3
+    # Data and what a template made name no file; a path of Spark's files is none of ours.
+    assert "must be one query, such as SELECT ..., got 'revenue.sql'" in specs["from_xcom"]["refused"]
+    assert specs["rendered"]["where"] == "day.sql"
+    assert "must be one query, such as SELECT" in specs["statement"]["refused"]
+    assert "where: the file 'absent.sql' cannot be read" in specs["absent"]["refused"]
+    assert str(DAGS / "sql") in specs["absent"]["refused"]
+    shown = {task: fields for (task, _), fields in rendered_of(database, SQL_FILES).items()}
+    assert shown["objects"]["files"] == "day.sql"
+    assert shown["objects"]["source"]["sql"] == REVENUE
+    assert "day" not in json.dumps(shown["deletion"])
