@@ -21,10 +21,12 @@ from playwright.sync_api import Page, expect
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table, metadata, snapshots
 
+from tests.end_to_end import retry_delays
 from tests.end_to_end.airflow_command import DAGS as DAGS_OF_TESTS
 from tests.end_to_end.browser import browser_page, find_browser
 from tests.end_to_end.orders_writer import upsert_orders
 from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
+from tests.unit.resource_manager import ResourceManager, resource_manager
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -41,7 +43,7 @@ DAGS = {
 
 # As many_tables.py has them.
 GOOD = [f"good_{number}" for number in range(int(os.environ.get("LAKE_GOOD_TABLES", "4")))]
-OF_TESTS = {"many_tables", *(f"after_{table}" for table in ("bad", "busy", *GOOD))}
+OF_TESTS = {"many_tables", retry_delays.DAG_ID, *(f"after_{table}" for table in ("bad", "busy", *GOOD))}
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +57,23 @@ def dags_folder(airflow_environment: Mapping[str, str], tmp_path_factory: pytest
 
 
 @pytest.fixture(scope="module")
+def yarn() -> Iterator[ResourceManager]:
+    # It runs for one more look: a task that goes on at once may pass for lost on a busy machine.
+    with resource_manager(("RUNNING", "UNDEFINED"), ("FINISHED", "SUCCEEDED")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
 def airflow(
     airflow_environment: Mapping[str, str],
     dags_folder: Path,
     lake_home: Path,
+    yarn: ResourceManager,
     unused_tcp_port_factory: Callable[[], int],
 ) -> Iterator[StandaloneAirflow]:
     environment = {
         **airflow_environment,
+        **retry_delays.prepare(lake_home / "delays", dags_folder, yarn.connection, airflow_environment),
         "AIRFLOW__LAKE__SNAPSHOT_POLL_INTERVAL": str(POLL_SECONDS),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
     }
@@ -397,6 +408,14 @@ def test_a_person_sees_each_tables_outcome_without_opening_a_log(
     expect(report).to_be_visible()
     page.goto(str(report.get_attribute("href")))
     expect(page.get_by_text("outcome", exact=True).first).to_be_visible()
+
+
+def test_retries_wait_by_the_error_and_what_never_helps_has_none(
+    airflow: StandaloneAirflow, catalog: Catalog, lake_home: Path
+) -> None:
+    retry_delays.make_tables(catalog, lake_home / "warehouse" / "delays")
+    airflow.unpause(retry_delays.DAG_ID)
+    assert retry_delays.first_tries_of_a_run(airflow) == retry_delays.EXPECTED
 
 
 def test_nothing_listens_on_other_than_loopback(airflow: StandaloneAirflow) -> None:

@@ -1,24 +1,21 @@
-"""The delay of a retry by its error, in a real scheduler and triggerer: of plain, mapped and deferred tasks."""
+"""A DAG whose drivers fail, each with an error of its own: how long the retries of its tasks have to wait."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog
 
 from airflow_lake_provider.contracts.reports.job import EVERY_TASK, JobFailure, reports_to_json
 from tests.end_to_end.standalone_airflow import StandaloneAirflow, wait_for
-from tests.unit.resource_manager import ResourceManager, resource_manager
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
-
+DAG_ID = "retry_delays"
 # By table: what the driver says that works on it.
 ERRORS = {"conflict": "CommitConflictError", "unknown": "UnknownOutcomeError", "outage": "CatalogUnavailableError"}
 ERRORS |= {"refused": "BadInputError", "failed": "JobFailedError"}
@@ -27,16 +24,17 @@ from datetime import timedelta
 from airflow.sdk import DAG, ExceptionRetryPolicy, RetryRule
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 
-TABLES = ["shop.unknown", "shop.outage", "shop.refused"]
+TABLES = ["delays.unknown", "delays.outage", "delays.refused"]
 ALWAYS = ExceptionRetryPolicy([RetryRule(Exception, retry_delay=timedelta(hours=7))])
 DEFERRED = {{"spark_conn_id": "yarn", "deferrable": True, "yarn_track_via_rm_api": True, "status_poll_interval": 5}}
-with DAG("delays", schedule=None, default_args={{"retries": 2, "where": "id = 1", "report_location": {reports!r}}}):
-    LakeDeleteRowsOperator(task_id="plain", table="shop.failed")
-    LakeDeleteRowsOperator.partial(task_id="mapped").expand(table=["shop.conflict", "shop.refused"])
+COMMON = {{"retries": 2, "where": "id = 1", "report_location": {reports!r}, "spark_conn_id": "failing"}}
+with DAG("retry_delays", schedule=None, default_args=COMMON):
+    LakeDeleteRowsOperator(task_id="plain", table="delays.failed")
+    LakeDeleteRowsOperator.partial(task_id="mapped").expand(table=["delays.conflict", "delays.refused"])
     LakeDeleteRowsOperator.partial(task_id="deferred", **DEFERRED).expand(table=TABLES)
-    LakeDeleteRowsOperator(task_id="delay_of_author", table="shop.conflict", retry_delay=timedelta(hours=5))
+    LakeDeleteRowsOperator(task_id="delay_of_author", table="delays.conflict", retry_delay=timedelta(hours=5))
     always = LakeDeleteRowsOperator.partial(task_id="policy_of_author", retry_policy=ALWAYS)
-    always.expand(table=["shop.conflict", "shop.refused"])
+    always.expand(table=["delays.conflict", "delays.refused"])
 """
 # In place of Spark: it leaves the report of a driver that has failed.
 SPARK_SUBMIT = """#!{python}
@@ -66,47 +64,40 @@ EXPECTED: dict[tuple[str, int], tuple[str, float | None]] = {
 }
 
 
-@pytest.fixture
-def yarn() -> Iterator[ResourceManager]:
-    # It runs for one more look: a task that goes on at once may pass for lost on a busy machine.
-    with resource_manager(("RUNNING", "UNDEFINED"), ("FINISHED", "SUCCEEDED")) as found:
-        yield found
+def prepare(folder: Path, dags: Path, on_yarn: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Write the DAG and the command that its tasks start in place of Spark, and return the environment for them.
 
-
-@pytest.fixture
-def airflow(
-    airflow_environment: Mapping[str, str],
-    lake_home: Path,
-    yarn: ResourceManager,
-    unused_tcp_port_factory: Callable[[], int],
-) -> Iterator[StandaloneAirflow]:
-    dags, commands, reports = (lake_home / name for name in ("delays", "commands", "reports"))
-    for folder in (dags, commands, reports):
-        folder.mkdir()
-    (dags / "delays.py").write_text(DAG_FILE.format(reports=f"file://{reports}"))
+    :param folder: empty folder for the command and the reports.
+    :param dags: Airflow's folder of DAG files.
+    :param on_yarn: Spark connection to a resource manager, as JSON.
+    :param environment: of Airflow.
+    """
+    commands, reports = folder / "commands", folder / "reports"
+    for made in (folder, commands, reports):
+        made.mkdir()
+    (dags / f"{DAG_ID}.py").write_text(DAG_FILE.format(reports=f"file://{reports}"))
     failures = {table: JobFailure(error=error, message=error, traceback="") for table, error in ERRORS.items()}
     said = {table: reports_to_json({EVERY_TASK: failure}) for table, failure in failures.items()}
-    (commands / "spark3-submit").write_text(SPARK_SUBMIT.format(python=sys.executable, reports=said))
-    (commands / "spark3-submit").chmod(0o755)
-    on_yarn = json.loads(yarn.connection)
-    local = {"conn_type": "spark", "host": "local[2]", "extra": BINARY}
-    environment = {
-        **airflow_environment,
-        "PATH": f"{commands}:{airflow_environment['PATH']}",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
-        "AIRFLOW__LAKE__CLASS_ARCHIVE": "off",
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(local),
-        "AIRFLOW_CONN_YARN": json.dumps({**on_yarn, "extra": {**on_yarn["extra"], **BINARY}}),
+    command = commands / BINARY["spark-binary"]
+    command.write_text(SPARK_SUBMIT.format(python=sys.executable, reports=said))
+    command.chmod(0o755)
+    yarn = json.loads(on_yarn)
+    return {
+        "PATH": f"{commands}:{environment['PATH']}",
+        "AIRFLOW_CONN_FAILING": json.dumps({"conn_type": "spark", "host": "local[2]", "extra": BINARY}),
+        "AIRFLOW_CONN_YARN": json.dumps({**yarn, "extra": {**yarn["extra"], **BINARY}}),
     }
-    running = StandaloneAirflow(environment, lake_home / "standalone", unused_tcp_port_factory())
-    try:
-        running.wait_until_healthy()
-        yield running
-    finally:
-        running.stop()
 
 
-def outcomes(home: Path, run: str) -> dict[tuple[str, int], tuple[str, float | None]]:
+def make_tables(catalog: Catalog, folder: Path) -> None:
+    """Make the tables that the tasks name, below a folder."""
+    catalog.create_namespace_if_not_exists("delays")
+    for name in ERRORS:
+        table = catalog.create_table(f"delays.{name}", pa.schema([("id", pa.int64())]), f"file://{folder}/{name}")
+        table.append(pa.table({"id": [1]}))
+
+
+def _outcomes(home: Path, run: str) -> dict[tuple[str, int], tuple[str, float | None]]:
     """Return state and delay of each task of a run after its first try, as Airflow's database has them."""
     columns = "SELECT task_id, map_index, state, retry_delay_override FROM task_instance"
     with closing(sqlite3.connect(f"file:{home}/airflow.db?mode=ro", uri=True)) as database:
@@ -114,39 +105,31 @@ def outcomes(home: Path, run: str) -> dict[tuple[str, int], tuple[str, float | N
     return {(task, place): (state, delay) for task, place, state, delay in found if state in ENDS}
 
 
-def has_lost_tasks(home: Path, run: str) -> bool:
+def _has_lost_tasks(home: Path, run: str) -> bool:
     """Return whether Airflow took a task of a run for lost, and retried or failed it unseen by its policy."""
     with closing(sqlite3.connect(f"file:{home}/airflow.db?mode=ro", uri=True)) as database:
         events = database.execute("SELECT event FROM log WHERE run_id = ?", [run]).fetchall()
     return any(event in LOST for (event,) in events)
 
 
-def test_retries_wait_by_the_error_and_what_never_helps_has_none(airflow: StandaloneAirflow, lake_home: Path) -> None:
-    catalog = load_catalog(
-        "lake_default", type="sql", uri=f"sqlite:///{lake_home}/catalog.db", warehouse=f"file://{lake_home}/warehouse"
-    )
-    with closing(catalog):
-        catalog.create_namespace("shop")
-        for table in ERRORS:
-            catalog.create_table(f"shop.{table}", pa.schema([("id", pa.int64())])).append(pa.table({"id": [1]}))
-    wait_for("the DAG", lambda: airflow.get("/dags")["dags"] or None, airflow.output)
-    airflow.unpause("delays")
+def first_tries_of_a_run(airflow: StandaloneAirflow) -> dict[tuple[str, int], tuple[str, float | None]]:
+    """Run the DAG, again where Airflow took a task for lost, and return how each first try ended."""
     for _ in range(MOST_RUNS):
-        run, seen = first_tries(airflow)
-        if not has_lost_tasks(airflow.home, run):
+        run, seen = _first_tries(airflow)
+        if not _has_lost_tasks(airflow.home, run):
             break
-    assert seen == EXPECTED
+    return seen
 
 
-def first_tries(airflow: StandaloneAirflow) -> tuple[str, dict[tuple[str, int], tuple[str, float | None]]]:
+def _first_tries(airflow: StandaloneAirflow) -> tuple[str, dict[tuple[str, int], tuple[str, float | None]]]:
     """Run the DAG until each task has ended its first try."""
-    run = json.loads(airflow.trigger("delays", {}).text)["dag_run_id"]
+    run = json.loads(airflow.trigger(DAG_ID, {}).text)["dag_run_id"]
     seen: dict[tuple[str, int], tuple[str, float | None]] = {}
 
     def all_seen() -> bool | None:
         # The first to fail may have its second try before the last one has its first.
-        seen.update(outcomes(airflow.home, run))
+        seen.update(_outcomes(airflow.home, run))
         return len(seen) == len(EXPECTED) or None
 
-    wait_for("every task's first try", all_seen, lambda: f"{seen}\n{airflow.task_logs('delays', run)}")
+    wait_for("every task's first try", all_seen, lambda: f"{seen}\n{airflow.task_logs(DAG_ID, run)}")
     return run, seen
