@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from tests.end_to_end.postgresql_server import PostgresqlServer, postgresql_server
-from tests.spark.spark_application import run_in_spark
+from tests.spark.spark_application import session_of
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +31,14 @@ def test_a_postgresql_catalog_is_shared_by_spark_and_pyiceberg(server: Postgresq
         password=server.password,
         extra={"type": "sql", "warehouse": f"{tmp_path}/warehouse"},
     )
-    answer = run_in_spark(
-        connection,
-        tmp_path,
-        "CREATE NAMESPACE shop",
-        "CREATE TABLE shop.orders (id BIGINT) USING iceberg",
-        "INSERT INTO shop.orders VALUES (1), (2)",
-        "SET",
-        "SELECT sum(id) FROM shop.orders",
-    )
+    with session_of(connection, tmp_path) as ask:
+        answer = ask(
+            "CREATE NAMESPACE shop",
+            "CREATE TABLE shop.orders (id BIGINT) USING iceberg",
+            "INSERT INTO shop.orders VALUES (1), (2)",
+            "SET",
+            "SELECT sum(id) FROM shop.orders",
+        )
     assert answer["rows"][-1] == [[3]]
     shown = dict(answer["rows"][3])
     assert shown["spark.sql.catalog.lake_pg.jdbc.password"] == "*********(redacted)"

@@ -1,4 +1,4 @@
-"""A Spark application of its own: run by the tests with the settings of one connection on standard input."""
+"""A Spark application of its own: run by the tests with settings and SQL texts on standard input, a request a line."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    """Run the statements in a session of exactly the given settings and print each one's rows as JSON."""
-    request = json.load(sys.stdin)
-    with session(request["settings"]) as spark:
-        rows = [[list(row) for row in spark.sql(statement).collect()] for statement in request["statements"]]
-        answer = {"rows": rows, "default_redaction": default_redaction(spark)}
-    print("ANSWER " + json.dumps(answer, default=str))
+    """Run the statements of each line in a session of the first one's settings, and print each one's rows as JSON."""
+    requests = map(json.loads, sys.stdin)
+    first = next(requests)
+    with session(first["settings"]) as spark:
+        redaction = default_redaction(spark)
+        for request in chain([first], requests):
+            rows = [[list(row) for row in spark.sql(statement).collect()] for statement in request["statements"]]
+            print("ANSWER " + json.dumps({"rows": rows, "default_redaction": redaction}, default=str), flush=True)
 
 
 def default_redaction(spark: SparkSession) -> str:

@@ -6,21 +6,26 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 
 _APPLICATION = Path(__file__).with_name("one_connection_session.py")
+_LONGEST_SECONDS = 300.0
+# Takes SQL texts, and gives what the session answers to them.
+Ask = Callable[..., dict[str, Any]]
 
 
-def run_in_spark(connection: CatalogConnection, ivy_home: Path, *statements: str) -> dict[str, Any]:
-    """Run SQL through the connection's own settings and packages, and nothing else that could name a catalog.
+@contextmanager
+def session_of(connection: CatalogConnection, ivy_home: Path) -> Iterator[Ask]:
+    """Open a session with the connection's own settings and packages, and nothing else that could name a catalog.
 
     :param connection: its settings and packages make the session.
     :param ivy_home: empty folder for Spark's own Ivy.
-    :param statements: SQL texts.
     """
     settings = {
         **connection.spark_settings(),
@@ -34,7 +39,8 @@ def run_in_spark(connection: CatalogConnection, ivy_home: Path, *statements: str
     }
     # Spark would first look into the user's Maven repository, and fail where that has a POM without its jar.
     options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Duser.home={ivy_home}".strip()
-    return ask_session(settings, statements, ivy_home, SPARK_SUBMIT_OPTS=options)
+    with _session(settings, ivy_home, SPARK_SUBMIT_OPTS=options) as ask:
+        yield ask
 
 
 def ask_session(
@@ -47,17 +53,41 @@ def ask_session(
     :param folder: to work in.
     :param environment: variables beside this process's.
     """
-    finished = subprocess.run(
-        [sys.executable, str(_APPLICATION)],
-        input=json.dumps({"settings": settings, "statements": statements}),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
-        check=False,
-    )
-    answers = [line for line in finished.stdout.splitlines() if line.startswith("ANSWER ")]
-    assert answers, f"Spark ended with {finished.returncode}:\n{finished.stderr[-6000:]}"
-    answer: dict[str, Any] = json.loads(answers[-1].removeprefix("ANSWER "))
-    return answer
+    with _session(settings, folder, **environment) as ask:
+        return ask(*statements)
+
+
+@contextmanager
+def _session(settings: Mapping[str, str], folder: Path, **environment: str) -> Iterator[Ask]:
+    log = folder / "spark-application.log"
+    with (
+        log.open("w") as told,
+        subprocess.Popen(
+            [sys.executable, str(_APPLICATION)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=told,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
+        ) as process,
+    ):
+        assert process.stdin
+        assert process.stdout
+
+        def ask(*statements: str) -> dict[str, Any]:
+            print(json.dumps({"settings": settings, "statements": statements}), file=process.stdin, flush=True)
+            for line in process.stdout or ():
+                if line.startswith("ANSWER "):
+                    answer: dict[str, Any] = json.loads(line.removeprefix("ANSWER "))
+                    return answer
+            raise AssertionError(f"Spark ended with {process.wait()}:\n{log.read_text()[-6000:]}")
+
+        too_long = Timer(_LONGEST_SECONDS, process.kill)
+        too_long.start()
+        try:
+            yield ask
+        finally:
+            process.stdin.close()
+            process.wait()
+            too_long.cancel()

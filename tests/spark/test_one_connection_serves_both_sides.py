@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
-from tests.spark.spark_application import run_in_spark
+from tests.spark.spark_application import session_of
 
 
 @pytest.mark.slow
@@ -21,27 +21,27 @@ def test_a_sqlite_catalog_is_shared_by_spark_and_pyiceberg(tmp_path: Path) -> No
         host=f"sqlite:///{tmp_path}/catalog.db",
         extra={"type": "sql", "warehouse": f"{tmp_path}/warehouse"},
     )
-    answer = run_in_spark(
-        connection,
-        tmp_path,
-        "CREATE NAMESPACE shop",
-        "CREATE TABLE shop.orders (id BIGINT, name STRING) USING iceberg",
-        "INSERT INTO shop.orders VALUES (1, 'a'), (2, 'b')",
-    )
-
-    catalog = load_catalog(connection.catalog_name, **connection.pyiceberg_properties())
-    table = catalog.load_table("shop.orders")
-    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == [
-        {"id": 1, "name": "a"},
-        {"id": 2, "name": "b"},
-    ]
-    table.append(pa.table({"id": pa.array([3], pa.int64()), "name": ["c"]}))
-    catalog.create_table("shop.by_pyiceberg", table.schema())
-
-    again = run_in_spark(
-        connection, tmp_path, "SELECT id, name FROM shop.orders ORDER BY id", "SELECT count(*) FROM shop.by_pyiceberg"
-    )
-    assert again["rows"] == [[[1, "a"], [2, "b"], [3, "c"]], [[0]]]
+    with session_of(connection, tmp_path) as ask:
+        answer = ask(
+            "CREATE NAMESPACE shop",
+            "CREATE TABLE shop.orders (id BIGINT, name STRING) USING iceberg",
+            "INSERT INTO shop.orders VALUES (1, 'a'), (2, 'b')",
+        )
+        catalog = load_catalog(connection.catalog_name, **connection.pyiceberg_properties())
+        table = catalog.load_table("shop.orders")
+        assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == [
+            {"id": 1, "name": "a"},
+            {"id": 2, "name": "b"},
+        ]
+        table.append(pa.table({"id": pa.array([3], pa.int64()), "name": ["c"]}))
+        catalog.create_table("shop.by_pyiceberg", table.schema())
+        again = ask(
+            # The session keeps a table that it has loaded for half a minute.
+            "REFRESH TABLE shop.orders",
+            "SELECT id, name FROM shop.orders ORDER BY id",
+            "SELECT count(*) FROM shop.by_pyiceberg",
+        )
+        assert again["rows"][1:] == [[[1, "a"], [2, "b"], [3, "c"]], [[0]]]
 
     with sqlite3.connect(tmp_path / "catalog.db") as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
