@@ -77,6 +77,12 @@ class StandaloneAirflow:
         answer = self.send("PATCH", f"/dags/{dag_id}", {"is_paused": False})
         assert answer.status_code == 200, answer.text
 
+    def parse_again(self, dag_id: str) -> None:
+        """Let the file of a DAG be parsed now, and not when it is due."""
+        token = self.get(f"/dags/{dag_id}")["file_token"]
+        answer = self.send("PUT", f"/parseDagFile/{token}", {})
+        assert answer.status_code == 201, answer.text
+
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> httpx.Response:
         """Start a run as the form does."""
         return self.send("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})
