@@ -15,11 +15,8 @@ settings.register_profile("fixed", derandomize=True, deadline=None)
 if "LAKE_EXAMPLES" not in os.environ:
     settings.load_profile("fixed")
 
-# These take a minute or more. They begin first: a process that begins one last would end long after the others.
-# Tests end to end are the very first: no process that starts them then has a Spark session of its own.
+# These take a minute or more. They begin first: a process that begins one last would end long after the other.
 LONGEST = [
-    "test_standalone.py",
-    "test_demo.py",
     "test_actions_of_several_commits.py",
     "test_change_events.py",
     "test_deleted_keys_table.py",
@@ -41,6 +38,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_place)
 
 
-def _place(item: pytest.Item) -> tuple[bool, int]:
-    name = item.path.name
-    return "end_to_end" not in item.path.parts, LONGEST.index(name) if name in LONGEST else len(LONGEST)
+def _place(item: pytest.Item) -> int:
+    return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
