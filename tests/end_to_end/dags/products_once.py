@@ -1,4 +1,4 @@
-"""One upsert and nothing else, for tests that kill it or look over its shoulder."""
+"""One upsert and nothing else, for tests that look over its shoulder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from airflow_lake_provider.operators.upsert import LakeUpsertOperator
 with DAG(dag_id="products_once", schedule=None):
     LakeUpsertOperator(
         task_id="products",
-        # "airflow dags test" gives each call a run of its own; a retry keeps its identity.
-        batch_id="the products of the shop",
         table="shop.products",
         source=Debezium(
             "{{ var.value.shop_inbox }}/*.jsonl.gz",
