@@ -10,8 +10,16 @@ _HEAD = """# Capabilities of table formats
 
 <!-- Made from airflow_lake_provider/contracts/capabilities.py by `python -m scripts.check_docs --write`. -->
 
-A task that needs what its table's format lacks is refused by name before Spark starts. The behaviour tests
-run for versions 2 and 3. There a gap is a test that has to fail, so a gap that closes is noticed.
+A task that needs what its table's format lacks is refused by name before Spark starts. What only a version
+lacks is refused for a table of that version, also before Spark, once the catalog has shown the table. New
+columns of a batch are known in Spark alone, so `schema-evolution` is asked for there.
+
+No task asks for
+{described}.
+These say what tables are like.
+
+The behaviour tests run for versions 2 and 3. There a gap is a test that has to fail, so a gap that closes is
+noticed.
 
 | gap | whose it is |
 |---|---|
@@ -23,7 +31,9 @@ run for versions 2 and 3. There a gap is a test that has to fail, so a gap that 
 
 def capabilities_page() -> str:
     """Return the page."""
-    return "\n".join([_HEAD, *(line for found in FORMATS.values() for line in _format(found))])
+    described = [f"`{name}`" for name, each in CAPABILITIES.items() if not each.is_asked]
+    head = _HEAD.format(described=f"{', '.join(described[:-1])} and {described[-1]}")
+    return "\n".join([head, *(line for found in FORMATS.values() for line in _format(found))])
 
 
 def _format(found: FormatCapabilities) -> Iterator[str]:

@@ -20,10 +20,12 @@ class Capability:
 
     :param group: of those that may stand in for each other.
     :param sentence: what it does.
+    :param is_asked: whether tasks ask for it, and are refused where it is lacking. Others describe tables.
     """
 
     group: str
     sentence: str
+    is_asked: bool = True
 
 
 class GapKind(str, Enum):
@@ -67,8 +69,10 @@ class Support:
         return self.since <= version and (self.until is None or version <= self.until)
 
 
+# What a table is like, or how a change reaches it: no task fails where it is lacking.
+_DESCRIPTIVE = {"changelog", "row-lineage", "deletion-vectors", "metadata-changes-on-worker"}
 CAPABILITIES: Mapping[str, Capability] = {
-    name: Capability(group, sentence)
+    name: Capability(group, sentence, is_asked=name not in _DESCRIPTIVE)
     for group, capabilities in {
         "upserts": {
             "upsert": "apply the last change of each key of a batch in one atomic commit, once",
@@ -160,6 +164,17 @@ class FormatCapabilities:
             return found
         return None if version is None or found.holds(version) else found.otherwise
 
+    def lacks(self, name: str, version: int) -> str | None:
+        """Return why tables of a version lack a capability, as a clause that says how they get it; None where they have
+        it.
+        """
+        if (gap := self.gap(name, version)) is None:
+            return None
+        later = next((each for each in self.versions if each > version and self.gap(name, each) is None), None)
+        if later is None:
+            return gap.reason
+        return f"{gap.reason}; the table has version {version}, upgrade it to {later} with LakeTableUpgradeOperator"
+
     def refuse_lacking(self, table: str, needs: Iterable[str]) -> None:
         """Refuse what no version of the format can do.
 
@@ -178,6 +193,18 @@ class FormatCapabilities:
                     f"{table}: table format {self.name!r} lacks {name!r}, {gap.reason}; it has {self._nearest(name)}"
                 )
 
+    def refuse_transforms(self, table: str, transforms: Iterable[str]) -> None:
+        """Refuse a layout by transforms that the format does not have.
+
+        :param table: for the message.
+        :raises UnsupportedError: naming them, and those that there are.
+        """
+        if unknown := sorted(set(transforms) - self.transforms):
+            raise UnsupportedError(
+                f"{table}: table format {self.name!r} partitions and sorts by no {', '.join(unknown)}; it takes "
+                f"{', '.join(sorted(self.transforms))}"
+            )
+
     def _nearest(self, name: str) -> str:
         held = [each for each, found in self.declared.items() if isinstance(found, Support)]
         alike = [each for each in held if CAPABILITIES[each].group == CAPABILITIES[name].group]
@@ -185,7 +212,13 @@ class FormatCapabilities:
 
 
 _NO_DELETES = Gap(GapKind.NEVER, "format version 1 has no deletes")
-_NO_LINEAGE = Gap(GapKind.NEVER, "rows have ids from format version 3 on")
+_NO_LINEAGE = Gap(GapKind.NEVER, "changes are told by row lineage, which begins with format version 3")
+_NO_LOOK = Gap(
+    GapKind.NEVER,
+    "strategy='equality' looks at no row of the table, so it can neither keep nor compare a value of one: it takes "
+    "merge_engine='deduplicate' without ignore_stale, deletes='soft', missing_columns='keep' and ordering='key'; leave "
+    "strategy at 'auto' for these",
+)
 _OTHER_DELETES = Gap(GapKind.NEVER, "versions before 3 have position delete files, or none")
 _FROM_2, _FROM_3 = Support(since=2, otherwise=_NO_DELETES), Support(since=3, otherwise=_NO_LINEAGE)
 
@@ -198,7 +231,7 @@ ICEBERG = FormatCapabilities(
         **{name: Support() for name in CAPABILITIES},
         "strategy-positions": _FROM_2,
         "strategy-equality": _FROM_2,
-        "equality-with-kept-values": Gap(GapKind.NEVER, "such an upsert looks at no row of the table"),
+        "equality-with-kept-values": _NO_LOOK,
         "delete-rows": _FROM_2,
         "update-rows": _FROM_2,
         "erasure-proof": _FROM_2,

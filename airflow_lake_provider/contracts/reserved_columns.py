@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_lake_provider.contracts.capabilities import FORMATS, FormatCapabilities
+from airflow_lake_provider.contracts.capabilities import FormatCapabilities
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 
 
-def reserved_among(names: Iterable[str], formats: Iterable[FormatCapabilities]) -> list[str]:
-    """Return the names that all of some formats reserve, in any case, sorted."""
-    reserved = frozenset.intersection(*(each.reserved_columns for each in formats))
-    return sorted(name for name in names if name.lower() in reserved)
+def _reserved_among(names: Iterable[str], table_format: FormatCapabilities) -> list[str]:
+    """Return the names that a format reserves, in any case, sorted."""
+    return sorted(name for name in names if name.lower() in table_format.reserved_columns)
 
 
 def refuse_reserved_columns(table: str, names: Iterable[str], table_format: FormatCapabilities) -> None:
@@ -20,7 +19,7 @@ def refuse_reserved_columns(table: str, names: Iterable[str], table_format: Form
     :param table_format: that the table has.
     :raises BadInputError: naming them.
     """
-    wrong = reserved_among(names, [table_format])
+    wrong = _reserved_among(names, table_format)
     if wrong:
         raise BadInputError(
             f"{table}: the batch has columns {wrong}, names that {table_format.title} reserves for columns of its "
@@ -29,13 +28,15 @@ def refuse_reserved_columns(table: str, names: Iterable[str], table_format: Form
         )
 
 
-def refuse_reserved_names(table: str, what: str, names: Iterable[str]) -> None:
-    """Refuse names in an argument that every known format reserves: while a DAG is parsed no format is chosen yet.
+def refuse_reserved_names(table: str, what: str, names: Iterable[str], table_format: FormatCapabilities) -> None:
+    """Refuse reserved names in an argument.
 
     :param what: the argument, such as ``keys``.
+    :param table_format: that the table has.
     :raises InvalidSpecError: naming them.
     """
-    wrong = reserved_among(names, FORMATS.values())
+    wrong = _reserved_among(names, table_format)
     if wrong:
-        titles = ", ".join(each.title for each in FORMATS.values())
-        raise InvalidSpecError(f"{table}: {what} names {wrong}, which {titles} reserves for columns of its own")
+        raise InvalidSpecError(
+            f"{table}: {what} names {wrong}, which {table_format.title} reserves for columns of its own"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.contracts.untrusted_properties import code_properties
 
@@ -20,8 +21,8 @@ def refuses_delete_files(format_version: int, properties: Mapping[str, str]) -> 
 
     :param properties: of the table.
     """
-    if format_version < 2:
-        return "format version 1 has no deletes"
+    if (gap := ICEBERG.gap("strategy-positions", format_version)) is not None:
+        return gap.reason
     if properties.get("write.merge.mode") == "copy-on-write":
         return "the table's write.merge.mode asks for copy-on-write"
     return None
@@ -61,8 +62,8 @@ def without_row_changes(format_version: int, properties: Mapping[str, str]) -> s
 
     :param properties: of the table.
     """
-    if format_version < 2:
-        return "format version 1 has no deletes; upgrade the table"
+    if (why := ICEBERG.lacks("delete-rows", format_version)) is not None:
+        return why
     if "encryption.key-id" in properties:
         return "an encrypted table's delete files cannot be read here"
     return None
@@ -70,12 +71,7 @@ def without_row_changes(format_version: int, properties: Mapping[str, str]) -> s
 
 def without_row_lineage(format_version: int) -> str | None:
     """Return why the changes of a table cannot be told; None where they can."""
-    if format_version >= 3:
-        return None
-    return (
-        f"has format version {format_version}; changes are told by row lineage, which needs version 3: upgrade it with "
-        "LakeTableUpgradeOperator, or ALTER TABLE ... SET TBLPROPERTIES ('format-version'='3')"
-    )
+    return ICEBERG.lacks("read-changes", format_version)
 
 
 def with_change_type(columns: Collection[str]) -> str | None:

@@ -21,10 +21,10 @@ from airflow_lake_provider.spark_jobs.progress import Progress
 def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> JobReport:
     """Carry out a spec.
 
-    :raises UnsupportedError: the table's format is not known, or lacks what the spec needs.
+    :raises UnsupportedError: the table's format is not known, or cannot do what the spec asks.
     :raises LakeProviderError: what the action refuses, and errors of Java.
     """
-    declared_format(spec.table_format).refuse_lacking(spec.table, spec.needs)
+    spec.refuse_for(declared_format(spec.table_format))
     # Before the first phase, tables and plans are looked at, which takes a cold JVM its time.
     progress.say(f"{spec.action} of {spec.table} ...")
     with told_as_ours(f"table {spec.table} in {spec.catalog}", lambda: _properties(spark, spec)):

@@ -16,7 +16,7 @@ from tests.topologies.object_storage import BUCKET, aws_jars, object_storage
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-_NO_CHANGES = "UnsupportedError: shop.orders: has format version 2; changes are told by row lineage"
+_NO_CHANGES = "UnsupportedError: shop.orders: changes are told by row lineage, which begins with format version 3"
 _NO_EXPIRY = "shop.orders: skipped: the table's gc.enabled is false"
 
 

@@ -72,7 +72,7 @@ def test_each_capability_has_a_test_in_the_suite() -> None:
 
 def test_a_gap_is_a_strict_expected_failure_with_its_kind_and_reason() -> None:
     (found,) = added(Version2, needs("upsert", "read-changes"))
-    reason = "read-changes, never: rows have ids from format version 3 on"
+    reason = "read-changes, never: changes are told by row lineage, which begins with format version 3"
     assert (found.name, found.kwargs) == ("xfail", {"reason": reason, "raises": LakeProviderError, "strict": True})
     (shown,) = added(Version2, needs("deletion-vectors", raises=AssertionError))
     assert shown.kwargs["raises"] is AssertionError

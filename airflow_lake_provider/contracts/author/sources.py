@@ -22,7 +22,6 @@ from airflow_lake_provider.contracts.author.reader_options import (
     format_of_path,
 )
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.author_object import AuthorObject, reads
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
@@ -169,6 +168,11 @@ class Source(AuthorObject):
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format of the lake's tables has to have for it."""
         return () if self.lake_table is None else ("lake-table-source",)
+
+    @property
+    def looks_at_rows(self) -> bool:
+        """Tell whether what is read is compared with the table's rows of its keys."""
+        return False
 
     def without_policy(self) -> Source:
         """Return what is read, without what may be done about it when it has changed."""
@@ -334,6 +338,11 @@ class Debezium(Source):
         """Tell whether each row keeps the position of its newest event."""
         return self.ordering is EventOrdering.KEY
 
+    @property
+    def looks_at_rows(self) -> bool:
+        """Tell whether an event is compared with the table's row."""
+        return self.is_by_key
+
     def refuse_arguments(self, spec: Any) -> None:
         """Refuse what events bring themselves, or what their ordering cannot do."""
         engine = spec.merge_engine
@@ -348,7 +357,6 @@ class Debezium(Source):
             )
         keeps = spec.missing_columns is MissingColumns.KEEP
         wrong = {
-            "strategy='equality', which looks at no row of the table": spec.strategy is UpsertStrategy.EQUALITY,
             "branch, because deleted keys are remembered for main": spec.branch is not None,
             "deletes='ignore', because a delete ends what a key's values are": engine.deletes is Deletes.IGNORE,
             "missing_columns='keep', because an event writes the whole row": keeps,

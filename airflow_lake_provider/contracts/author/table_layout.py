@@ -64,6 +64,11 @@ class TableLayout(AuthorObject):
         partition_terms(self.partition_by)
         sort_terms(self.sort_by)
 
+    @property
+    def transforms(self) -> frozenset[str]:
+        """Transforms of columns in its terms."""
+        return frozenset(each.transform for each in (*partition_terms(self.partition_by), *sort_terms(self.sort_by)))
+
     def _refuse_code(self) -> None:
         unsafe = code_properties(self.properties, of_python=True)
         if unsafe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +12,6 @@ from airflow_lake_provider.contracts.argument_validation import flag, names, num
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
 from airflow_lake_provider.contracts.sql_limits import check_code, check_query_start
 from airflow_lake_provider.contracts.table_name import TableName
@@ -66,7 +65,6 @@ class IncrementalSpec(JobSpec):
             )
         if not self.keys:
             raise InvalidSpecError(f"{self.table}: keys of the target are needed")
-        refuse_reserved_names(self.table, "keys", self.keys)
         if (self.transform is None) == (self.query is None):
             raise InvalidSpecError(f"{self.table}: give either transform='module:function' or query, not both or none")
         check_query_start(self.query, f"{self.table}: query")
@@ -82,6 +80,16 @@ class IncrementalSpec(JobSpec):
         """Capabilities that the format has to have."""
         asked = {"create-table": self.create is not None, "consumer-tags": self.protect_source}
         return ("read-changes", "upsert", "merge-deduplicate", *(name for name, is_asked in asked.items() if is_asked))
+
+    @property
+    def columns(self) -> Mapping[str, Iterable[str]]:
+        """Names of columns, by the argument that gives them."""
+        return {"keys": self.keys}
+
+    @property
+    def transforms(self) -> frozenset[str]:
+        """Transforms of columns by which the table is laid out."""
+        return self.create.transforms if self.create is not None else frozenset()
 
     @property
     def transform_digest(self) -> str:

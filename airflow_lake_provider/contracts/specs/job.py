@@ -7,16 +7,17 @@ a DAG is parsed, and whether it is templated. Operators take signature, template
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, TypedDict
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.argument_validation import Reader, text
 from airflow_lake_provider.contracts.author_object import AuthorObject, is_open, reads, refuse_template
-from airflow_lake_provider.contracts.capabilities import declared_format
-from airflow_lake_provider.contracts.errors import InvalidSpecError
+from airflow_lake_provider.contracts.capabilities import FORMATS, FormatCapabilities, declared_format
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.json_codec import to_json, to_plain
+from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 from airflow_lake_provider.contracts.sql_limits import is_unicode
 from airflow_lake_provider.contracts.table_name import TableName
 
@@ -86,11 +87,15 @@ class JobSpec(AuthorObject):
         super().__post_init__()
 
     def complete(self) -> None:
-        """Refuse what does not go together; all arguments are known.
+        """Refuse what does not go together, or what no known format can do; all arguments are known.
 
         :raises InvalidSpecError: it says which.
         """
         TableName.parse(self.table)
+        refusals = list(self._refusals_of(FORMATS.values()))
+        # While a DAG is parsed no format is chosen yet.
+        if None not in refusals:
+            raise InvalidSpecError("; ".join(filter(None, refusals)))
 
     def framed(self, frame: SpecFrame) -> Self:
         """Return the spec as it is sent, with all fields checked; nothing is a template any more.
@@ -116,14 +121,34 @@ class JobSpec(AuthorObject):
         return plain
 
     def checked_for(self, table_format: str) -> Self:
-        """Return the spec with all fields checked, where a table format has what it needs.
+        """Return the spec with all fields checked, where a table format can do what it asks.
 
-        :raises InvalidSpecError: a field cannot be what it was rendered to.
+        :raises InvalidSpecError: a field cannot be what it was rendered to, or names a column that the format reserves.
         :raises UnsupportedError: the format is not known, or lacks a capability; it says which.
         """
         checked = self.checked()
-        declared_format(table_format).refuse_lacking(self.table, checked.needs)
+        checked.refuse_for(declared_format(table_format))
         return checked
+
+    def refuse_for(self, table_format: FormatCapabilities) -> None:
+        """Refuse what a table format cannot do, whatever its table is like.
+
+        :raises InvalidSpecError: an argument names a column that the format reserves.
+        :raises UnsupportedError: the format lacks a capability or a transform.
+        """
+        table_format.refuse_lacking(self.table, self.needs)
+        table_format.refuse_transforms(self.table, self.transforms)
+        for what, names in self.columns.items():
+            refuse_reserved_names(self.table, what, names, table_format)
+
+    def _refusals_of(self, table_formats: Iterable[FormatCapabilities]) -> Iterator[str | None]:
+        for each in table_formats:
+            try:
+                self.refuse_for(each)
+            except (InvalidSpecError, UnsupportedError) as error:
+                yield str(error)
+            else:
+                yield None
 
     @property
     def is_framed(self) -> bool:
@@ -139,6 +164,16 @@ class JobSpec(AuthorObject):
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the table's format has to have, by their names in ``contracts.capabilities``."""
         return ()
+
+    @property
+    def columns(self) -> Mapping[str, Iterable[str]]:
+        """Names that columns of the table have, or are to have, by the argument that gives them."""
+        return {}
+
+    @property
+    def transforms(self) -> frozenset[str]:
+        """Transforms of columns by which a table is laid out."""
+        return frozenset()
 
     @property
     def target_branch(self) -> str:

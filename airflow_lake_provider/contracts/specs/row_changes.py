@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,6 @@ from airflow_lake_provider.contracts.argument_validation import flag, names, num
 from airflow_lake_provider.contracts.author.sources import Files, Source, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
-from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import PREDICATE, check_code, shown, unfit_for_predicate
 
@@ -83,6 +83,11 @@ class UpdateRowsSpec(JobSpec):
         """Capabilities that the format has to have."""
         return ("update-rows",)
 
+    @property
+    def columns(self) -> Mapping[str, Iterable[str]]:
+        """Names of columns, by the argument that gives them."""
+        return {"assignments": self.assignments}
+
     def complete(self) -> None:
         """Refuse what does not go together."""
         super().complete()
@@ -92,7 +97,6 @@ class UpdateRowsSpec(JobSpec):
         check_code(code, allow_sql=self.allow_sql)
         if len({name.lower() for name in self.assignments}) != len(self.assignments):
             raise InvalidSpecError(f"{self.table}: assignments names a column twice: {sorted(self.assignments)}")
-        refuse_reserved_names(self.table, "assignments", self.assignments)
         if not self.where.strip():
             raise InvalidSpecError(f"{self.table}: where is empty; to update every row, say 'true' with allow_sql=True")
         unfit = None if self.allow_sql else unfit_for_predicate(self.where)

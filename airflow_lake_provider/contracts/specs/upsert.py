@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
@@ -24,7 +24,6 @@ from airflow_lake_provider.contracts.author.table_layout import TableLayout, lay
 from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy, upsert_strategy
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
-from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_names
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import check_code
 
@@ -66,12 +65,10 @@ class UpsertSpec(JobSpec):
         if self.source.name is None and self.is_framed:
             raise InvalidSpecError(f"{self.table}: the source needs a name, under which the table keeps its position")
         self._refuse_excluded("key columns", self.keys)
-        refuse_reserved_names(self.table, "keys", self.keys)
         self.source.refuse_arguments(self)
         if self.branch is not None and (self.branch == "main" or self.branch.startswith("lake_")):
             raise InvalidSpecError(f"{self.table}: branch {self.branch!r} is reserved; leave it out to write to main")
         self._refuse_merge_engine()
-        self._refuse_equality()
         self._refuse_audits()
         self._refuse_texts()
         if self.max_attempts < 1:
@@ -80,15 +77,28 @@ class UpsertSpec(JobSpec):
     @property
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format has to have."""
+        keeps = self.missing_columns is MissingColumns.KEEP
+        looks_at_rows = keeps or not self.merge_engine.is_plain or self.source.looks_at_rows
         asked = {
             "create-table": self.create is not None,
             "soft-deletes": self.merge_engine.deletes is Deletes.SOFT,
             f"strategy-{self.strategy.value}": self.strategy is not UpsertStrategy.AUTO,
+            "equality-with-kept-values": self.strategy is UpsertStrategy.EQUALITY and looks_at_rows,
             "branches": self.branch is not None,
             "audits": self.audits is not None,
         }
         named = (name for name, is_asked in asked.items() if is_asked)
         return ("upsert", f"merge-{self.merge_engine.kind}", *self.source.needs, *named)
+
+    @property
+    def columns(self) -> Mapping[str, Iterable[str]]:
+        """Names of columns, by the argument that gives them."""
+        return {"keys": self.keys, "deleted_column": (self.merge_engine.deleted_column,)}
+
+    @property
+    def transforms(self) -> frozenset[str]:
+        """Transforms of columns by which the table is laid out."""
+        return self.create.transforms if self.create is not None else frozenset()
 
     @property
     def target_branch(self) -> str:
@@ -147,15 +157,6 @@ class UpsertSpec(JobSpec):
                 f"{self.table}: audits publish to main, and branch={self.branch!r} is never published; leave out one"
             )
 
-    def _refuse_equality(self) -> None:
-        keeps = self.missing_columns is MissingColumns.KEEP
-        if self.strategy is UpsertStrategy.EQUALITY and (keeps or not self.merge_engine.is_plain):
-            raise InvalidSpecError(
-                f"{self.table}: strategy='equality' looks at no row of the table, so it can neither keep nor compare a "
-                "value of one: it takes merge_engine='deduplicate' without ignore_stale, without deletes='soft' and "
-                "without missing_columns='keep'. Leave strategy at 'auto' for these"
-            )
-
     def _refuse_merge_engine(self) -> None:
         engine = self.merge_engine
         replays = self.source.on_source_change is OnSourceChange.REPLAY
@@ -165,7 +166,6 @@ class UpsertSpec(JobSpec):
                 "'continue' or 'fail'"
             )
         engine.refuse_columns(self.table, self.keys)
-        refuse_reserved_names(self.table, "deleted_column", [engine.deleted_column])
         engine.refuse_order(self.table, self.order_by)
         for order, group in engine.sequence_groups.items():
             # Without its order a group keeps the table's values for ever.

@@ -20,6 +20,7 @@ from pyiceberg.table.update import (
     UpgradeFormatVersionUpdate,
 )
 
+from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, RefMove
 
@@ -27,10 +28,12 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 def is_committed_without_spark(table: Table, change: MetadataChange) -> bool:
     """Tell whether PyIceberg can make a change.
 
-    A REST catalog writes metadata itself. For others PyIceberg does, and it writes neither version 3 nor an upgrade
-    that keeps every snapshot's sequence number.
+    A REST catalog writes metadata itself. For others PyIceberg does, and it writes no upgrade that keeps every
+    snapshot's sequence number.
     """
-    return isinstance(table.catalog, RestCatalog) or (table.format_version == 2 and change.format_version is None)
+    if isinstance(table.catalog, RestCatalog):
+        return True
+    return ICEBERG.gap("metadata-changes-on-worker", table.format_version) is None and change.format_version is None
 
 
 def commit_metadata(table: Table, change: MetadataChange) -> None:

@@ -32,7 +32,7 @@ def test_it_prints_each_use_of_each_operator(orders: Table, append: Append, caps
     assert found["LakeUpsertOperator", "strategy='positions'"] == ("yes", "by id")
     possible, reason = found["LakeIncrementalOperator", "source"]
     assert possible == "no"
-    assert "has format version 2" in reason
+    assert "the table has version 2" in reason
     assert len(found) == len(rows) > 10
 
     run("shop.orders")

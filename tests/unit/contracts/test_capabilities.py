@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from airflow_lake_provider.contracts.author.audits import Audits
-from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deletes, FirstRow, PartialUpdate
+from airflow_lake_provider.contracts.author.merge_engines import (
+    Aggregation,
+    Deduplicate,
+    Deletes,
+    FirstRow,
+    PartialUpdate,
+)
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, LakeTable, Query
+from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.capabilities import (
     CAPABILITIES,
+    FORMATS,
     ICEBERG,
     FormatCapabilities,
     Gap,
     Support,
     declared_format,
 )
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec, CompactionStrategy
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
@@ -35,8 +47,10 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpiry
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files, without_row_changes, without_row_lineage
+from scripts.capabilities_page import capabilities_page
 from tests.tiny_format import TINY
 
+_GAP_OF_PYICEBERG = "outside of REST catalogs PyIceberg writes metadata of version 2 alone"
 UPSERT = UpsertSpec(table="shop.orders", source="a.parquet", keys=("id",), create=None)  # type: ignore[arg-type]  # as an author writes it
 KEYS = LakeTable("shop.keys")
 NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
@@ -108,6 +122,84 @@ def test_a_spec_says_what_it_needs(spec: JobSpec, expected: set[str]) -> None:
     ICEBERG.refuse_lacking(spec.table, spec.needs)
 
 
+# Asked where it is known whether a batch needs it.
+ASKED_BY_THE_DRIVER = {"schema-evolution"}
+TABLES_OF_VALUES_KEPT_BY_EQUALITY: list[dict[str, Any]] = [
+    {"schema_contract": SchemaContract(missing_columns=MissingColumns.KEEP)},
+    {"merge_engine": Deduplicate(deletes=Deletes.SOFT)},
+    {"merge_engine": Deduplicate(ignore_stale=True), "order_by": ("at",)},
+    {"merge_engine": FirstRow()},
+    {"merge_engine": PartialUpdate()},
+    {"merge_engine": Aggregation({"n": "sum"})},
+    {"source": Debezium("in", table="t", schema="id INT", ordering="key")},
+]
+
+
+@pytest.fixture
+def keeping(monkeypatch: pytest.MonkeyPatch) -> FormatCapabilities:
+    """A format beside Iceberg whose upserts by equality deletes keep values, and that has names of its own."""
+    found = FormatCapabilities(
+        name="keeping",
+        title="Keeping",
+        driver="",
+        declared={name: Support() for name in CAPABILITIES},
+        transforms=ICEBERG.transforms | {"weeks"},
+    )
+    monkeypatch.setitem(FORMATS, found.name, found)
+    return found
+
+
+def test_each_capability_is_asked_for_by_a_spec_or_a_driver_or_is_said_to_describe_tables() -> None:
+    asked = {name for spec, _ in NEEDS.values() for name in spec.needs}
+    asked |= {"equality-with-kept-values"} | ASKED_BY_THE_DRIVER
+    assert asked == {name for name, each in CAPABILITIES.items() if each.is_asked}
+    described = capabilities_page().partition("No task asks for\n")[2].partition(".")[0]
+    assert set(re.findall("`(.*?)`", described)) == CAPABILITIES.keys() - asked
+
+
+@pytest.mark.parametrize("changes", TABLES_OF_VALUES_KEPT_BY_EQUALITY)
+def test_values_that_equality_keeps_are_refused_by_the_format_and_not_by_the_spec(
+    keeping: FormatCapabilities, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    spec = replace(UPSERT, strategy=UpsertStrategy.EQUALITY, **changes)
+    assert spec.checked_for(keeping.name).needs == spec.needs
+    with pytest.raises(UnsupportedError, match=r"'iceberg' lacks 'equality-with-kept-values', .*leave strategy at"):
+        spec.checked_for(ICEBERG.name)
+    # Where no format can do it, whoever writes the DAG hears of it.
+    monkeypatch.delitem(FORMATS, keeping.name)
+    with pytest.raises(InvalidSpecError, match="'iceberg' lacks 'equality-with-kept-values'"):
+        replace(UPSERT, strategy=UpsertStrategy.EQUALITY, **changes)
+
+
+NAMES_OF_ICEBERGS_OWN: dict[str, Callable[[], JobSpec]] = {
+    "keys": lambda: replace(UPSERT, keys=("id", "_File")),
+    "deleted_column": lambda: replace(UPSERT, merge_engine=Deduplicate(deleted_column="_deleted")),
+    "assignments": lambda: UpdateRowsSpec(table="a.b", assignments={"_ROW_ID": "1"}, where="id = 1"),
+    "keys of an increment": lambda: replace(NEEDS["incremental"][0], keys=("_change_type",)),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize("make", NAMES_OF_ICEBERGS_OWN.values(), ids=NAMES_OF_ICEBERGS_OWN.keys())
+def test_a_name_that_one_of_two_formats_reserves_is_refused_for_that_one_before_spark(
+    keeping: FormatCapabilities, make: Callable[[], JobSpec]
+) -> None:
+    spec = make()
+    assert spec.checked_for(keeping.name).table == spec.table
+    with pytest.raises(InvalidSpecError, match="which Iceberg reserves for columns of its own"):
+        spec.checked_for(ICEBERG.name)
+
+
+@pytest.mark.parametrize("terms", [{"partition_by": ["weeks(at)"]}, {"sort_by": ["id", "weeks(at) DESC"]}])
+@pytest.mark.parametrize("spec", [NEEDS["creation"][0], NEEDS["incremental"][0]], ids=["upsert", "increment"])
+def test_a_transform_that_one_of_two_formats_lacks_is_refused_for_that_one_before_spark(
+    keeping: FormatCapabilities, spec: JobSpec, terms: dict[str, Any]
+) -> None:
+    asked: JobSpec = replace(spec, create=TableLayout(**terms))  # type: ignore[call-arg]
+    assert asked.checked_for(keeping.name).transforms >= {"weeks"}
+    with pytest.raises(UnsupportedError, match="'iceberg' partitions and sorts by no weeks; it takes bucket, date,"):
+        asked.checked_for(ICEBERG.name)
+
+
 def test_each_spec_of_a_driver_needs_something() -> None:
     assert {action for action, spec in SPECS.items() if spec.needs is JobSpec.needs} == set()
 
@@ -122,7 +214,7 @@ def test_iceberg_says_of_each_capability_whether_it_has_it_and_of_each_gap_why_n
 
 
 @pytest.mark.parametrize("version", ICEBERG.versions)
-def test_declarations_agree_with_the_rules_of_tables(version: int) -> None:
+def test_rules_of_tables_take_their_reasons_from_the_declarations(version: int) -> None:
     rules = {
         "delete-rows": without_row_changes(version, {}),
         "update-rows": without_row_changes(version, {}),
@@ -130,7 +222,17 @@ def test_declarations_agree_with_the_rules_of_tables(version: int) -> None:
         "strategy-positions": refuses_delete_files(version, {}),
         "strategy-equality": refuses_delete_files(version, {}),
     }
-    assert {name for name in rules if ICEBERG.gap(name, version)} == {name for name, why in rules.items() if why}
+    gaps = {name: gap.reason for name in rules if (gap := ICEBERG.gap(name, version)) is not None}
+    assert {name: why.partition(";")[0] for name, why in rules.items() if why} == gaps
+
+
+def test_a_version_that_lacks_a_capability_says_which_version_has_it() -> None:
+    assert ICEBERG.lacks("delete-rows", 1) == (
+        "format version 1 has no deletes; the table has version 1, upgrade it to 2 with LakeTableUpgradeOperator"
+    )
+    assert ICEBERG.lacks("delete-rows", 2) is None
+    assert ICEBERG.lacks("metadata-changes-on-worker", 3) == _GAP_OF_PYICEBERG
+    assert ICEBERG.lacks("changelog", 3) == "a read of changes gives the sum of all steps"
 
 
 def test_a_lacking_capability_is_named_with_its_reason_and_the_nearest() -> None:

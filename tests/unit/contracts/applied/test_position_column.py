@@ -32,7 +32,6 @@ KEEPING = SchemaContract(missing_columns=MissingColumns.KEEP)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"strategy": UpsertStrategy.EQUALITY}, "strategy='equality'"),
         ({"branch": "mine"}, "branch"),
         ({"merge_engine": Deduplicate(deletes=Deletes.IGNORE)}, "deletes='ignore'"),
         ({"schema_contract": KEEPING, "branch": "mine"}, "branch.*; nor with missing_columns='keep'"),
@@ -41,6 +40,8 @@ KEEPING = SchemaContract(missing_columns=MissingColumns.KEEP)
 def test_what_needs_no_row_of_the_table_does_not_go_with_order_by_key(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidSpecError, match=rf"ordering='key' does not go with .*{said}"):
         _spec(**changes)
+    with pytest.raises(InvalidSpecError, match=r"'iceberg' lacks 'equality-with-kept-values', .* ordering='key'"):
+        _spec(strategy=UpsertStrategy.EQUALITY)
     soft = _spec(merge_engine=Deduplicate(deletes=Deletes.SOFT)).source
     assert isinstance(soft, Debezium)
     assert soft.ordering is EventOrdering.KEY
