@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.contracts.capabilities import FORMATS
-from airflow_lake_provider.spark_jobs.formats.base import FormatTable, TableFormat
+from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.spark_jobs.formats.base import FormatTable, KeyHistory, TableFormat
 from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable
@@ -75,6 +76,36 @@ def test_each_format_that_is_declared_can_be_chosen(name: str) -> None:
             list(signature(getattr(found, method)).parameters)
             == list(signature(getattr(TableFormat, method)).parameters)[1:]
         )
+
+
+class Bare(FormatTable):
+    """A table that has only what every table has."""
+
+    capabilities = FormatCapabilities(name="bare", title="Bare", driver="", declared={})
+    exists = state = applied_state = schema = current_rows = lambda *_: None  # type: ignore[assignment]
+
+
+ASKED_OF_SOME = sorted(
+    name
+    for name, method in vars(FormatTable).items()
+    if "_lacking" in getattr(getattr(method, "__code__", None), "co_names", ())
+)
+
+
+@pytest.mark.parametrize("name", ASKED_OF_SOME)
+def test_a_method_that_a_format_has_not_written_is_refused_by_capability_and_format(name: str) -> None:
+    method = getattr(Bare(), name)
+    asked = dict.fromkeys(signature(method).parameters)
+    with pytest.raises(UnsupportedError, match=r"table format 'bare' lacks .*: Bare has no method") as refused:
+        method(**asked)
+    assert str(refused.value).split("'")[3] in {key for key, known in CAPABILITIES.items() if known.is_asked}
+
+
+def test_no_method_of_the_seam_ends_without_the_name_of_what_is_lacking() -> None:
+    assert len(ASKED_OF_SOME) == 15
+    assert "NotImplementedError" not in (FORMAT_FOLDER / "base.py").read_text()
+    with pytest.raises(UnsupportedError, match="'change-events'"):
+        KeyHistory().keep_rows(None, None)  # type: ignore[arg-type]
 
 
 def test_iceberg_answers_all_that_may_be_asked_of_a_table() -> None:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.capabilities import declared_format
+from airflow_lake_provider.contracts.capabilities import FormatCapabilities, declared_format
 from airflow_lake_provider.contracts.errors import MissingTableError
 from airflow_lake_provider.contracts.reserved_columns import refuse_reserved_columns
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
@@ -26,13 +26,16 @@ def fit_target(
     :param missing: what happens to columns of the target that ``rows`` lacks.
     :return: sentences on what was changed.
     :raises MissingTableError: it does not exist and ``create`` is None.
-    :raises UnsupportedError: the strategy of the spec cannot change a table with the layout of the spec.
+    :raises UnsupportedError: the strategy of the spec cannot change a table with the layout of the spec, or the format
+        adds no columns to a table.
     :raises BadInputError: a column does not fit, or has a name that its format reserves, or that no table can have.
     """
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
-    refuse_reserved_columns(spec.table, columns.names, declared_format(spec.table_format))
+    table_format = declared_format(spec.table_format)
+    refuse_reserved_columns(spec.table, columns.names, table_format)
     refuse_unfit_fields(spec.table, columns)
     if target.is_created():
+        _refuse_new_columns(spec.table, target, columns, table_format)
         return target.fit_schema(columns, spec.schema_contract, missing)
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
@@ -40,3 +43,12 @@ def fit_target(
     say(f"creating {spec.table} ...")
     target.create(columns, spec.keys, spec.create, strategy)
     return ("created the table",)
+
+
+def _refuse_new_columns(table: str, target: FormatTable, columns: StructType, table_format: FormatCapabilities) -> None:
+    """Refuse columns that a table lacks and never gets; a format that evolves schemas decides by the contract."""
+    if table_format.gap("schema-evolution") is None:
+        return
+    known = {name.lower() for name in (target.schema() or StructType()).names}
+    if new := sorted(name for name in columns.names if name.lower() not in known):
+        table_format.refuse_lacking(f"{table}: the batch has new columns {new}", ("schema-evolution",))

@@ -5,13 +5,16 @@ rows are reached (``MERGE INTO`` on a stage branch, resolved positions, a Paimon
 What a format can do it declares in ``contracts/capabilities.py``.
 """
 
+# A method that a format has not written refuses whatever it is given.
+# ruff: noqa: ARG002
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -22,6 +25,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities
+from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
@@ -51,7 +55,7 @@ class KeyHistory:
     open_changes: OpenKeyChanges = field(default_factory=OpenKeyChanges)
     epoch: int = 1
 
-    def rows_then(self, snapshot: str) -> DataFrame | None:  # noqa: ARG002  # others ask it
+    def rows_then(self, snapshot: str) -> DataFrame | None:
         """Live rows at a snapshot of any age, in columns named as they are now; None where it has expired."""
         return None
 
@@ -67,7 +71,7 @@ class KeyHistory:
 
     def keep_rows(self, commit: KeyedCommit, progress: Progress) -> str:
         """Apply a commit to a snapshot that no branch leads to, and return its id; an expiry removes it by its age."""
-        raise NotImplementedError
+        raise UnsupportedError("this table's format lacks 'change-events': it keeps no rows beside its branches")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +102,9 @@ class AppliedState:
 
 class FormatTable(ABC):
     """A table of a format. A method that no declared capability of the format asks for may stay as it is here."""
+
+    # Those of its format.
+    capabilities: ClassVar[FormatCapabilities]
 
     @abstractmethod
     def exists(self) -> bool:
@@ -133,7 +140,7 @@ class FormatTable(ABC):
         """Table properties; empty for a missing table."""
         return {}
 
-    def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:  # noqa: ARG002  # others ask it
+    def other_positions(self, source_name: str) -> Mapping[str, SourcePosition]:
         """Positions of all sources but one, by their names; empty for a missing table."""
         return {}
 
@@ -143,7 +150,7 @@ class FormatTable(ABC):
         :param strategy: of the batches to come, the format's own setting.
         :raises UnsupportedError: it could not change a table with this layout; nothing was made.
         """
-        raise NotImplementedError
+        raise self._lacking("create-table")
 
     def fit_schema(self, columns: StructType, contract: SchemaContract, missing: MissingColumns) -> tuple[str, ...]:
         """Add and widen columns so that ``columns`` fit.
@@ -151,7 +158,7 @@ class FormatTable(ABC):
         :return: sentences on what was changed.
         :raises BadInputError: a column does not fit and evolution may not or cannot make it.
         """
-        raise NotImplementedError
+        raise self._lacking("upsert")
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
         """Commit once.
@@ -160,7 +167,7 @@ class FormatTable(ABC):
         :raises CommitConflictError: the branch moved past ``commit.base``; nothing changed.
         :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
         """
-        raise NotImplementedError
+        raise self._lacking("upsert")
 
     def changeable_state(self) -> AppliedState:
         """Read the newest metadata of main, of which rows are to be changed: head and run keys.
@@ -168,7 +175,7 @@ class FormatTable(ABC):
         :raises MissingTableError: there is no such table.
         :raises UnsupportedError: rows of this table cannot be changed so.
         """
-        raise NotImplementedError
+        raise self._lacking("update-rows")
 
     def change(self, commit: MatchedCommit, progress: Progress) -> AppliedCommit | None:
         """Change the rows of main that match, in one commit; None when no row does.
@@ -177,18 +184,18 @@ class FormatTable(ABC):
         :raises UnknownOutcomeError: the catalog's answer was lost and the run key could not be looked up.
         :raises InvalidSpecError: the predicate cannot be taken.
         """
-        raise NotImplementedError
+        raise self._lacking("update-rows")
 
     def retained(self, match: RowMatch, without: str | None) -> RetainedRows:
         """Look for the rows in every file that a snapshot of the table reaches.
 
         :param without: a snapshot in which no row matches; None where none is known.
         """
-        raise NotImplementedError
+        raise self._lacking("erasure-proof")
 
     def identity(self) -> str:
         """Something that a table dropped and made again under the same name does not share."""
-        raise NotImplementedError
+        raise self._lacking("read-changes")
 
     def rows_at(self, snapshot: str | None) -> DataFrame:
         """Live rows at a snapshot, in the columns of its time, of which a query finds what its predicates ask for.
@@ -196,11 +203,11 @@ class FormatTable(ABC):
         :param snapshot: None for the head of main.
         :raises UnsupportedError: Spark cannot read the table's columns.
         """
-        raise NotImplementedError
+        raise self._lacking("read-changes")
 
     def has_passed(self, position: str, snapshot: str) -> bool:
         """Tell whether ``snapshot`` is an ancestor of ``position``, and that one of the head: not rolled back."""
-        raise NotImplementedError
+        raise self._lacking("read-changes")
 
     def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:
         """Rows that differ between two snapshots, with ``_change_type``; from the beginning when ``start`` is None.
@@ -208,23 +215,23 @@ class FormatTable(ABC):
         :param end: None for the head of main.
         :raises RangeUnavailableError: a snapshot is gone.
         """
-        raise NotImplementedError
+        raise self._lacking("read-changes")
 
     def pin(self, consumer: str, snapshot: str) -> None:
         """Keep a snapshot from expiry while it is read."""
-        raise NotImplementedError
+        raise self._lacking("consumer-tags")
 
     def advance(self, consumer: str, snapshot: str, *, owner: str, target: str, mode: str) -> None:
         """Note that a consumer has reached a snapshot, and keep that one from expiry."""
-        raise NotImplementedError
+        raise self._lacking("consumer-tags")
 
     def compact(self, spec: CompactionSpec, progress: Progress) -> CompactionReport:
         """Rewrite small files and files with deletes; a conflict with a writer is an outcome of the report."""
-        raise NotImplementedError
+        raise self._lacking("compaction")
 
     def expire(self, spec: SnapshotExpirySpec, progress: Progress) -> ExpiryReport:
         """Forget old snapshots and delete the files that only they reach."""
-        raise NotImplementedError
+        raise self._lacking("snapshot-expiry")
 
     def change_metadata(self, change: MetadataChange) -> None:
         """Change branches, tags, properties or the format version in one commit.
@@ -232,7 +239,13 @@ class FormatTable(ABC):
         :raises CommitConflictError: the table is not any more what it was decided on; nothing changed.
         :raises UnknownOutcomeError: the catalog's answer was lost.
         """
-        raise NotImplementedError
+        raise self._lacking("metadata-changes")
+
+    def _lacking(self, name: str) -> UnsupportedError:
+        """Return the refusal of what the format has not written, whatever it declares."""
+        return UnsupportedError(
+            f"table format {self.capabilities.name!r} lacks {name!r}: {type(self).__name__} has no method for it"
+        )
 
 
 class TableFormat(Protocol):

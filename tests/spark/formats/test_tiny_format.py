@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.capabilities import FORMATS
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport, Outcome, reports_from_plain
@@ -20,7 +21,7 @@ from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from tests.spark.formats.tiny_format import WAREHOUSE
-from tests.spark.upsert_flow import Flow, row
+from tests.spark.upsert_flow import SCHEMA, Flow, row
 from tests.tiny_format import TINY
 
 
@@ -69,6 +70,18 @@ def test_what_a_second_format_lacks_is_refused_by_name(tmp_path: Path) -> None:
     assert isinstance(refused, JobFailure)
     assert refused.error == "UnsupportedError"
     assert "table format 'tiny' lacks 'compaction'" in refused.message
+
+
+def test_a_new_column_is_refused_where_the_format_evolves_no_schema(session: SparkSession, tmp_path: Path) -> None:
+    flow = Flow(session, "shop.orders", tmp_path / "inbox", {"table_format": TINY.name})
+    flow.arrive("1.jsonl", row(1, "a", 1))
+    run(tmp_path, flow.spec("run 1"))
+    flow.arrive("2.jsonl", {**row(2, "b", 2), "extra": 1})
+    wider = Files(path=f"{flow.inbox}/*.jsonl", format="json", schema=f"{SCHEMA}, extra INT")
+    refused = run(tmp_path, flow.spec("run 2", source=wider))
+    assert isinstance(refused, JobFailure)
+    assert "the batch has new columns ['extra']: table format 'tiny' lacks 'schema-evolution'" in refused.message
+    assert rows_of(tmp_path / "tables" / "shop.orders") == {1: ("a", 1)}
 
 
 def test_changes_that_a_second_format_cannot_read_are_refused_by_name(session: SparkSession) -> None:

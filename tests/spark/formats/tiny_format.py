@@ -51,6 +51,7 @@ class TinyFormat:
 class TinyTable(FormatTable):
     """A folder with ``head.json``: version, folder of the rows, columns, position by source, run keys."""
 
+    capabilities: ClassVar[FormatCapabilities] = TINY
     spark: SparkSession
     folder: Path
 

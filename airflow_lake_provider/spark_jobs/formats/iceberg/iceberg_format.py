@@ -63,6 +63,7 @@ class IcebergFormat:
 class IcebergFormatTable(FormatTable):
     """Implements ``formats.base.FormatTable``, which says what each method does."""
 
+    capabilities: ClassVar[FormatCapabilities] = ICEBERG
     table: IcebergTable
 
     def exists(self) -> bool:
