@@ -9,6 +9,7 @@ TINY = FormatCapabilities(
     name="tiny",
     title="Tiny",
     driver="tests.spark.formats.tiny_format:TinyFormat",
+    worker="tests.tiny_catalog:TinyCatalog",
     declared={
         "upsert": Support(),
         "merge-deduplicate": Support(),

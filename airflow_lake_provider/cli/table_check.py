@@ -10,9 +10,9 @@ from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
+from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.errors import LakeProviderError
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-from airflow_lake_provider.planning.table_check import Verdict, check_table
 
 
 @suppress_logs_and_warning
@@ -26,7 +26,7 @@ def check(args: Namespace) -> None:
     # Connections may be in Airflow's own database, as for Airflow's own commands.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     try:
-        found = check_table(LakeCatalogHook(args.conn_id).loaded(args.table).facts, args.keys)
+        found = LakeCatalogHook(args.conn_id).loaded(args.table).check(args.keys)
     except LakeProviderError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
     AirflowConsole().print_as(data=found, output=args.output, mapper=_row)

@@ -130,11 +130,27 @@ CAPABILITIES: Mapping[str, Capability] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Answer about one use of one operator, or one capability, for a table.
+
+    :param use: strategy or other argument that the answer is about.
+    :param reason: why not, or what to know.
+    """
+
+    operator: str
+    use: str
+    possible: bool
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class FormatCapabilities:
     """A table format as both sides know it.
 
     :param title: name in sentences.
     :param driver: ``package.module:Class`` of its :class:`.TableFormat`, which only drivers import.
+    :param worker: ``package.module:Class`` of its :class:`.WorkerCatalog`, which only workers import; empty for a
+        format whose tables are not read without Spark.
     :param versions: of the format, oldest first.
     :param declared: what it has and lacks; what it does not name it lacks.
     :param reserved_columns: names of columns of its own, in lower case.
@@ -144,6 +160,7 @@ class FormatCapabilities:
     name: str
     title: str
     driver: str
+    worker: str = ""
     versions: tuple[int, ...] = (1,)
     declared: Mapping[str, Support | Gap]
     reserved_columns: frozenset[str] = frozenset()
@@ -173,7 +190,8 @@ class FormatCapabilities:
         later = next((each for each in self.versions if each > version and self.gap(name, each) is None), None)
         if later is None:
             return gap.reason
-        return f"{gap.reason}; the table has version {version}, upgrade it to {later} with LakeTableUpgradeOperator"
+        by_operator = " with LakeTableUpgradeOperator" if self.gap("format-upgrade") is None else ""
+        return f"{gap.reason}; the table has version {version}, upgrade it to {later}{by_operator}"
 
     def refuse_lacking(self, table: str, needs: Iterable[str]) -> None:
         """Refuse what no version of the format can do.
@@ -192,6 +210,31 @@ class FormatCapabilities:
                 raise UnsupportedError(
                     f"{table}: table format {self.name!r} lacks {name!r}, {gap.reason}; it has {self._nearest(name)}"
                 )
+
+    def refuse_without_worker(self, what: str) -> None:
+        """Refuse what is done without Spark, where the format has no part for workers.
+
+        :param what: begins the message.
+        :raises UnsupportedError: saying what there is in its place.
+        """
+        if not self.worker:
+            raise UnsupportedError(
+                f"{what}: table format {self.name!r} has no part for workers, so nobody can watch, check or change its "
+                "tables without Spark. Upserts, row changes, compaction and expiry go on in Spark; for the rest, name "
+                "a class in 'worker' of the format's declaration"
+            )
+
+    def verdicts(self, version: int) -> list[Verdict]:
+        """Return what a version of the format can do, and why not, whatever a table of it is like."""
+        found = []
+        for name, capability in CAPABILITIES.items():
+            why = self.lacks(name, version)
+            found.append(
+                Verdict(
+                    operator=capability.group, use=name, possible=why is None, reason=why or f"to {capability.sentence}"
+                )
+            )
+        return found
 
     def refuse_transforms(self, table: str, transforms: Iterable[str]) -> None:
         """Refuse a layout by transforms that the format does not have.
@@ -226,6 +269,7 @@ ICEBERG = FormatCapabilities(
     name="iceberg",
     title="Iceberg",
     driver="airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format:IcebergFormat",
+    worker="airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog:IcebergCatalog",
     versions=(1, 2, 3),
     declared={
         **{name: Support() for name in CAPABILITIES},

@@ -14,23 +14,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_lake_provider.tables.base import MetadataVersion
+
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 _NOT_MODIFIED = 304
-
-
-@dataclass(frozen=True)
-class MetadataVersion:
-    """Version of a table's metadata, as its catalog names it.
-
-    :param location: of the metadata file.
-    :param etag: of the REST catalog's answer; None where it gave none.
-    """
-
-    location: str
-    etag: str | None = None
 
 
 def load_if_changed(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -14,6 +15,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_lake_provider.catalogs.catalog_connection import CatalogConnection
 from airflow_lake_provider.catalogs.connection_errors import refused
+from airflow_lake_provider.contracts.capabilities import declared_format
 from airflow_lake_provider.contracts.errors import (
     AccessDeniedError,
     BrokenMetadataError,
@@ -44,9 +46,10 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from airflow_lake_provider.contracts.capabilities import FormatCapabilities
     from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
-    from airflow_lake_provider.hooks.conditional_load import MetadataVersion
-    from airflow_lake_provider.tables.base import LoadedTable
+    from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
+    from airflow_lake_provider.tables.base import LoadedTable, MetadataVersion, WorkerCatalog
 
 _CATALOG = "the catalog"
 # Whoever serves a catalog chooses the text of its errors.
@@ -106,26 +109,52 @@ class LakeCatalogHook(BaseHook):
             mask_secret(secret)
         return connection
 
-    @lock_free_cached_property
-    def catalog(self) -> Catalog:
-        """The opened catalog, kept for the life of the hook.
+    @property
+    def table_format(self) -> FormatCapabilities:
+        """The format of the catalog's tables, as it is declared."""
+        return declared_format(self.connection.table_format)
 
+    @lock_free_cached_property
+    def opened(self) -> WorkerCatalog:
+        """The opened catalog as the table format of the connection reads it, kept for the life of the hook.
+
+        :raises UnsupportedError: the format has no part for workers.
         :raises CatalogUnavailableError: when it does not answer.
         :raises InvalidConnectionError: when it refuses the credentials.
         """
-        from airflow_lake_provider.hooks.open_catalog import catalog_opener
-
-        connection = self.connection
-        opened = catalog_opener(connection.kind)
+        self.table_format.refuse_without_worker(f"connection {self.lake_conn_id!r}")
+        module, _, kind = self.table_format.worker.partition(":")
+        found: WorkerCatalog = getattr(import_module(module), kind)(self.connection)
         with self._translated_errors(_CATALOG):
-            return opened(connection.catalog_name, connection.pyiceberg_properties())
+            found.open()
+        return found
+
+    @property
+    def catalog(self) -> Catalog:
+        """The opened catalog as PyIceberg has it.
+
+        :raises UnsupportedError: the connection is to tables of another format.
+        :raises LakeProviderError: as :attr:`opened`.
+        """
+        return self._iceberg.catalog
 
     def get_conn(self) -> Catalog:
-        """Return the opened catalog."""
+        """Return the opened catalog as PyIceberg has it."""
         return self.catalog
 
+    @property
+    def _iceberg(self) -> IcebergCatalog:
+        from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import IcebergCatalog
+
+        if not isinstance(self.opened, IcebergCatalog):
+            raise UnsupportedError(
+                f"connection {self.lake_conn_id!r}: its tables have format {self.table_format.name!r}, which PyIceberg "
+                "does not read; use loaded()"
+            )
+        return self.opened
+
     def load_table(self, table: TableName | str) -> Table:
-        """Load a table's current metadata.
+        """Load a table's current metadata as PyIceberg has it.
 
         :param table: ``namespace.table``.
         :raises MissingTableError: when the table or its namespace does not exist.
@@ -133,22 +162,18 @@ class LakeCatalogHook(BaseHook):
         :raises BrokenMetadataError: when its metadata cannot be what a writer made.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        from airflow_lake_provider.tables.iceberg.loaded_table import refuse_broken_metadata
-
-        with self._reading(table) as (catalog, levels):
-            found = catalog.load_table(levels)
-        refuse_broken_metadata(str(table), found.metadata)
-        return found
+        iceberg = self._iceberg
+        with self._reading(table) as (_, name):
+            return iceberg.load_table(name)
 
     def loaded(self, table: TableName | str) -> LoadedTable:
-        """Load a table's current metadata as this package's operators ask it, without PyIceberg's names.
+        """Load a table's current metadata as this package's operators ask it, whatever its format.
 
         :param table: ``namespace.table``.
         :raises LakeProviderError: as :meth:`load_table`.
         """
-        from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
-
-        return LoadedIcebergTable(self.load_table(table))
+        with self._reading(table) as (opened, name):
+            return opened.load(name)
 
     def loaded_if_changed(
         self, table: TableName | str, seen: MetadataVersion | None
@@ -159,15 +184,8 @@ class LakeCatalogHook(BaseHook):
         :param seen: version of an earlier call; None loads the table in any case.
         :raises LakeProviderError: as :meth:`load_table`.
         """
-        from airflow_lake_provider.hooks.conditional_load import load_if_changed
-        from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, refuse_broken_metadata
-
-        with self._reading(table) as (catalog, levels):
-            found = load_if_changed(catalog, levels, seen)
-        if found is None:
-            return None
-        refuse_broken_metadata(str(table), found[0].metadata)
-        return LoadedIcebergTable(found[0]), found[1]
+        with self._reading(table) as (opened, name):
+            return opened.load_if_changed(name, seen)
 
     def tables_named_like(self, table: TableName | str) -> list[str]:
         """Return up to three tables of a namespace whose names are like one that it lacks; none where nobody can tell.
@@ -175,8 +193,8 @@ class LakeCatalogHook(BaseHook):
         :param table: ``namespace.table``.
         """
         try:
-            with self._reading(table) as (catalog, levels):
-                known = [".".join(found) for found in catalog.list_tables(levels[:-1])]
+            with self._reading(table) as (opened, name):
+                known = opened.tables_in(name.levels[:-1])
         except LakeProviderError:
             return []
         return difflib.get_close_matches(str(table), known, n=3)
@@ -205,21 +223,10 @@ class LakeCatalogHook(BaseHook):
         :raises UnsupportedError: naming the properties.
         :raises CatalogUnavailableError: when the catalog does not answer.
         """
-        from airflow_lake_provider.hooks.bounded_catalogs.trusted_answers import TrustedAnswers
-        from airflow_lake_provider.hooks.bounded_catalogs.trusted_tables import refuse_code
-
-        rest = self.catalog if isinstance(self.catalog, TrustedAnswers) else None
-        own = self.connection.java_properties()
-        if rest is not None:
-            rest.refuse_for_spark(own)
-        for name in tables:
-            try:
-                table = self.load_table(name)
-            except MissingTableError:
-                continue
-            refuse_code(table, untrusted_code(table.metadata.properties, own))
-            if rest is not None:
-                rest.refuse_for_spark(own, table.name())
+        self.opened.refuse_for_spark(None)
+        for table in tables:
+            with suppress(MissingTableError), self._reading(table) as (opened, name):
+                opened.refuse_for_spark(name)
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the catalog as jobs do, and count its namespaces; whatever goes wrong is an answer.
@@ -227,9 +234,9 @@ class LakeCatalogHook(BaseHook):
         The button in Airflow's form does not call this: the connection type ``iceberg`` belongs to the official hook.
         """
         try:
-            catalog = self.catalog
+            opened = self.opened
             with self._translated_errors(_CATALOG):
-                found = len(catalog.list_namespaces())
+                found = opened.count_namespaces()
         except LakeProviderError as error:
             return False, str(error)
         # A missing package or folder, a name that PyIceberg refuses: each library has errors of its own.
@@ -241,12 +248,12 @@ class LakeCatalogHook(BaseHook):
         )
 
     @contextmanager
-    def _reading(self, table: TableName | str) -> Iterator[tuple[Catalog, tuple[str, ...]]]:
-        """Give the catalog and the levels of a table's name, and translate the errors of reading it."""
+    def _reading(self, table: TableName | str) -> Iterator[tuple[WorkerCatalog, TableName]]:
+        """Give the catalog and a table's name, and translate the errors of reading it."""
         name = table if isinstance(table, TableName) else TableName.parse(table)
-        catalog = self.catalog
+        opened = self.opened
         with self._translated_errors(f"table {name}"):
-            yield catalog, name.levels
+            yield opened, name
 
     @contextmanager
     def _translated_errors(self, what: str) -> Iterator[None]:
@@ -255,7 +262,8 @@ class LakeCatalogHook(BaseHook):
             with within(call_seconds() if self.timeout is None else self.timeout):
                 yield
         except BrokenMetadataError as error:
-            raise BrokenMetadataError(f"connection {self.lake_conn_id!r}, {what}: {error}") from None
+            why = str(error).removeprefix(f"{what.removeprefix('table ')}: ")
+            raise BrokenMetadataError(f"connection {self.lake_conn_id!r}, {what}: {why}") from None
         except LakeProviderError:
             raise
         except Exception as error:

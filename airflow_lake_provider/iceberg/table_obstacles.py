@@ -12,6 +12,8 @@ from airflow_lake_provider.contracts.untrusted_properties import code_properties
 CHANGE_TYPE = "_change_type"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
+# What Spark reads or writes rows for.
+_OF_ROWS = frozenset({"upsert", "lake-table-source", "delete-rows", "update-rows", "read-changes", "compaction"})
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
 KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
 
@@ -96,6 +98,24 @@ def without_expiry(properties: Mapping[str, str]) -> str | None:
     if properties.get("gc.enabled", "true").lower() != "false":
         return None
     return "the table's gc.enabled is false: its files may belong to other tables, so nothing is expired"
+
+
+def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> str | None:
+    """Return why a table of this shape rules a capability out that Iceberg may have; None where it does not.
+
+    :param capability: one of ``contracts.capabilities``.
+    :param keys: of an upsert, however they are spelled.
+    """
+    if capability in _OF_ROWS and (why := without_spark(shape.columns)) is not None:
+        return why
+    if capability in ("delete-rows", "update-rows"):
+        return without_row_changes(shape.format_version, shape.properties)
+    if capability == "read-changes":
+        return without_row_lineage(shape.format_version) or with_change_type(shape.names)
+    if capability == "snapshot-expiry":
+        return without_expiry(shape.properties)
+    strategy = capability.removeprefix("strategy-")
+    return next(strategy_obstacles(shape, UpsertStrategy(strategy), keys), None) if strategy != capability else None
 
 
 def strategy_obstacles(shape: TableShape, strategy: UpsertStrategy, keys: Sequence[str]) -> Iterator[str]:

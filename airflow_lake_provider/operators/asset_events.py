@@ -129,6 +129,8 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
     found_by_retry = report.outcome is Outcome.ALREADY_APPLIED and operator.task_run(context).is_retry
     if not isinstance(report, _OF_ROWS) or not report.committed or not (report.is_of_this_try or found_by_retry):
         return None
+    if not operator.lake.table_format.worker:
+        return {"table": report.table, "branch": branch, "snapshot_id": report.committed[-1]}
     facts = operator.lake.loaded(report.table).facts
     committed = int(report.committed[-1])
     head = replace(TableHead.of(facts, branch), head=committed)

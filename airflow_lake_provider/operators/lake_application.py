@@ -303,9 +303,8 @@ def _clash(spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...
         )
     if isinstance(spec, UpsertSpec) and spec.batch_id and batches[_batch(spec)] > 1:
         return f"{spec.table}: two upserts of the table have batch_id {spec.batch_id!r} and one source; they are one"
-    is_dry = getattr(spec, "dry_run", False)
-    if spec.table in sent and (is_dry or _ACTIONS[type(spec)].is_planned_here):
-        what = "a dry run" if is_dry else spec.action
+    if spec.table in sent and _ACTIONS[type(spec)].is_answered_here(spec):
+        what = "a dry run" if getattr(spec, "dry_run", False) else spec.action
         return (
             f"{spec.table}: {what} is planned before the application starts, so it cannot stand behind another task of "
             "its table; give it first, or an operator of its own"

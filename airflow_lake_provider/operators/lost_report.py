@@ -84,9 +84,9 @@ class LostReport:
     def _applied(self) -> tuple[TableFacts | None, dict[str, str | None]]:
         """Return the table's facts, and run key to snapshot id of what this task has committed to it.
 
-        :return: nothing for actions without run keys, and of a missing table.
+        :return: nothing for actions without run keys, of a missing table, and of a format that workers do not read.
         """
-        if not isinstance(self.spec, _WITH_RUN_KEYS):
+        if not isinstance(self.spec, _WITH_RUN_KEYS) or not self.lake.table_format.worker:
             return None, {}
         try:
             facts = self.lake.loaded(self.spec.table).facts

@@ -127,7 +127,7 @@ class _Lineage:
 
         connection = self.lake.connection
         return catalog_dataset.CatalogDatasetFacet(
-            framework="iceberg",
+            framework=connection.table_format,
             type=connection.kind,
             name=connection.catalog_name,
             metadataUri=connection.fields.uri,

@@ -92,8 +92,12 @@ class TableTask:
 
         def make() -> None:
             refuse_other_tables(self.table, allowed_tables)
-            connection = self.action.tables.lake.connection
-            spec = self.action.completed(written().checked_for(connection.table_format), self.run)
+            lake = self.action.tables.lake
+            connection = lake.connection
+            checked = written().checked_for(connection.table_format)
+            if self.action.is_answered_here(checked):
+                lake.table_format.refuse_without_worker(f"{self.table}: {checked.action}")
+            spec = self.action.completed(checked, self.run)
             frame = SpecFrame(
                 catalog=connection.catalog_name,
                 table_format=connection.table_format,
@@ -105,7 +109,9 @@ class TableTask:
         self._attempt(make)
 
     def answer_without_spark(self) -> None:
-        """Answer from the metadata, or refuse what it shows to be impossible."""
+        """Answer from the metadata, or refuse what it shows to be impossible; of a format that workers read."""
+        if not self.action.tables.lake.table_format.worker:
+            return
 
         def answer() -> None:
             found = self.action.report_without_spark(self.known_spec)
@@ -118,7 +124,7 @@ class TableTask:
 
     def refuse_untrusted(self) -> None:
         """Refuse what a catalog or a table says, and Spark would follow."""
-        if self.is_open:
+        if self.is_open and self.action.tables.lake.table_format.worker:
             named = list(_tables_of(self.known_spec))
             self._attempt(lambda: self.action.tables.lake.refuse_for_spark(named))
 

@@ -28,6 +28,11 @@ class WorkerAction(Generic[SpecT]):
     # Whether it is planned on the worker alone, from the table as it is before Spark starts.
     is_planned_here: ClassVar[bool] = False
 
+    @classmethod
+    def is_answered_here(cls, spec: JobSpec) -> bool:
+        """Tell whether the worker alone plans or answers a task: a change of metadata, a dry run."""
+        return cls.is_planned_here or bool(getattr(spec, "dry_run", False))
+
     def __init__(self, tables: CatalogTables) -> None:
         self.tables = tables
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
+from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidSpecError,
@@ -24,13 +25,6 @@ from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, Up
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
-from airflow_lake_provider.iceberg.table_obstacles import (
-    strategy_obstacles,
-    with_change_type,
-    without_row_changes,
-    without_row_lineage,
-    without_spark,
-)
 from airflow_lake_provider.planning.incremental_plan import position_id
 from airflow_lake_provider.tables.base import LoadedTable
 
@@ -46,7 +40,8 @@ def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTa
     :raises BadInputError: a column is missing.
     """
     _refuse_missing_target(spec.table, target, spec.create)
-    _refuse_without_spark(target, source)
+    _refuse_unfit("upsert", target)
+    _refuse_unfit("lake-table-source", source)
     if source is not None:
         columns = source.facts.shape.names_ever
         for what, names in {"keys": spec.keys, "order_by": spec.order_by}.items():
@@ -55,9 +50,8 @@ def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTa
     if target is None:
         return
     _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
-    obstacle = next(strategy_obstacles(target.facts.shape, spec.strategy, spec.keys), None)
-    if obstacle is not None:
-        asked = spec.strategy.value
+    asked = spec.strategy.value
+    if spec.strategy is not UpsertStrategy.AUTO and (obstacle := target.unfit_for(f"strategy-{asked}", spec.keys)):
         raise UnsupportedError(f"{spec.table}: strategy={asked!r} is not possible, {obstacle}; use 'auto'")
 
 
@@ -73,9 +67,8 @@ def refuse_incremental(spec: IncrementalSpec, target: LoadedTable | None, source
     :raises MissingTableError: the target does not exist and may not be created.
     """
     _refuse_missing_target(spec.table, target, spec.create)
-    _refuse_without_spark(target, source)
-    if (why := without_row_lineage(source.facts.format_version)) is not None:
-        raise UnsupportedError(f"{spec.source}: {why}")
+    _refuse_unfit("upsert", target)
+    _refuse_unfit("read-changes", source)
     _refuse_source_columns(spec, source.facts.shape)
     if target is not None:
         _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
@@ -93,9 +86,9 @@ def refuse_row_change(
     :raises InvalidSpecError: the predicate or an assignment names a column that the table lacks.
     :raises BadInputError: a key column is missing.
     """
-    _refuse_without_spark(table, keys)
-    why = without_row_changes(table.facts.format_version, table.facts.properties)
-    if why is not None:
+    _refuse_unfit("lake-table-source", table)
+    _refuse_unfit("lake-table-source", keys)
+    if (why := table.unfit_for(spec.action)) is not None:
         raise UnsupportedError(f"{spec.table}: rows cannot be changed by position: {why}")
     if isinstance(spec, UpdateRowsSpec):
         _refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table)
@@ -114,7 +107,7 @@ def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
     :raises UnsupportedError: Spark cannot read the table.
     :raises InvalidSpecError: naming them.
     """
-    _refuse_without_spark(table)
+    _refuse_unfit("compaction", table)
     shape = table.facts.shape
     if spec.strategy is CompactionStrategy.ZORDER and (unknown := _unknown(spec.sort_by, shape.columns)):
         raise InvalidSpecError(
@@ -122,10 +115,9 @@ def refuse_compaction(spec: CompactionSpec, table: LoadedTable) -> None:
         )
 
 
-def _refuse_without_spark(*tables: LoadedTable | None) -> None:
-    for table in tables:
-        if table is not None and (why := without_spark(table.facts.shape.columns)) is not None:
-            raise UnsupportedError(f"{table.facts.name}: {why}")
+def _refuse_unfit(capability: str, table: LoadedTable | None) -> None:
+    if table is not None and (why := table.unfit_for(capability)) is not None:
+        raise UnsupportedError(f"{table.facts.name}: {why}")
 
 
 def _refuse_missing_target(name: str, target: LoadedTable | None, create: TableLayout | None) -> None:
@@ -143,8 +135,6 @@ def _refuse_frozen_keys(name: str, target: TableShape, keys: Sequence[str], cont
 
 
 def _refuse_source_columns(spec: IncrementalSpec, source: TableShape) -> None:
-    if (why := with_change_type(source.names)) is not None:
-        raise UnsupportedError(f"{spec.source}: {why}")
     if not (spec.source_keys or source.identifiers):
         raise InvalidSpecError(
             f"{spec.source}: deletes need keys, and the table has no identifier fields; give source_keys, or set them "

@@ -12,7 +12,6 @@ from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
 from airflow_lake_provider.iceberg.table_locations import FileOwners, TableLocation, declared_paths
-from airflow_lake_provider.iceberg.table_obstacles import without_expiry
 from airflow_lake_provider.tables.base import LoadedTable
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
@@ -28,7 +27,7 @@ def plan_expiry(table: LoadedTable, spec: SnapshotExpirySpec) -> ExpiryReport:
         any more.
     """
     facts = table.facts
-    if (why := without_expiry(facts.properties)) is not None:
+    if (why := table.unfit_for("snapshot-expiry")) is not None:
         return ExpiryReport(table=spec.table, outcome=Outcome.SKIPPED, reason=why, before=table.state())
     request, retention, harm = retention_of(facts, spec, datetime.now(UTC))
     _refuse_foreign_metadata_files(table, spec, retention.expired)

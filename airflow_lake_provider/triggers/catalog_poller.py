@@ -20,7 +20,7 @@ from airflow_lake_provider.triggers.table_queue import Subscription, TableQueue,
 from airflow_lake_provider.triggers.watch_settings import look_timeout, most_looks, overdue_intervals
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.hooks.conditional_load import MetadataVersion
+    from airflow_lake_provider.tables.base import MetadataVersion
     from airflow_lake_provider.triggers.poll_threads import ChangedTable
 
 

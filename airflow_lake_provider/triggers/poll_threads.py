@@ -12,8 +12,8 @@ from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 from airflow_lake_provider.triggers.watch_settings import look_timeout
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.hooks.conditional_load import MetadataVersion
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+    from airflow_lake_provider.tables.base import MetadataVersion
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class PollThreads:
     def close(self) -> None:
         """Close the catalog; the next look opens it again."""
         hook, self._hook, self._opened_for = self._hook, None, object()
-        if hook is not None and hasattr(hook.catalog, "close"):
-            threading.Thread(target=hook.catalog.close, daemon=True).start()
+        if hook is not None:
+            threading.Thread(target=hook.opened.close, daemon=True).start()
 
     def _look(
         self,
@@ -109,7 +109,7 @@ class PollThreads:
         if (kept := self._hook) is not None:
             return kept
         wanted, hook = self._opened_for, LakeCatalogHook(self._lake_conn_id, timeout=self._timeout)
-        _ = hook.catalog
+        _ = hook.opened
         # One that was opened with the connection of before a reopening serves this look alone.
         if self._hook is None and self._opened_for is wanted:
             self._hook = hook

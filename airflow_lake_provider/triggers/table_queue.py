@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.hooks.conditional_load import MetadataVersion
+    from airflow_lake_provider.tables.base import MetadataVersion
     from airflow_lake_provider.triggers.poll_threads import ChangedTable
 
 

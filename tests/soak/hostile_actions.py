@@ -25,13 +25,13 @@ from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
+from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.planning.early_refusals import (
     refuse_compaction,
     refuse_incremental,
     refuse_row_change,
     refuse_upsert,
 )
-from airflow_lake_provider.planning.table_check import check_table
 from airflow_lake_provider.sensors.lake_snapshot import LakeSnapshotSensor
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -5,17 +5,29 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities
+from airflow_lake_provider.contracts.capabilities import (
+    CAPABILITIES,
+    FORMATS,
+    FormatCapabilities,
+    Gap,
+    GapKind,
+    Support,
+)
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable, KeyHistory, TableFormat
 from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable
+from airflow_lake_provider.tables.base import LoadedTable, WorkerCatalog
+from tests.table_facts import table_of
 
 PACKAGE = Path(__file__).parents[2] / "airflow_lake_provider"
 DRIVER = PACKAGE / "spark_jobs"
@@ -106,6 +118,54 @@ def test_no_method_of_the_seam_ends_without_the_name_of_what_is_lacking() -> Non
     assert "NotImplementedError" not in (FORMAT_FOLDER / "base.py").read_text()
     with pytest.raises(UnsupportedError, match="'change-events'"):
         KeyHistory().keep_rows(None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_part_for_workers_that_is_declared_answers_what_a_catalog_is_asked(name: str) -> None:
+    module, _, kind = FORMATS[name].worker.partition(":")
+    found = getattr(import_module(module), kind)
+    for method, asked in vars(WorkerCatalog).items():
+        if not method.startswith("_"):
+            assert list(signature(getattr(found, method)).parameters) == list(signature(asked).parameters)
+
+
+class BareOnWorkers(LoadedTable):
+    """A table that has only what every table has on workers."""
+
+    capabilities = FormatCapabilities(
+        name="bare",
+        title="Bare",
+        driver="",
+        versions=(1, 2),
+        declared={
+            "upsert": Support(),
+            "tags": Support(since=2, otherwise=Gap(GapKind.NEVER, "version 1 has no tags")),
+        },
+    )
+    state = None  # type: ignore[assignment]
+
+    @property
+    def facts(self) -> TableFacts:
+        return table_of(format_version=1)
+
+
+@pytest.mark.parametrize("name", ["columns_in", "live_files", "manifest_sizes", "versions_since", "has_file"])
+def test_a_method_that_a_format_has_not_written_for_workers_is_refused_by_name(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"table format 'bare' lacks .* on workers: BareOnWorkers has no method"):
+        getattr(BareOnWorkers(), name)(None)
+
+
+def test_a_table_without_rules_of_its_own_says_what_its_format_declares() -> None:
+    table = BareOnWorkers()
+    why = "version 1 has no tags; the table has version 1, upgrade it to 2"
+    assert (table.unfit_for("upsert"), table.unfit_for("tags")) == (None, why)
+    found = {each.use: (each.possible, each.reason) for each in table.check(())}
+    assert found["tags"] == (False, why)
+    assert found["upsert"] == (True, f"to {CAPABILITIES['upsert'].sentence}")
+    assert found.keys() == CAPABILITIES.keys()
+    # Only Spark can.
+    assert table.commit(MetadataChange(table_uuid="x")) is False
+    assert table.warehouse is None
 
 
 def test_iceberg_answers_all_that_may_be_asked_of_a_table() -> None:

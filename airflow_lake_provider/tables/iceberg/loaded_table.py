@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
@@ -12,20 +13,25 @@ from pyiceberg.table import snapshots as pyiceberg_snapshots
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
+from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.table_facts import REMEDY, Reference, Snapshot, TableFacts, TableShape, TableState
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
-from airflow_lake_provider.tables.base import LiveFiles
+from airflow_lake_provider.iceberg.table_check import check_table
+from airflow_lake_provider.iceberg.table_obstacles import unfit_for
+from airflow_lake_provider.tables.base import LiveFiles, LoadedTable
 from airflow_lake_provider.tables.iceberg.live_files import columns_in, read_files
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
 
 
-class LoadedIcebergTable:
+class LoadedIcebergTable(LoadedTable):
     """The :class:`.LoadedTable` of Iceberg.
 
     :param table: loaded now.
     """
+
+    capabilities: ClassVar[FormatCapabilities] = ICEBERG
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -44,6 +50,14 @@ class LoadedIcebergTable:
     def state(self) -> TableState:
         """Return the counts of main's head; its manifest list is opened."""
         return self.facts.state(lambda snapshot: len(self._manifests(snapshot)))
+
+    def unfit_for(self, capability: str, keys: Sequence[str] = ()) -> str | None:
+        """Return why the table rules a capability out."""
+        return unfit_for(self.facts.shape, capability, keys)
+
+    def check(self, keys: Sequence[str]) -> list[Verdict]:
+        """Return what each operator can do with the table."""
+        return check_table(self.facts, keys)
 
     def columns_in(self, where: str) -> list[str]:
         """Return the columns that a predicate names."""

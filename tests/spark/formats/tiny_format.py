@@ -7,6 +7,7 @@ rename of one file.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +90,7 @@ class TinyTable(FormatTable):
         if held is not None:
             kept = held.join(commit.rows.select(*commit.keys), on=list(commit.keys), how="left_anti")
             rows = kept.select(*names).unionByName(rows)
-        version = uuid4().hex
+        version = str(time.time_ns())
         rows.write.parquet(f"{self.folder}/{version}")
         recent = RecentRunKeys.read(head["properties"]).add(commit.run_key, datetime.now(UTC))
         properties = {**head["properties"], **recent.to_properties()}

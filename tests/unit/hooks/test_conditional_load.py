@@ -17,7 +17,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from airflow_lake_provider.hooks.conditional_load import MetadataVersion, conditional_reads, load_if_changed
+from airflow_lake_provider.hooks.conditional_load import conditional_reads, load_if_changed
+from airflow_lake_provider.tables.base import MetadataVersion
 
 LEVELS = ("shop", "orders")
 

@@ -51,8 +51,8 @@ def metadata(orders: Table, append: Callable[..., int]) -> dict[str, Any]:
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, server: HostileServer, **extra: Any) -> Any:
+    from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import catalog_opener
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-    from airflow_lake_provider.hooks.open_catalog import catalog_opener
 
     catalog_opener("rest")  # imports, whose time is nobody's
     fields: dict[str, Any] = {"conn_type": "iceberg", "host": server.uri, "extra": {"type": "rest", **extra}}
@@ -207,8 +207,8 @@ def test_a_database_that_takes_connections_and_says_nothing_is_given_up(
 
 
 def test_a_metastore_that_takes_connections_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import catalog_opener
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-    from airflow_lake_provider.hooks.open_catalog import catalog_opener
 
     pytest.importorskip("thrift")
     catalog_opener("hive")
@@ -224,8 +224,8 @@ def test_a_metastore_that_takes_connections_and_says_nothing_is_given_up(monkeyp
 
 def test_a_glue_that_takes_connections_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_lake_provider.hooks.bounded_catalogs import glue_catalog
+    from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import catalog_opener
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-    from airflow_lake_provider.hooks.open_catalog import catalog_opener
 
     pytest.importorskip("botocore")
     catalog_opener("glue")
@@ -271,8 +271,8 @@ def mute_addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 def test_a_host_of_many_silent_addresses_is_given_up_at_the_deadline_of_the_call(
     kind: str, mute_addresses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import catalog_opener
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-    from airflow_lake_provider.hooks.open_catalog import catalog_opener
 
     catalog_opener(kind)
     host = f"{'http' if kind == 'rest' else 'thrift'}://many.example:{mute_addresses}"

@@ -362,7 +362,7 @@ def test_a_table_of_a_database_chooses_no_code_and_gets_no_secret(
 def test_a_table_of_a_metastore_chooses_no_code_and_gets_no_secret(
     kind: str, marks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_lake_provider.hooks.open_catalog import catalog_opener
+    from airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog import catalog_opener
 
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     own = {"type": kind, "uri": "thrift://127.0.0.1:1", **OWN}

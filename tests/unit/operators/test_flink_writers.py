@@ -14,11 +14,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, InvalidSpecError, UnsupportedError
+from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.operators.publish_branch import LakePublishBranchOperator
 from airflow_lake_provider.operators.rollback import LakeRollbackOperator
 from airflow_lake_provider.operators.snapshot_expiry import LakeSnapshotExpiryOperator
 from airflow_lake_provider.operators.table_upgrade import LakeTableUpgradeOperator
-from airflow_lake_provider.planning.table_check import check_table
 from tests.table_facts import facts
 from tests.unit.operators.run_of_tests import NO_SPARK
 from tests.unit.planning.test_early_refusals import as_version_3

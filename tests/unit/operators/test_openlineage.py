@@ -27,6 +27,7 @@ from airflow_lake_provider.operators.compaction import LakeCompactionOperator
 from airflow_lake_provider.operators.incremental import LakeIncrementalOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -87,7 +88,7 @@ def test_a_count_that_is_no_number_is_not_told(
     summary.summary["added-data-files"] = written
     job = upsert()
     finished = ended(job, context, report(UpsertReport, committed=(str(snapshot),)))
-    monkeypatch.setattr(job.lake, "load_table", lambda _: table)
+    monkeypatch.setattr(job.lake, "loaded", lambda _: LoadedIcebergTable(table))
     _, (out,) = extracted(finished)
     assert out.outputFacets["outputStatistics"].fileCount is None
     assert out.outputFacets["outputStatistics"].size > 0

@@ -75,7 +75,7 @@ PASSED: dict[str, Callable[[dict[str, Any]], object]] = {
 def everything_that_looks(conn_id: str) -> dict[str, Callable[[], object]]:
     from airflow_lake_provider.contracts.applied.applied_history import applied_runs
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-    from airflow_lake_provider.planning.table_check import check_table
+    from airflow_lake_provider.iceberg.table_check import check_table
     from airflow_lake_provider.triggers.poll_threads import PollThreads
 
     hook, looks = LakeCatalogHook(conn_id), PollThreads(conn_id)

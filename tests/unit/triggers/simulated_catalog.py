@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_lake_provider.contracts.errors import CatalogUnavailableError, MissingTableError
 from airflow_lake_provider.contracts.table_facts import Snapshot
-from airflow_lake_provider.hooks.conditional_load import MetadataVersion
+from airflow_lake_provider.tables.base import MetadataVersion
 from airflow_lake_provider.tables.detect_new_snapshot import TableHead
 from airflow_lake_provider.triggers.poll_threads import ChangedTable
 

@@ -6,10 +6,11 @@ The same rules refuse it when a task runs. What depends on rows, on a batch or o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow_lake_provider.contracts.applied.applied_history import broken_position
 from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
@@ -34,20 +35,6 @@ from airflow_lake_provider.iceberg.table_obstacles import (
 )
 
 NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Answer about one use of one operator.
-
-    :param use: strategy or other argument that the answer is about.
-    :param reason: why not, or what to know.
-    """
-
-    operator: str
-    use: str
-    possible: bool
-    reason: str
 
 
 def check_table(table: TableFacts, keys: Sequence[str] = ()) -> list[Verdict]:

@@ -13,11 +13,12 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, DayTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
+from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.errors import InvalidConnectionError, UnsupportedError
+from airflow_lake_provider.iceberg.table_check import NO_KEYS, check_table
 from airflow_lake_provider.operators.delete_rows import LakeDeleteRowsOperator
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.upsert import LakeUpsertOperator
-from airflow_lake_provider.planning.table_check import NO_KEYS, Verdict, check_table
 from tests.table_facts import facts
 from tests.unit.operators.conftest import context
 from tests.unit.operators.run_of_tests import NO_SPARK
