@@ -23,7 +23,9 @@ class CompactionAction(WorkerAction[CompactionSpec]):
 
     def report_without_spark(self, spec: CompactionSpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""
-        planned = plan_compaction(self.tables.load_existing(spec.table), spec)
+        if (table := self.tables.load_planned(spec)) is None:
+            return None
+        planned = plan_compaction(table, spec)
         return planned if spec.dry_run or planned.outcome is Outcome.NOTHING_DUE else None
 
     def refuse_from_metadata(self, spec: CompactionSpec) -> None:

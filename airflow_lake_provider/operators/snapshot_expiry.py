@@ -25,7 +25,9 @@ class SnapshotExpiryAction(WorkerAction[SnapshotExpirySpec]):
 
     def report_without_spark(self, spec: SnapshotExpirySpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""
-        planned = plan_expiry(self.tables.load_existing(spec.table), spec)
+        if (table := self.tables.load_planned(spec)) is None:
+            return None
+        planned = plan_expiry(table, spec)
         is_enough = planned.outcome in (Outcome.NOTHING_DUE, Outcome.SKIPPED)
         return planned if spec.dry_run or is_enough else None
 

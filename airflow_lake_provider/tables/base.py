@@ -74,6 +74,8 @@ class LoadedTable(ABC):
 
     # Those of its format.
     capabilities: ClassVar[FormatCapabilities]
+    # Actions of maintenance that ``planning/`` decides as the driver of the format does.
+    planned: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod

@@ -32,6 +32,7 @@ class LoadedIcebergTable(LoadedTable):
     """
 
     capabilities: ClassVar[FormatCapabilities] = ICEBERG
+    planned: ClassVar[frozenset[str]] = frozenset({"compaction", "snapshot-expiry"})
 
     def __init__(self, table: Table) -> None:
         self._table = table

@@ -240,6 +240,30 @@ def test_what_spark_does_goes_to_spark_unseen_where_the_format_has_no_part_for_w
     assert "'nowhere' does not exist" in str(started)
 
 
+MAINTENANCE: list[Callable[..., LakeJobOperator[Any]]] = [
+    lambda **given: LakeCompactionOperator(task_id="t", table=TABLE, **NO_SPARK, **given),
+    lambda **given: LakeSnapshotExpiryOperator(task_id="t", table=TABLE, older_than="P7D", **NO_SPARK, **given),
+]
+
+
+@pytest.mark.parametrize("make", MAINTENANCE, ids=["compaction", "expiry"])
+def test_maintenance_that_no_rule_of_workers_plans_goes_to_spark_and_has_no_dry_run(
+    tiny: FormatCapabilities,
+    commit: Commit,
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[..., LakeJobOperator[Any]],
+) -> None:
+    able = replace(tiny, declared={name: Support() for name in CAPABILITIES})
+    monkeypatch.setitem(FORMATS, tiny.name, able)
+    monkeypatch.setattr("tests.tiny_catalog.TinyLoadedTable.capabilities", able)
+    commit()
+    started = refusal(lambda: make().execute(context))
+    assert "'nowhere' does not exist" in str(started)
+    with pytest.raises(UnsupportedError, match=rf"{TABLE}: tables of format 'tiny' are planned for .* without dry_run"):
+        make(dry_run=True).execute(context)
+
+
 @pytest.mark.usefixtures("without_worker")
 def test_a_lost_report_stays_lost_where_the_format_has_no_part_for_workers(context: Context) -> None:
     lost = JobFailedError("there is no report")
