@@ -70,7 +70,7 @@ class Support:
 
 
 # What a table is like, or how a change reaches it: no task fails where it is lacking.
-_DESCRIPTIVE = {"changelog", "row-lineage", "deletion-vectors", "metadata-changes-on-worker"}
+_DESCRIPTIVE = {"row-lineage", "deletion-vectors", "metadata-changes-on-worker"}
 CAPABILITIES: Mapping[str, Capability] = {
     name: Capability(group, sentence, is_asked=name not in _DESCRIPTIVE)
     for group, capabilities in {
@@ -280,7 +280,7 @@ ICEBERG = FormatCapabilities(
         "update-rows": _FROM_2,
         "erasure-proof": _FROM_2,
         "read-changes": _FROM_3,
-        "changelog": Gap(GapKind.OURS, "a read of changes gives the sum of all steps"),
+        "changelog": Gap(GapKind.OURS, "mode='net' gives the sum of all steps"),
         "row-lineage": _FROM_3,
         "deletion-vectors": Support(since=3, otherwise=_OTHER_DELETES),
         "metadata-changes-on-worker": Support(

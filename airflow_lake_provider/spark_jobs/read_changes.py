@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.capabilities import declared_format
-from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, MissingTableError
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
@@ -53,16 +53,15 @@ def read_changes(
     :param catalog: Spark catalog; None for the session's current one.
     :param table_format: of the table.
     :raises InvalidSpecError: malformed name, id or mode, unknown columns, deletes without keys.
-    :raises UnsupportedError: format version 1 or 2, or mode ``changelog``.
+    :raises UnsupportedError: format version 1 or 2, or mode ``changelog``, which Iceberg's tables lack here.
     :raises MissingTableError: no such table.
     :raises RangeUnavailableError: a snapshot was expired, or is older than the table's upgrade to version 3.
     """
-    if mode == "changelog":
-        raise UnsupportedError(f"{table}: mode 'changelog' is not available yet; 'net' gives the sum of all steps")
+    needs = ("read-changes", "changelog") if mode == "changelog" else ("read-changes",)
+    declared_format(table_format).refuse_lacking(table, needs)
     if mode not in MODES:
         raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
     catalog = catalog or spark.catalog.currentCatalog()
-    declared_format(table_format).refuse_lacking(table, ("read-changes",))
     source = format_named(table_format).table(spark, catalog, TableName.parse(table))
     wanted = ChangeFilter(
         deletes=mode == "net",

@@ -8,6 +8,7 @@ from dataclasses import fields
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,13 +20,14 @@ from airflow_lake_provider.contracts.capabilities import (
     GapKind,
     Support,
 )
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable, KeyHistory, TableFormat
 from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable
+from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.tables.base import LoadedTable, WorkerCatalog
 from tests.table_facts import table_of
 
@@ -166,6 +168,14 @@ def test_a_table_without_rules_of_its_own_says_what_its_format_declares() -> Non
     # Only Spark can.
     assert table.commit(MetadataChange(table_uuid="x")) is False
     assert table.warehouse is None
+
+
+def test_each_step_of_changes_is_refused_by_the_declaration_before_spark_is_asked() -> None:
+    session: Any = None
+    with pytest.raises(UnsupportedError, match=r"'iceberg' lacks 'changelog', mode='net' gives the sum .*; it has"):
+        read_changes(session, "shop.orders", None, None, mode="changelog", catalog="lake")
+    with pytest.raises(InvalidSpecError, match="mode must be one of net, upserts, got 'steps'"):
+        read_changes(session, "shop.orders", None, None, mode="steps", catalog="lake")
 
 
 def test_iceberg_answers_all_that_may_be_asked_of_a_table() -> None:

@@ -122,8 +122,8 @@ def test_a_spec_says_what_it_needs(spec: JobSpec, expected: set[str]) -> None:
     ICEBERG.refuse_lacking(spec.table, spec.needs)
 
 
-# Asked where it is known whether a batch needs it.
-ASKED_BY_THE_DRIVER = {"schema-evolution"}
+# By fit_target, which knows the columns of a batch, and by read_changes, which has no spec.
+ASKED_BY_THE_DRIVER = {"schema-evolution", "changelog"}
 TABLES_OF_VALUES_KEPT_BY_EQUALITY: list[dict[str, Any]] = [
     {"schema_contract": SchemaContract(missing_columns=MissingColumns.KEEP)},
     {"merge_engine": Deduplicate(deletes=Deletes.SOFT)},
@@ -232,7 +232,7 @@ def test_a_version_that_lacks_a_capability_says_which_version_has_it() -> None:
     )
     assert ICEBERG.lacks("delete-rows", 2) is None
     assert ICEBERG.lacks("metadata-changes-on-worker", 3) == _GAP_OF_PYICEBERG
-    assert ICEBERG.lacks("changelog", 3) == "a read of changes gives the sum of all steps"
+    assert ICEBERG.lacks("changelog", 3) == "mode='net' gives the sum of all steps"
 
 
 def test_a_lacking_capability_is_named_with_its_reason_and_the_nearest() -> None:
