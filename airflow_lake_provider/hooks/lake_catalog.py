@@ -27,7 +27,6 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.failure_causes import ACCESS_DENIED
 from airflow_lake_provider.contracts.table_name import TableName
-from airflow_lake_provider.contracts.untrusted_properties import untrusted_code
 from airflow_lake_provider.hooks.aws_errors import is_refusal
 from airflow_lake_provider.hooks.call_limits import call_seconds, within
 from airflow_lake_provider.hooks.catalog_errors import (

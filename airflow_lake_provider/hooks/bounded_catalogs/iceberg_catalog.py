@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_lake_provider.contracts.foreign_properties import untrusted_code
-from airflow_lake_provider.hooks.kept_property import kept_property
+from airflow_lake_provider.contracts.untrusted_properties import untrusted_code
+from airflow_lake_provider.hooks.lock_free_cached_property import lock_free_cached_property
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable, refuse_broken_metadata
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class IcebergCatalog:
         self._connection = connection
         self._opener = catalog_opener(connection.kind)
 
-    @kept_property
+    @lock_free_cached_property
     def catalog(self) -> Catalog:
         """PyIceberg's catalog."""
         return self._opener(self._connection.catalog_name, self._connection.pyiceberg_properties())
