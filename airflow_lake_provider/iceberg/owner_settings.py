@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
 from airflow_lake_provider.contracts.property_values import number_property, shown
 from airflow_lake_provider.iceberg.compaction_rules import (
@@ -15,6 +14,7 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     table_size,
 )
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
 FORMAT = "write.delete.format.default"
 CODEC = "write.delete.parquet.compression-codec"

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from airflow_lake_provider.contracts.applied.applied_history import broken_position
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
@@ -33,6 +32,7 @@ from airflow_lake_provider.iceberg.table_obstacles import (
     without_row_lineage,
     without_spark,
 )
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
 NO_KEYS = "no keys are known: the table has no identifier fields; name key columns with --keys"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.contracts.untrusted_properties import code_properties
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
 CHANGE_TYPE = "_change_type"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     InvalidSpecError,
@@ -50,8 +49,8 @@ def refuse_upsert(spec: UpsertSpec, target: LoadedTable | None, source: LoadedTa
     if target is None:
         return
     _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
-    asked = spec.strategy.value
-    if spec.strategy is not UpsertStrategy.AUTO and (obstacle := target.unfit_for(f"strategy-{asked}", spec.keys)):
+    asked = spec.strategy
+    if asked != "auto" and (obstacle := target.unfit_for(f"strategy-{asked}", spec.keys)):
         raise UnsupportedError(f"{spec.table}: strategy={asked!r} is not possible, {obstacle}; use 'auto'")
 
 

@@ -62,7 +62,7 @@ def read_changes(
     if mode not in MODES:
         raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
     catalog = catalog or spark.catalog.currentCatalog()
-    source = format_named(table_format).table(spark, catalog, TableName.parse(table))
+    source = format_named(table_format).table(spark, catalog, TableName.parse(table), {})
     wanted = ChangeFilter(
         deletes=mode == "net",
         keys=tuple(keys or ()),

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.benchmarks.upsert_tables import Bench, Side
 
 OWN_STRATEGIES = {

@@ -27,7 +27,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from docs.pictures.drawings import benchmark_charts
 from tests.benchmarks.bench_session import open_session
 from tests.benchmarks.benchmark_files import frame, keep

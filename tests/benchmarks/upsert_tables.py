@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.benchmarks.spark_meter import SparkMeter

@@ -22,9 +22,9 @@ from pyiceberg.exceptions import CommitFailedException
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.reports.job import JobFailure, Outcome
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.batches import KEYS, Batch, Inbox, Model, random_changes
 from tests.soak.driver import Driver
 from tests.soak.lake import CATALOG, NAMESPACE, Lake

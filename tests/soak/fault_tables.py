@@ -21,13 +21,13 @@ from airflow_lake_provider.contracts.author.merge_engines import (
 )
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.batches import Change, Inbox, Model, random_changes
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 

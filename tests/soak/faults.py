@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.reports.job import JobFailure, JobReport
 from airflow_lake_provider.contracts.specs.job import JobSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.bounded import Hang
 from tests.soak.fault_checks import Checks, Seen, difference
 from tests.soak.fault_kills import kill_drivers
@@ -214,7 +214,7 @@ def left_over(before: Seen, after: Seen, fault: Fault, ran: Ran, spec: JobSpec) 
     # A phase of ours fails nowhere but here.
     may_leave = ran.answer is None or fault.last == FOREVER or fault.kind in ("delete", *PHASES)
     # Commits of Iceberg's own, which deletes nothing after most errors.
-    may_leave = may_leave or spec.action == "compaction" or getattr(spec, "strategy", None) is UpsertStrategy.MERGE
+    may_leave = may_leave or spec.action == "compaction" or getattr(spec, "strategy", None) == UpsertStrategy.MERGE
     if may_leave or (isinstance(ran.answer, JobFailure) and ran.answer.error == "UnknownOutcomeError"):
         return []
     new = after.unreached - before.there

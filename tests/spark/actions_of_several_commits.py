@@ -22,7 +22,6 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, JobReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
@@ -37,6 +36,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import (
 )
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.merge_model import Row, rows
 
 PREDICATES: dict[str, Callable[[Row], bool]] = {

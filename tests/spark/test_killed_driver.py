@@ -11,9 +11,9 @@ import pytest
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.soak.batches import Batch, Change, Inbox, Model
 from tests.soak.driver import Driver, DriverDiedError
 from tests.soak.lake import CATALOG, NAMESPACE, Lake

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.changing_table import ChangingTable, Column, DrawnBatch, with_fields
 from tests.spark.upsert_flow import Flow
 

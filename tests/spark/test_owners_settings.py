@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import CommitConflictError
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.row_change_flow import delete, rows_outside, update

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     BrokenMetadataError,
@@ -19,6 +18,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.job import IncrementalReport, Outcome
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.early_refusals import refuse_incremental
 from airflow_lake_provider.planning.incremental_plan import nothing_new
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental

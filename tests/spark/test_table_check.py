@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.table_check import check_table
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from tests.spark.equality_delete import delete_by_equality
 from tests.spark.upsert_flow import Flow, row

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.sources import Files, Query
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, JobReport, Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs import run_tasks as tasks_of_driver
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.run_tasks import Reports, run_tasks

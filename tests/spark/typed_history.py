@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots

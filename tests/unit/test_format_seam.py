@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import fields
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.capabilities import (
     CAPABILITIES,
     FORMATS,
@@ -22,14 +24,19 @@ from airflow_lake_provider.contracts.capabilities import (
 )
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.upsert import STRATEGIES, UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts
+from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import FormatTable, KeyHistory, TableFormat
-from airflow_lake_provider.spark_jobs.formats.choose_format import format_named
+from airflow_lake_provider.spark_jobs.formats.choose_format import format_named, table_of
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
 from airflow_lake_provider.tables.base import LoadedTable, WorkerCatalog
-from tests.table_facts import table_of
+from tests.spark.formats.tiny_format import TinyFormat
+from tests.table_facts import table_of as facts_of
+from tests.tiny_format import TINY
 
 PACKAGE = Path(__file__).parents[2] / "airflow_lake_provider"
 DRIVER = PACKAGE / "spark_jobs"
@@ -37,6 +44,17 @@ FORMAT_FOLDER = DRIVER / "formats"
 SEAM = {"base", "commits", "choose_format"}
 OUTSIDE = [path for path in sorted(DRIVER.rglob("*.py")) if not path.is_relative_to(FORMAT_FOLDER)]
 ICEBERG = sorted((FORMAT_FOLDER / "iceberg").rglob("*.py"))
+NEUTRAL = [*(FORMAT_FOLDER / f"{name}.py" for name in sorted(SEAM)), *sorted((DRIVER / "actions").glob("*.py"))]
+# As they stand in a text where blanks, hyphens and underscores are one.
+OF_ONE_FORMAT = (
+    *("iceberg", "paimon", "strateg", "candidates"),
+    *("puffin", "manifest", "deletion vector", "equality", "position delete"),
+    *("copy on write", "merge on read", "merge into", "row lineage", "sequence number"),
+)
+OF_A_COMMIT = {
+    *("action", "run_key", "base", "positions", "branch", "properties", "summary"),
+    *("rows", "keys", "key_ranges", "upserts", "missing_columns", "order_by", "merge_engine", "reads_table", "audits"),
+}
 
 
 def imported(path: Path) -> Iterator[tuple[str, str]]:
@@ -55,20 +73,36 @@ def test_no_code_of_a_driver_reaches_past_the_choice_of_a_format(path: Path) -> 
     assert reached <= SEAM
 
 
-@pytest.mark.parametrize("name", ["base", "commits", "choose_format"])
-def test_the_seam_names_no_format_and_no_way_to_reach_rows(name: str) -> None:
-    path = FORMAT_FOLDER / f"{name}.py"
-    modules = {module.rpartition(".")[2] for module, _ in imported(path)}
-    assert not modules & {"upsert_strategy", "iceberg_format", "iceberg"}
-    # Only in prose.
-    code = ast.unparse(ast.parse(path.read_text()))
-    assert "candidates" not in code
+@pytest.mark.parametrize("word", OF_ONE_FORMAT)
+@pytest.mark.parametrize("path", NEUTRAL, ids=lambda path: str(path.relative_to(DRIVER)))
+def test_the_seam_and_the_actions_name_no_format_and_no_way_to_reach_rows(path: Path, word: str) -> None:
+    assert word not in re.sub(r"[\s_-]+", " ", path.read_text().lower())
 
 
-def test_a_commit_has_a_text_for_a_strategy_and_nothing_that_a_format_plans() -> None:
-    known = {found.name: found.type for found in fields(KeyedCommit)}
-    assert known["strategy"] == "str"
-    assert not known.keys() & {"candidates", "schema_id", "partial_structs", "batch_keys"}
+def test_a_commit_says_which_rows_and_nothing_of_how_they_are_reached() -> None:
+    assert {found.name for found in fields(KeyedCommit)} == OF_A_COMMIT
+    assert list(signature(FormatTable.create).parameters) == ["self", "columns", "keys", "layout"]
+
+
+def test_a_table_is_opened_with_the_words_that_only_its_format_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Mapping[str, str]] = []
+    monkeypatch.setattr(TinyFormat, "table", lambda *given: opened.append(given[-1]))
+    monkeypatch.setitem(FORMATS, TINY.name, TINY)
+    spec = UpsertSpec(table="a.b", source=Files("f.parquet"), keys=("id",), strategy="merge", table_format=TINY.name)
+    spark: Any = None
+    table_of(spark, spec)
+    table_of(spark, spec, TableName.parse("a.source"))
+    assert opened == [{"strategy": "merge"}, {}]
+
+
+def test_an_author_names_a_strategy_by_a_text_that_the_format_knows() -> None:
+    assert tuple(UpsertStrategy) == STRATEGIES
+    spec = UpsertSpec(table="a.b", source=Files("f.parquet"), keys=("id",), strategy=UpsertStrategy.MERGE)
+    assert type(spec.strategy) is str
+    with pytest.raises(InvalidSpecError) as refused:
+        replace(spec, strategy="fast")
+    known = "'auto', 'positions', 'copy-on-write', 'merge', 'equality'"
+    assert str(refused.value) == f"strategy must be one of {known}, got 'fast'"
 
 
 def test_the_ranges_of_the_keys_are_asked_for_at_one_place() -> None:
@@ -148,7 +182,7 @@ class BareOnWorkers(LoadedTable):
 
     @property
     def facts(self) -> TableFacts:
-        return table_of(format_version=1)
+        return facts_of(format_version=1)
 
 
 @pytest.mark.parametrize("name", ["columns_in", "live_files", "manifest_sizes", "versions_since", "has_file"])

@@ -69,6 +69,8 @@ class JobSpec(AuthorObject):
     reads_json: ClassVar[bool] = False
     # Fields that say nothing of what is applied: who asks and what is allowed, how to check and try.
     not_applied: ClassVar[frozenset[str]] = frozenset({"run", "on_repeat", "max_attempts", "audits", "allow_sql"})
+    # Arguments that only the table's format understands: it is opened with them.
+    format_arguments: ClassVar[tuple[str, ...]] = ()
     catalog: str = derived("")
     table: str = argument(text, _TABLE)
     run: RunIdentity = derived(UNKNOWN_RUN)

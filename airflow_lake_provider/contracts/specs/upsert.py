@@ -21,11 +21,22 @@ from airflow_lake_provider.contracts.author.merge_engines import (
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, OnSourceChange, Source, source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy, upsert_strategy
+from airflow_lake_provider.contracts.capabilities import CAPABILITIES
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import check_code
+
+# The format's own choice, and what formats declare: what each means, only they know.
+_AUTO, _OF_STRATEGY = "auto", "strategy-"
+STRATEGIES = (_AUTO, *(name.removeprefix(_OF_STRATEGY) for name in CAPABILITIES if name.startswith(_OF_STRATEGY)))
+
+
+def _strategy(value: object, name: str) -> str:
+    found = next((known for known in STRATEGIES if known == value), None)
+    if found is None:
+        raise InvalidSpecError(f"{name} must be one of {', '.join(map(repr, STRATEGIES))}, got {value!r}")
+    return found
 
 
 class OnRepeat(str, Enum):
@@ -42,6 +53,7 @@ class UpsertSpec(JobSpec):
 
     action: ClassVar[str] = "upsert"
     not_applied: ClassVar[frozenset[str]] = JobSpec.not_applied | {"batch_id"}
+    format_arguments: ClassVar[tuple[str, ...]] = ("strategy",)
     source: Source = argument(source, Files("file.parquet"), is_object=True)
     keys: tuple[str, ...] = argument(names, ("key",))
     order_by: tuple[str, ...] = argument(names, default=())
@@ -52,7 +64,7 @@ class UpsertSpec(JobSpec):
     batch_id: str | None = argument(optional(text), default=None)
     on_repeat: OnRepeat = argument(choice_of(OnRepeat), default=OnRepeat.SKIP)
     merge_engine: MergeEngine = argument(merge_engine, default=Deduplicate(), is_object=True)
-    strategy: UpsertStrategy = argument(upsert_strategy, default=UpsertStrategy.AUTO)
+    strategy: str = argument(_strategy, default=_AUTO)
     audits: Audits | None = argument(audits, default=None, is_object=True)
     allow_sql: bool = argument(flag, default=False, templated=False)
     max_attempts: int = argument(number, default=5, templated=False)
@@ -82,8 +94,8 @@ class UpsertSpec(JobSpec):
         asked = {
             "create-table": self.create is not None,
             "soft-deletes": self.merge_engine.deletes is Deletes.SOFT,
-            f"strategy-{self.strategy.value}": self.strategy is not UpsertStrategy.AUTO,
-            "equality-with-kept-values": self.strategy is UpsertStrategy.EQUALITY and looks_at_rows,
+            f"{_OF_STRATEGY}{self.strategy}": self.strategy != _AUTO,
+            "equality-with-kept-values": self.strategy == "equality" and looks_at_rows,
             "branches": self.branch is not None,
             "audits": self.audits is not None,
         }

@@ -151,8 +151,8 @@ def _about_main(retained: RetainedRows) -> list[str]:
         sentences.append("rows of main match and are not deleted: clear the task, or delete them in a new run, first")
     if any(holder.is_main for holder in retained.holders):
         what.append("data files of main hold the rows" + ("" if retained.live else " under a delete"))
-    if any(holder.is_main for holder in retained.equality_holders):
-        what.append("equality deletes of main hold keys as values")
+    if any(holder.is_main for holder in retained.key_holders):
+        what.append(f"{retained.key_files} of main hold keys as values")
     if what:
         sentences.append(f"compact the table with level='major' and delete_file_threshold=1: {', and '.join(what)}")
     return sentences
@@ -166,14 +166,13 @@ def _found(retained: RetainedRows) -> str:
 
 def still_to_do(retained: RetainedRows) -> list[str]:
     """Return, in order, what removes the rows from where they still are."""
-    holders = {str(holder): holder for holder in (*retained.holders, *retained.equality_holders)}
+    holders = {str(holder): holder for holder in (*retained.holders, *retained.key_holders)}
     sentences = [*_about_main(retained), *filter(None, map(_how_to_let_go, holders.values()))]
-    if any(not holder.is_main for holder in retained.equality_holders):
+    if any(not holder.is_main for holder in retained.key_holders):
         sentences.append(
-            f"equality deletes that {_listed(retained.equality_holders)} keep hold keys as values: they go with it"
+            f"{retained.key_files} that {_listed(retained.key_holders)} keep hold keys as values: they go with it"
         )
-    if retained.bounds_in:
-        sentences.append("rewrite the manifests after the compaction: some list column bounds of removed files")
+    sentences.extend(retained.before_expiry)
     if holders or retained.bounds_in:
         sentences.append(
             "then expire the snapshots until now with older_than=timedelta(seconds=1), minimum_age=timedelta(0) and "

@@ -26,8 +26,8 @@ def fit_target(
     :param missing: what happens to columns of the target that ``rows`` lacks.
     :return: sentences on what was changed.
     :raises MissingTableError: it does not exist and ``create`` is None.
-    :raises UnsupportedError: the strategy of the spec cannot change a table with the layout of the spec, or the format
-        adds no columns to a table.
+    :raises UnsupportedError: a table with the layout of the spec could not be written as asked, or the format adds no
+        columns to a table.
     :raises BadInputError: a column does not fit, or has a name that its format reserves, or that no table can have.
     """
     columns = StructType([StructField(f.name, f.dataType, True) for f in rows.schema if f.name not in MARKERS])
@@ -39,9 +39,8 @@ def fit_target(
         return target.fit_schema(columns, spec.schema_contract, missing)
     if spec.create is None:
         raise MissingTableError(f"{spec.table}: the table does not exist and create=False was asked for")
-    strategy = spec.strategy.value if isinstance(spec, UpsertSpec) else "auto"
     say(f"creating {spec.table} ...")
-    target.create(columns, spec.keys, spec.create, strategy)
+    target.create(columns, spec.keys, spec.create)
     return ("created the table",)
 
 

@@ -139,7 +139,7 @@ def _without_rows(
     is_worth_it = batch.rows > 0 or sum(file.size for file in wanted.files) > _LOOKED_AT_AGAIN
     if not batch.side.is_worth_a_commit or not is_worth_it or not target.exists():
         return report
-    applied = target.apply(replace(commit, audits=None, strategy="auto"), progress)
+    applied = target.apply(replace(commit, audits=None), progress)
     after, unseen = state_after_commit(lambda: target.state(spec.branch))
     return replace(
         report,
@@ -189,7 +189,6 @@ def _commit(
         order_by=spec.order_by,
         merge_engine=spec.merge_engine,
         reads_table=batch.reads_table,
-        strategy=spec.strategy.value,
         audits=spec.audits,
     )
     return batch.side.beside_rows(commit)
@@ -214,9 +213,7 @@ def _absent(batch: ChangeBatch) -> tuple[str, ...]:
 def _counts(applied: AppliedCommit) -> dict[str, Any]:
     return {
         **applied.row_counts(),
-        "strategy": applied.strategy,
-        "strategy_reason": applied.strategy_reason,
+        **applied.details,
         "audits_passed": applied.audits_passed,
         "audit_runs": applied.audit_runs,
-        "equality_delete_files": applied.equality_delete_files,
     }

@@ -1,8 +1,8 @@
 """The seam between actions and table formats: what an action may ask of a table, whatever its format.
 
 An action reads an :class:`AppliedState`, decides, and hands a :class:`.KeyedCommit` to :meth:`FormatTable.apply`. How
-rows are reached (``MERGE INTO`` on a stage branch, resolved positions, a Paimon write) is the format's own affair.
-What a format can do it declares in ``contracts/capabilities.py``.
+rows are reached is the format's own affair: an author's words on it go unread to :meth:`TableFormat.table`. What a
+format can do it declares in ``contracts/capabilities.py``.
 """
 
 # A method that a format has not written refuses whatever it is given.
@@ -144,11 +144,10 @@ class FormatTable(ABC):
         """Positions of all sources but one, by their names; empty for a missing table."""
         return {}
 
-    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: str) -> None:
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
         """Create the table unless another job has just done so.
 
-        :param strategy: of the batches to come, the format's own setting.
-        :raises UnsupportedError: it could not change a table with this layout; nothing was made.
+        :raises UnsupportedError: a table with this layout could not be written as asked; nothing was made.
         """
         raise self._lacking("create-table")
 
@@ -256,5 +255,10 @@ class TableFormat(Protocol):
     def open_catalog(self, spark: SparkSession, catalog: str) -> Any:
         """Open a catalog in a session, and return what ``close()`` ends its connections of."""
 
-    def table(self, spark: SparkSession, catalog: str, name: TableName) -> FormatTable:
-        """Return a table of a catalog, whether it exists or not; nothing is read yet."""
+    def table(
+        self, spark: SparkSession, catalog: str, name: TableName, write_options: Mapping[str, str]
+    ) -> FormatTable:
+        """Return a table of a catalog, whether it exists or not; nothing is read yet.
+
+        :param write_options: an author's words on how batches are written, by argument, which nobody else reads.
+        """

@@ -29,7 +29,8 @@ def table_of(spark: SparkSession, spec: JobSpec, name: TableName | None = None) 
     :param name: another table than the spec's own.
     :raises UnsupportedError: the format is not known.
     """
-    return format_named(spec.table_format).table(spark, spec.catalog, name or TableName.parse(spec.table))
+    given = {each: getattr(spec, each) for each in spec.format_arguments if name is None}
+    return format_named(spec.table_format).table(spark, spec.catalog, name or TableName.parse(spec.table), given)
 
 
 def open_catalog(spark: SparkSession, spec: JobSpec) -> Any:

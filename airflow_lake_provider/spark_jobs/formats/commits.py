@@ -46,7 +46,6 @@ class KeyedCommit(DataCommit):
     :param upserts: rows that do not delete, where their number is known already.
     :param missing_columns: what columns of the table become that ``rows`` lacks.
     :param reads_table: whether ``rows`` were made of what the table held at ``base``.
-    :param strategy: the format's own setting of how rows are reached.
     :param audits: what has to hold on a branch before main gets the rows.
     """
 
@@ -58,7 +57,6 @@ class KeyedCommit(DataCommit):
     order_by: tuple[str, ...] = ()
     merge_engine: MergeEngine = field(default_factory=Deduplicate)
     reads_table: bool = False
-    strategy: str = "auto"
     audits: Audits | None = None
 
 
@@ -125,14 +123,18 @@ class RetainedRows:
 
     :param holders: of the snapshots that reach a file with such rows.
     :param live: whether rows of main match that no delete hides.
-    :param bounds_in: snapshots whose manifests list column bounds of files that had, or may have had, such rows.
-    :param equality_holders: of the snapshots that reach equality deletes, which hold keys as values.
+    :param bounds_in: snapshots whose metadata lists column bounds of files that had, or may have had, such rows.
+    :param key_holders: of the snapshots whose deletes hold keys as values.
+    :param key_files: what these deletes are called.
+    :param before_expiry: sentences on what the format needs between compaction and expiry.
     """
 
     holders: tuple[SnapshotHolder, ...] = ()
     live: bool = False
     bounds_in: tuple[str, ...] = ()
-    equality_holders: tuple[SnapshotHolder, ...] = ()
+    key_holders: tuple[SnapshotHolder, ...] = ()
+    key_files: str = "deletes"
+    before_expiry: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,22 +142,23 @@ class AppliedCommit:
     """Result of a commit.
 
     :param counted: whether rows inserted, updated and deleted were told apart; where not, their counts mean nothing.
-    :param equality_delete_files: of the table after it; None where nobody counted.
     :param held: whose settings hold, as the end of a sentence.
     """
 
     snapshot: str
-    strategy: str
-    strategy_reason: str
     rows_inserted: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
     counted: bool = True
-    equality_delete_files: int | None = None
     warnings: tuple[str, ...] = ()
     audits_passed: tuple[str, ...] = ()
     audit_runs: int = 0
     held: str = ""
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Fields of an upsert's report that only the format knows, by their names; none here."""
+        return {}
 
     def row_counts(self) -> dict[str, Any]:
         """Return the counts by their names in a report; None where they mean nothing."""

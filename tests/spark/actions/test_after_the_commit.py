@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions
 from tests.spark.consumer import Consumer

@@ -15,7 +15,6 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author.sources import Files, LakeTable
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     CommitConflictError,
@@ -26,6 +25,7 @@ from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -10,9 +10,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes

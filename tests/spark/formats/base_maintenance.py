@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable

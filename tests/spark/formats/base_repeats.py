@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.formats.foreign_commits import FOREIGN
 from tests.spark.formats.suite import FormatSuite, needs
 from tests.spark.sources.debezium.event_stream import EventStream, drop

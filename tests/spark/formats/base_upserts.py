@@ -13,9 +13,9 @@ from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.merge_engines import Deletes, PartialUpdate
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, schema_contract
 from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.formats.suite import FormatSuite, needs
 from tests.spark.merge_model import CASES, FIRST_ROW, Row, apply_batch, held, rows
 from tests.spark.merge_model import new_flow as flow_of_engine

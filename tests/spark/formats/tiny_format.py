@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,7 +45,7 @@ class TinyFormat:
     def open_catalog(self, spark: SparkSession, catalog: str) -> Any:
         return SimpleNamespace(close=lambda: None)
 
-    def table(self, spark: SparkSession, catalog: str, name: TableName) -> TinyTable:
+    def table(self, spark: SparkSession, catalog: str, name: TableName, write_options: Mapping[str, str]) -> TinyTable:
         return TinyTable(spark, Path(str(spark.conf.get(WAREHOUSE))) / str(name))
 
 
@@ -74,7 +75,7 @@ class TinyTable(FormatTable):
         run_keys = RecentRunKeys.read(head["properties"])
         return AppliedState(base=head["version"], run_keys=run_keys, position=position, newest=position.generation)
 
-    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: str) -> None:
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
         self.folder.mkdir(parents=True)
         self._swap({**self._head(), "columns": columns.json()})
 
@@ -97,7 +98,7 @@ class TinyTable(FormatTable):
         for source, position in commit.positions.items():
             properties |= position.to_properties(source)
         self._swap({**head, "version": version, "rows": f"{self.folder}/{version}", "properties": properties})
-        return AppliedCommit(snapshot=version, strategy="rewrite", strategy_reason="all is written anew", counted=False)
+        return AppliedCommit(snapshot=version, counted=False)
 
     def _head(self) -> dict[str, Any]:
         if not self.exists():

@@ -19,12 +19,12 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author.sources import Files, LakeTable, OnSourceChange, Query, Source
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.commits import DataCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import (
     position_properties,

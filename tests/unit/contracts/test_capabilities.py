@@ -21,7 +21,6 @@ from airflow_lake_provider.contracts.author.merge_engines import (
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, LakeTable, Query
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.capabilities import (
     CAPABILITIES,
     FORMATS,
@@ -47,6 +46,7 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpiry
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files, without_row_changes, without_row_lineage
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from scripts.capabilities_page import capabilities_page
 from tests.tiny_format import TINY
 

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.argument_validation import choice
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import upsert_strategy
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities
 from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import MAIN, TableState
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.base import AppliedState, FormatTable
 from airflow_lake_provider.spark_jobs.formats.commits import (
     AppliedCommit,
@@ -54,9 +55,12 @@ class IcebergFormat:
         """``org.apache.iceberg.catalog.Catalog``."""
         return jvm_of(spark).org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(java_session(spark), catalog)
 
-    def table(self, spark: SparkSession, catalog: str, name: TableName) -> IcebergFormatTable:
-        """Return a table of a catalog."""
-        return IcebergFormatTable(IcebergTable(spark, catalog, name))
+    def table(
+        self, spark: SparkSession, catalog: str, name: TableName, write_options: Mapping[str, str]
+    ) -> IcebergFormatTable:
+        """Return a table of a catalog, whose batches are applied by the strategy of ``write_options``."""
+        asked = choice(UpsertStrategy, write_options.get("strategy", UpsertStrategy.AUTO), "strategy")
+        return IcebergFormatTable(IcebergTable(spark, catalog, name), asked)
 
 
 @dataclass
@@ -65,6 +69,7 @@ class IcebergFormatTable(FormatTable):
 
     capabilities: ClassVar[FormatCapabilities] = ICEBERG
     table: IcebergTable
+    strategy: UpsertStrategy = UpsertStrategy.AUTO
 
     def exists(self) -> bool:
         return self.table.exists()
@@ -93,14 +98,14 @@ class IcebergFormatTable(FormatTable):
     def current_rows(self, base: str | None) -> DataFrame | None:
         return None if base is None else self.table.rows_by_newest_schema(int(base))
 
-    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout, strategy: str) -> None:
-        create_table.create_table(self.table, columns, keys, layout, upsert_strategy(strategy))
+    def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
+        create_table.create_table(self.table, columns, keys, layout, self.strategy)
 
     def fit_schema(self, columns: StructType, contract: SchemaContract, missing: MissingColumns) -> tuple[str, ...]:
         return apply_schema_contract.fit_schema(self.table, columns, contract, missing)
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
-        return apply_upsert(self.table, commit, progress)
+        return apply_upsert(self.table, commit, progress, self.strategy)
 
     def changeable_state(self) -> AppliedState:
         refuse_unchangeable(self.table.refresh_readable())

@@ -89,7 +89,6 @@ class StreamState(SideState):
             key_ranges=None,
             merge_engine=Deduplicate(),
             order_by=(),
-            strategy="auto",
             audits=None,
             properties={},
         )

@@ -22,10 +22,10 @@ from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, De
 from airflow_lake_provider.contracts.author.schema_contract import schema_contract
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import OnRepeat
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.sources.debezium.event_writer import UNCHANGED, SourceTable
 from tests.spark.upsert_flow import Flow, InterruptedProgress
 

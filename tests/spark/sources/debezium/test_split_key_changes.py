@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Debezium
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.sources.debezium.event_writer import SourceTable, Topic
 from tests.spark.upsert_flow import Flow, InterruptedProgress, Killed

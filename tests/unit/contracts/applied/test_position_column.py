@@ -13,9 +13,9 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, Deletes
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
 
 def test_a_new_name_of_a_source_begins_the_next_epoch() -> None:

@@ -17,7 +17,6 @@ from airflow_lake_provider.contracts.author.merge_engines import Deduplicate, De
 from airflow_lake_provider.contracts.author.schema_contract import Evolution, MissingColumns, SchemaContract
 from airflow_lake_provider.contracts.author.sources import Debezium, Files, Query
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.json_codec import to_json
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport, Outcome
@@ -30,6 +29,7 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import ForeignFiles, 
 from airflow_lake_provider.contracts.specs.spec_codec import SPECS, spec_from_plain, spec_to_plain
 from airflow_lake_provider.contracts.specs.upsert import OnRepeat, UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableState
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 RUN = RunIdentity.of("dag", "run", "task", "-1", run_after=NOW)

@@ -104,9 +104,6 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
         facts["snapshot"] = str(snapshot)
     return AppliedCommit(
         snapshot=str(snapshot),
-        strategy=COPY_ON_WRITE if by_copy else "positions",
-        strategy_reason="rows are matched, then "
-        + ("their files are written anew" if by_copy else "deleted by position"),
         rows_updated=matched.updated,
         rows_deleted=matched.deleted,
         held=held,

@@ -29,6 +29,8 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.row_changes.find_rows impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tasks_without_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
+_REWRITE_MANIFESTS = "rewrite the manifests after the compaction: some list column bounds of removed files"
+
 
 @dataclass
 class _Candidates:
@@ -58,11 +60,14 @@ def retained_rows(table: IcebergTable, match: RowMatch, without: str | None) -> 
         holding = {snapshot for path in paths for snapshot in candidates.snapshots[path]}
         head = table.head()
         live = str(head) in holding - {without} and _matches(table, head, match)
+    bounds_in = _bounds_of_removed(table, paths)
     return RetainedRows(
         holders=_holders(table, holding),
         live=live,
-        bounds_in=_bounds_of_removed(table, paths),
-        equality_holders=_holders(table, _with_equality_deletes(table)),
+        bounds_in=bounds_in,
+        key_holders=_holders(table, _with_equality_deletes(table)),
+        key_files="equality deletes",
+        before_expiry=(_REWRITE_MANIFESTS,) if bounds_in else (),
     )
 
 

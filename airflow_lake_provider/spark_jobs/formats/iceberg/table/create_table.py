@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
     CommitConflictError,
@@ -18,6 +17,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.table_facts import TableShape
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.failures.root_cause import is_unreachable
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import root_message
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

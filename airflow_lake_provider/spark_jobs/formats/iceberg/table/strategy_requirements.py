@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.table_facts import TableShape
 from airflow_lake_provider.iceberg.table_obstacles import strategy_obstacles
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import (
     COPY_ON_WRITE,
     EQUALITY,

@@ -8,33 +8,39 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.iceberg.owner_settings import MERGE_MODE, held_settings
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_other_spellings
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import reading_base, refuse_expired_base
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategies import STRATEGIES, Strategy, choose_strategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
-def apply_upsert(table: IcebergTable, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
+def apply_upsert(
+    table: IcebergTable, commit: KeyedCommit, progress: Progress, asked: UpsertStrategy = UpsertStrategy.AUTO
+) -> AppliedUpsert:
     """Commit once.
 
+    :param asked: strategy of the author; a commit without rows needs none.
+
     :raises UnsupportedError: the strategy that was asked for is not possible.
-    :raises InvalidSpecError: there is no such strategy, or an assertion is no query that can be resolved.
+    :raises InvalidSpecError: an assertion is no query that can be resolved.
     :raises AuditFailedError: rows offend an assertion; main is as it was.
     :raises CommitConflictError: the batch has to be decided on again, or other writers won; main has nothing of it.
     :raises UnknownOutcomeError: the catalog's answer was lost and the run key is not on the table.
     """
     planned = _plan(table, commit)
     with reading_base(table, planned), progress.phase("choose") as facts:
-        chosen = choose_strategy(table, planned)
+        if planned.batch_keys.count == 0:
+            asked = UpsertStrategy.AUTO
+        chosen = choose_strategy(table, planned, asked)
         facts["strategy"] = chosen.strategy.value
     planned = replace(planned, candidates=chosen.candidates)
     strategy = STRATEGIES[chosen.strategy]
@@ -44,7 +50,7 @@ def apply_upsert(table: IcebergTable, commit: KeyedCommit, progress: Progress) -
         table.properties(),
         MERGE_MODE,
         chosen.strategy.value,
-        asked=commit.strategy != UpsertStrategy.AUTO.value,
+        asked=asked is not UpsertStrategy.AUTO,
         format_version=table.format_version,
     )
     if planned.audits is not None:
@@ -65,7 +71,7 @@ def _plan(table: IcebergTable, commit: KeyedCommit) -> PlannedUpsert:
 
 def _apply_audited(
     table: IcebergTable, commit: PlannedUpsert, audits: Audits, strategy: Strategy, progress: Progress
-) -> AppliedCommit:
+) -> AppliedUpsert:
     audit = _batch_audit(table, commit, audits)
     applied = strategy.apply_audited(table, commit, audit, progress)
     return replace(applied, audits_passed=tuple(audits.queries), audit_runs=audit.runs)

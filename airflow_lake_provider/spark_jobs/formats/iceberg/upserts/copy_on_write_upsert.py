@@ -17,7 +17,6 @@ from pyspark.sql import functions as sf
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.row_merge import ALWAYS
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import FileOverwrite, commit_overwrite
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
@@ -27,7 +26,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import tas
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import write_staged
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     reading_base,
     rebase_over_appends,
@@ -43,7 +42,7 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted, quoted_name
 _TRIES = 20
 
 
-def upsert_by_copy(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
+def upsert_by_copy(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:
     """Apply the batch; the table's cost is the data files with a row that it changes, read and written.
 
     :raises CommitConflictError: something else than appends of other keys was committed; nothing changed.
@@ -64,7 +63,7 @@ def upsert_by_copy(table: IcebergTable, commit: PlannedUpsert, progress: Progres
         with discarded_on_failure(table, staged):
             snapshot = _commit(table, commit, FileOverwrite(replaced=replaced, added=staged), progress)
         facts["snapshot"] = str(snapshot)
-    return AppliedCommit(
+    return AppliedUpsert(
         snapshot=str(snapshot),
         strategy="copy-on-write",
         strategy_reason=f"{resolved.pruning}, {len(replaced)} data files written anew",

@@ -15,14 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.failures.after_commit import seen_after_commit
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import discarded_on_failure
@@ -35,7 +34,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import 
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.partition_values import keys_by_partition
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.strategy_requirements import lacking_internals, unfit_for
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     on_new_head,
     reading_base,
@@ -52,7 +51,7 @@ from airflow_lake_provider.spark_jobs.sql.older_pyspark import table_at
 _TRIES = 20
 
 
-def upsert_by_equality(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
+def upsert_by_equality(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:
     """Apply the batch at a cost that does not depend on the table.
 
     :raises UnsupportedError: equality deletes cannot be written for this table or these keys.
@@ -79,7 +78,7 @@ def upsert_by_equality(table: IcebergTable, commit: PlannedUpsert, progress: Pro
         with discarded_on_failure(table, written):
             snapshot = _commit(table, commit, RowDelta(rows=rows, deletes=deletes), progress)
         facts["snapshot"] = str(snapshot)
-    applied = AppliedCommit(
+    applied = AppliedUpsert(
         snapshot=str(snapshot), strategy="equality", strategy_reason="the table has no rows", rows_inserted=staged
     )
     return _indebted(table, snapshot, applied) if deletes else applied
@@ -102,7 +101,7 @@ def _commit(table: IcebergTable, commit: PlannedUpsert, delta: RowDelta, progres
         )
 
 
-def _indebted(table: IcebergTable, snapshot: int, applied: AppliedCommit) -> AppliedCommit:
+def _indebted(table: IcebergTable, snapshot: int, applied: AppliedUpsert) -> AppliedUpsert:
     """Add what the table's readers carry from now on."""
     # Not before the commit: what other writers have left meanwhile counts, too.
     debt, unseen = seen_after_commit(

@@ -18,7 +18,6 @@ from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownO
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     drop_branch,
     publish,
@@ -32,7 +31,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.rows.required_columns impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
 from airflow_lake_provider.spark_jobs.jvm.gateway import has_class, java_session, load_class
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.progress import Progress
@@ -44,7 +43,7 @@ _SOURCE_VIEW = "lake_batch"
 _HELD = "t._lake_held"
 
 
-def merge_and_publish(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
+def merge_and_publish(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:
     """Merge on a stage branch and publish it.
 
     :raises CommitConflictError: the branch moved past the base; nothing changed.
@@ -100,13 +99,13 @@ def _merge(table: IcebergTable, stage: str, commit: PlannedUpsert) -> tuple[str,
     return statement.pruning, counts
 
 
-def _applied(table: IcebergTable, staged: int, reason: str, counts: dict[str, int] | None) -> AppliedCommit:
+def _applied(table: IcebergTable, staged: int, reason: str, counts: dict[str, int] | None) -> AppliedUpsert:
     summary = table.summary(staged)
     counts = counts or {
         name: count_of(summary, f"spark.merge-into.num-target-rows-{name}")
         for name in ("inserted", "updated", "deleted")
     }
-    return AppliedCommit(
+    return AppliedUpsert(
         snapshot=str(staged),
         strategy="merge",
         strategy_reason=reason,

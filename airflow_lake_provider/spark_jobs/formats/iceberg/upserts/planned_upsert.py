@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.java_functions import java_functions
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.scan_tasks import planned_tasks
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
@@ -92,6 +92,25 @@ class PlannedUpsert(KeyedCommit):
         """Return the candidates at the base, planned anew where the base has moved; None for a table without rows."""
         known = self.candidates
         return known if known is not None and known.snapshot == self.base else plan_candidates(table, self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppliedUpsert(AppliedCommit):
+    """Result of an upsert.
+
+    :param strategy: by which it was applied.
+    :param strategy_reason: why so, and how reading the table was pruned.
+    :param equality_delete_files: of the table after it; None where nobody counted.
+    """
+
+    strategy: str
+    strategy_reason: str
+    equality_delete_files: int | None = None
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Fields of an upsert's report about its strategy."""
+        return {name: getattr(self, name) for name in ("strategy", "strategy_reason", "equality_delete_files")}
 
 
 def plan_candidates(table: IcebergTable, commit: PlannedUpsert) -> CandidateFiles | None:

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit, KeyedCommit
+from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import RowDelta, commit_row_delta
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.source_position_file import position_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.uncommitted_files import (
@@ -30,7 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes impo
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import WINS, ResolvedRows
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import PlannedUpsert
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import (
     reading_base,
     rebase,
@@ -46,7 +46,7 @@ from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 def upsert_by_position(
     table: IcebergTable, commit: PlannedUpsert, progress: Progress, route: CommitRoute | None = None
-) -> AppliedCommit:
+) -> AppliedUpsert:
     """Apply the batch; the table's cost is one pruned read of its key columns.
 
     :param route: how the commit is made; None for at once.
@@ -66,7 +66,7 @@ def upsert_by_position(
         with discarded_on_failure(table, staged.files, route.discard):
             snapshot = str(pending.apply(progress))
         facts["snapshot"] = snapshot
-    return AppliedCommit(
+    return AppliedUpsert(
         snapshot=snapshot,
         strategy="positions",
         strategy_reason=pending.resolved.pruning,

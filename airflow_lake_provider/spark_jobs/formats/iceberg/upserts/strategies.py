@@ -7,7 +7,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy, upsert_strategy
 from airflow_lake_provider.contracts.errors import (
     AuditFailedError,
     CommitConflictError,
@@ -16,8 +15,8 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.iceberg.table_obstacles import refuses_delete_files
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
-from airflow_lake_provider.spark_jobs.formats.commits import AppliedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     drop_branch,
     publish,
@@ -31,6 +30,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.copy_on_write_upse
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.equality_upsert import upsert_by_equality
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.merge_upsert import merge_and_publish
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import (
+    AppliedUpsert,
     CandidateFiles,
     PlannedUpsert,
     plan_candidates,
@@ -47,12 +47,12 @@ class Strategy(Protocol):
     ``UnknownOutcomeError`` where the catalog's answer was lost and the run key is not on the table.
     """
 
-    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
+    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:
         """Commit to the branch at once."""
 
     def apply_audited(
         self, table: IcebergTable, commit: PlannedUpsert, audit: BatchAudit, progress: Progress
-    ) -> AppliedCommit:
+    ) -> AppliedUpsert:
         """Commit beside main, audit, and publish.
 
         :raises AuditFailedError: rows offend an assertion; main is as it was.
@@ -65,13 +65,13 @@ class Strategy(Protocol):
 class ByPosition:
     """Rebases its commit when an audited batch meets another: the files stay, their deletes are written anew."""
 
-    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
+    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:
         """See :class:`Strategy`."""
         return upsert_by_position(table, commit, progress)
 
     def apply_audited(
         self, table: IcebergTable, commit: PlannedUpsert, audit: BatchAudit, progress: Progress
-    ) -> AppliedCommit:
+    ) -> AppliedUpsert:
         """See :class:`Strategy`."""
         route = AuditedRoute(audit, progress)
         try:
@@ -88,15 +88,15 @@ class ByPosition:
 class OnStageBranch:
     """Writes an audited batch to a stage branch, by a strategy that cannot rebase one."""
 
-    upsert: Callable[[IcebergTable, PlannedUpsert, Progress], AppliedCommit]
+    upsert: Callable[[IcebergTable, PlannedUpsert, Progress], AppliedUpsert]
 
-    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedCommit:
+    def apply(self, table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:
         """See :class:`Strategy`."""
         return self.upsert(table, commit, progress)
 
     def apply_audited(
         self, table: IcebergTable, commit: PlannedUpsert, audit: BatchAudit, progress: Progress
-    ) -> AppliedCommit:
+    ) -> AppliedUpsert:
         """See :class:`Strategy`."""
         stage = stage_branch_name(commit.run_key)
         applied = self.upsert(table, replace(commit, branch=stage, audits=None), progress)
@@ -158,12 +158,12 @@ class ChosenStrategy:
     candidates: CandidateFiles | None = None
 
 
-def choose_strategy(table: IcebergTable, commit: PlannedUpsert) -> ChosenStrategy:
+def choose_strategy(table: IcebergTable, commit: PlannedUpsert, asked: UpsertStrategy) -> ChosenStrategy:
     """Choose by rules, or do as asked.
 
+    :param asked: by the author.
     :raises UnsupportedError: the strategy that was asked for is not possible.
     """
-    asked = upsert_strategy(commit.strategy)
     if asked in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
         if asked is UpsertStrategy.MERGE:
             _refuse_new_variant(table, commit)

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import LakeProviderError, UnknownOutcomeError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.progress import Progress

@@ -11,9 +11,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import UnknownOutcomeError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from tests.spark.upsert_flow import Flow, row
 

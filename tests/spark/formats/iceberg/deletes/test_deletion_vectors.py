@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.metadata_change_flow import carry_out
 from tests.spark.upsert_flow import Flow, NewFlow, row
 

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.capabilities import ICEBERG
 from airflow_lake_provider.contracts.errors import (
     BadInputError,
@@ -23,6 +22,7 @@ from airflow_lake_provider.contracts.errors import (
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import create_table
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.table_definition import define_table

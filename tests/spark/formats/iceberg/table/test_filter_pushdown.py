@@ -13,10 +13,10 @@ from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.sources import Files, LakeTable, Query
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import AuditFailedError
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormat
@@ -132,5 +132,5 @@ def test_queries_and_audits_find_the_rows_of_orc_files(spark: SparkSession, tmp_
     with pytest.raises(AuditFailedError, match="1 rows"):
         flow.apply("run 3", audits=audits)
     snapshot = str(flow.loaded().metadata.current_snapshot_id)
-    rows = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table)).rows_at(snapshot)
+    rows = IcebergFormat().table(spark, "lake_default", TableName.parse(flow.table), {}).rows_at(snapshot)
     assert rows.where(f"k = '{WIDE}'").count() == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.upsert_flow import Flow, InterruptedProgress, row
 
 

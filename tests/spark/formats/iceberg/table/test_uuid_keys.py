@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.read_changes import read_changes

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.formats.iceberg.upserts.test_nested_schemas import (
     COPY,
     EQUALITY,

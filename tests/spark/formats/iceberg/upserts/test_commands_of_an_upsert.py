@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.jvm_commands import commands
 from tests.spark.upsert_flow import Flow, NewFlow, row
 

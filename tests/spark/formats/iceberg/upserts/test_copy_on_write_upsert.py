@@ -12,9 +12,9 @@ import pytest
 from airflow_lake_provider.contracts.author.merge_engines import Deduplicate
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap, snapshot_commit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table import strategy_requirements
 from airflow_lake_provider.spark_jobs.read_changes import read_changes

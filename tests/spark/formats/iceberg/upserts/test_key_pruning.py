@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.delete_rows import delete_rows
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.schema_contract import SchemaContract
 from airflow_lake_provider.contracts.author.sources import Files
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.row_changes import UpdateRowsSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.incremental_run import run_incremental
 from airflow_lake_provider.spark_jobs.actions.update_rows import update_rows
 from airflow_lake_provider.spark_jobs.progress import Progress

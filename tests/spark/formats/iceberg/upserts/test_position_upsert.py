@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import (
     CommitConflictError,
     RolledBackError,
@@ -20,6 +19,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.reports.job import Outcome
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits import metadata_swap
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.rows import row_positions

@@ -13,8 +13,8 @@ from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.merge_engines import Aggregation, Deduplicate, MergeEngine
 from airflow_lake_provider.contracts.author.sources import Files, Query
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.table_name import TableName
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.formats.iceberg.deletes.write_deletes import write_deletes
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts import position_upsert

@@ -11,10 +11,10 @@ import pytest
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
-from airflow_lake_provider.contracts.author.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.contracts.errors import BadInputError, CommitConflictError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
+from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.actions.compact_table import compact_table
 from airflow_lake_provider.spark_jobs.formats.choose_format import table_of
 from airflow_lake_provider.spark_jobs.formats.iceberg.iceberg_format import IcebergFormatTable

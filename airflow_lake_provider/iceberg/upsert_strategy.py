@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-from airflow_lake_provider.contracts.argument_validation import choice
-
 
 class UpsertStrategy(str, Enum):
     """``positions`` resolves the keys and deletes their rows by position, ``copy-on-write`` writes the files that hold
@@ -20,12 +18,3 @@ class UpsertStrategy(str, Enum):
     COPY_ON_WRITE = "copy-on-write"
     MERGE = "merge"
     EQUALITY = "equality"
-
-
-def upsert_strategy(value: str | UpsertStrategy, name: str = "strategy") -> UpsertStrategy:
-    """Return the strategy of an argument.
-
-    :param name: of the argument.
-    :raises InvalidSpecError: there is none of that name; it gives those that there are.
-    """
-    return choice(UpsertStrategy, value, name)
