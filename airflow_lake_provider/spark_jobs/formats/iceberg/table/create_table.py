@@ -61,7 +61,7 @@ def create_table(
     """
     _refuse_unfit_keys(table, columns, keys)
     definition = define_table(table, columns, keys, layout)
-    properties = {"owner": str(table.spark.sparkContext.sparkUser()), **_ours(table), **_properties(layout)}
+    properties = {"owner": str(table.spark.sparkContext.sparkUser()), **_ours(table, layout), **_properties(layout)}
     given = {**_of_catalog(table, "table-default."), **properties, **_of_catalog(table, "table-override.")}
     _refuse_unfit_layout(table, definition, given, keys, strategy)
     _create_namespace(table)
@@ -173,10 +173,13 @@ def _of_catalog(table: IcebergTable, prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in table.settings().items() if name.startswith(prefix)}
 
 
-def _ours(table: IcebergTable) -> dict[str, str]:
+def _ours(table: IcebergTable, layout: TableLayout) -> dict[str, str]:
     """Return our properties of a new table, without those of which the catalog's owner has said otherwise."""
     defaults = _of_catalog(table, "table-default.")
-    return {name: value for name, value in _PROPERTIES.items() if name not in defaults}
+    given = {**_PROPERTIES, **defaults, **layout.properties, **_of_catalog(table, "table-override.")}
+    # Format version 1 has no deletes: Spark's MERGE would fail at writing some.
+    unfit = "merge-on-read" if given["format-version"] == "1" else None
+    return {name: value for name, value in _PROPERTIES.items() if name not in defaults and value != unfit}
 
 
 def _properties(layout: TableLayout) -> dict[str, str]:
