@@ -1,4 +1,4 @@
-"""The worker's side of the format that only tests have: it reads ``head.json`` of a table, without Spark."""
+"""The worker's side of the format that only tests have: it reads the newest head of a table, without Spark."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class TinyCatalog:
         return [name for name in self._names() if name.startswith(f"{'.'.join(namespace)}.")]
 
     def load(self, name: TableName) -> TinyLoadedTable:
-        head = self._folder / str(name) / "head.json"
-        if not head.exists():
-            raise MissingTableError(f"{name}: there is no {head}")
+        heads = sorted((self._folder / str(name)).glob("head-*.json"))
+        if not heads:
+            raise MissingTableError(f"{name}: there is no head in {self._folder / str(name)}")
+        head = heads[-1]
         at = head.stat().st_mtime_ns // 1_000_000
         return TinyLoadedTable(str(name), str(head.parent), json.loads(head.read_text()), at)
 
@@ -54,7 +55,7 @@ class TinyCatalog:
         """A head chooses no code."""
 
     def _names(self) -> Iterator[str]:
-        return (head.parent.name for head in sorted(self._folder.glob("*/head.json")))
+        return iter(sorted({head.parent.name for head in self._folder.glob("*/head-*.json")}))
 
 
 @dataclass

@@ -30,7 +30,7 @@ class Consumer:
             "source": self.source.table,
             "consumer": "revenue",
             "keys": ("id",),
-            "to_snapshot": str(self.source.loaded().metadata.current_snapshot_id),
+            "to_snapshot": self.source.head(),
             "query": QUERY,
         }
         spec = IncrementalSpec(**{**arguments, **changes})

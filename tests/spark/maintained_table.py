@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import duckdb
@@ -19,6 +21,8 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
+from airflow_lake_provider.tables.base import LoadedTable
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 CATALOG = "lake_default"
 RUN = RunIdentity.of("dag", "run", "task", "-1")
@@ -81,6 +85,48 @@ class MaintainedTable:
     def outside(self) -> StaticTable:
         """The table as PyIceberg reads it, without Spark."""
         return StaticTable.from_metadata(self.handle.refresh().java.operations().current().metadataFileLocation())
+
+    def on_worker(self) -> LoadedTable:
+        """The table as a worker sees it now."""
+        return LoadedIcebergTable(self.outside())
+
+    def head(self) -> str:
+        """Snapshot of main."""
+        return str(self.handle.head())
+
+    def records(self) -> list[dict[str, Any]]:
+        """Rows, read by PyIceberg."""
+        found: list[dict[str, Any]] = self.outside().scan().to_arrow().to_pylist()
+        return found
+
+    def files_on_disk(self) -> set[Path]:
+        """Data and delete files below the table's folder, whether a snapshot reaches them or not."""
+        folder = Path(self.outside().location().removeprefix("file://").removeprefix("file:")) / "data"
+        return {path for path in folder.rglob("*") if path.suffix in (".parquet", ".puffin")}
+
+    def texts(self) -> list[str]:
+        """All that its metadata says."""
+        return [str(self.outside().metadata), str(self.outside().properties)]
+
+    def create_tag(self, name: str, snapshot: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.name} CREATE TAG `{name}` AS OF VERSION {snapshot}")
+
+    def drop_tag(self, name: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.name} DROP TAG `{name}`")
+
+    def create_branch(self, name: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.name} CREATE BRANCH {name}")
+
+    def drop_branch(self, name: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.name} DROP BRANCH {name}")
+
+    def rewrite_metadata(self) -> None:
+        """Leave nothing in the metadata of files that are gone."""
+        self.spark.sql(f"CALL system.rewrite_manifests('{self.name}')")
+
+    def take_no_files(self) -> None:
+        """Put new files where none can be written."""
+        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('write.data.path' = 'file:/proc/none')")
 
     def rows_read(self) -> dict[int, tuple[str, int]]:
         """Rows as Spark reads them; a row read twice is an error."""

@@ -140,7 +140,9 @@ def apply_batch(table: dict[int, Row], batch: list[Row], merge_engine: MergeEngi
             table[key] = state
 
 
-def new_flow(spark: SparkSession, folder: Path, merge_engine: MergeEngine, layout: TableLayout) -> Flow:
+def new_flow(
+    spark: SparkSession, folder: Path, merge_engine: MergeEngine, layout: TableLayout, kind: type[Flow] = Flow
+) -> Flow:
     """A table that is not there yet, and its inbox."""
     name = f"merges.t_{uuid.uuid4().hex[:8]}"
     keeps = isinstance(merge_engine, (PartialUpdate, Aggregation))
@@ -151,11 +153,11 @@ def new_flow(spark: SparkSession, folder: Path, merge_engine: MergeEngine, layou
         "missing_columns": MissingColumns.KEEP if keeps else MissingColumns.FAIL,
         "create": layout,
     }
-    return Flow(spark, name, folder, arguments)
+    return kind(spark, name, folder, arguments)
 
 
 def held(flow: Flow) -> dict[int, Row]:
-    """Rows by id as PyIceberg reads them, in the form of the model."""
-    found = flow.loaded().scan().to_arrow().to_pylist()
+    """Rows by id, in the form of the model."""
+    found = flow.records()
     assert len({row["id"] for row in found}) == len(found), f"keys occur twice in {found}"
     return {row.pop("id"): row for row in found}

@@ -23,7 +23,6 @@ from airflow_lake_provider.planning.tag_plan import plan_tag, plan_tag_removal
 from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
 from airflow_lake_provider.spark_jobs.actions.change_metadata import change_metadata
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.upsert_flow import Flow, row
 
 PLANS: dict[type[JobSpec], Any] = {
@@ -41,7 +40,7 @@ def spec(flow: Flow, kind: type[JobSpec], run: str, **arguments: Any) -> Any:
 
 
 def plan(flow: Flow, kind: type[JobSpec], run: str = "run", **arguments: Any) -> PlannedChange:
-    planned: PlannedChange = PLANS[kind](LoadedIcebergTable(flow.loaded()), spec(flow, kind, run, **arguments))
+    planned: PlannedChange = PLANS[kind](flow.on_worker(), spec(flow, kind, run, **arguments))
     return planned
 
 
@@ -49,7 +48,7 @@ def commit(flow: Flow, planned: PlannedChange) -> MetadataChangeReport:
     """Commit as the operators do: from the worker where that is possible, and else in the driver."""
     if planned.change is None:
         return planned.report
-    if LoadedIcebergTable(flow.loaded()).commit(planned.change):
+    if flow.on_worker().commit(planned.change):
         return replace(planned.report, without_spark=True)
     sent = MetadataChangeSpec(
         catalog="lake_default",
@@ -71,12 +70,12 @@ def upgrade_between_two_batches(flow: Flow, newest: int) -> MetadataChangeReport
     flow.apply("run 1")
     flow.arrive("2.jsonl", row(1, "z", 3))
     flow.apply("run 2")
-    applied = {name: value for name, value in flow.loaded().properties.items() if name.startswith("lake.")}
+    applied = {name: value for name, value in flow.on_worker().facts.properties.items() if name.startswith("lake.")}
 
     report = carry_out(flow, TableUpgradeSpec)
-    assert flow.loaded().format_version == newest
+    assert flow.on_worker().facts.format_version == newest
     assert flow.rows() == {1: ("z", 3), 2: ("b", 2)}
-    assert applied.items() <= flow.loaded().properties.items()
+    assert applied.items() <= flow.on_worker().facts.properties.items()
     assert carry_out(flow, TableUpgradeSpec, "other run").outcome is Outcome.NOTHING_DUE
 
     assert flow.apply("run 2").outcome is Outcome.ALREADY_APPLIED

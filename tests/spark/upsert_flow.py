@@ -1,4 +1,7 @@
-"""Small batches of rows into one table, run as the driver runs them and read back by PyIceberg."""
+"""Small batches of rows into one table, run as the driver runs them and read back by PyIceberg.
+
+A subclass reads tables of another format back: see ``formats/tiny_suite.py``.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ from airflow_lake_provider.contracts.reports.job import UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
+from airflow_lake_provider.tables.base import LoadedTable
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 NewFlow = Callable[..., "Flow"]
 SCHEMA = "id BIGINT, name STRING, n INT, op STRING"
@@ -103,6 +108,26 @@ class Flow:
         """The table as PyIceberg sees it now."""
         return self.catalog().load_table(self.table)
 
+    def on_worker(self) -> LoadedTable:
+        """The table as a worker sees it now."""
+        return LoadedIcebergTable(self.loaded())
+
+    def head(self) -> str:
+        """Snapshot of main."""
+        return str(self.loaded().metadata.current_snapshot_id)
+
+    def properties(self) -> dict[str, str]:
+        """Properties of the table."""
+        return dict(self.on_worker().facts.properties)
+
+    def records(self, branch: str = "main") -> list[dict[str, Any]]:
+        """Rows, read by PyIceberg."""
+        table = self.loaded()
+        found: list[dict[str, Any]] = (
+            table.scan(snapshot_id=table.metadata.refs[branch].snapshot_id).to_arrow().to_pylist()
+        )
+        return found
+
     def data_files(self) -> set[str]:
         """Names of the data and delete files below the table's location, part of it or not."""
         return {path.name for path in self.folder().rglob("*") if path.suffix in (".parquet", ".puffin")}
@@ -112,13 +137,15 @@ class Flow:
         return Path(self.loaded().location().removeprefix("file://").removeprefix("file:")) / "data"
 
     def rows(self, branch: str = "main") -> dict[int, tuple[Any, ...]]:
-        """Rows by id, read by PyIceberg."""
-        table = self.loaded()
-        snapshot = table.metadata.refs[branch].snapshot_id
-        found = table.scan(snapshot_id=snapshot).to_arrow().to_pylist()
+        """Rows by id, as :meth:`records` reads them."""
+        found = self.records(branch)
         keyed = {row["id"]: tuple(value for name, value in row.items() if name != "id") for row in found}
         assert len(keyed) == len(found), f"{len(found) - len(keyed)} rows have the key of another"
         return keyed
+
+    def rows_of_spark(self) -> dict[int, tuple[Any, ...]]:
+        """Rows by id, as Spark reads them."""
+        return {found["id"]: (found["name"], found["n"]) for found in self.spark.table(self.table).collect()}
 
     def row_ids(self) -> dict[int, int]:
         """``_row_id`` by id, as Spark reads it."""

@@ -9,16 +9,25 @@ from typing import Any
 
 import pytest
 
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.capabilities import CAPABILITIES, ICEBERG
+from airflow_lake_provider.contracts.errors import LakeProviderError, UnsupportedError
 from tests.spark.formats.iceberg_suite import IcebergSuite
 from tests.spark.formats.suite import FormatSuite, expect_gaps, needs
+from tests.spark.formats.tiny_suite import TinySuite
 
 FOLDER = Path(__file__).parents[1] / "spark" / "formats"
 
 
+# Readers, makers and words of one format; a subclass brings them.
+OF_ICEBERG = ("iceberg", ".loaded()", ".metadata.", ".puffin", ".parquet", "call system", "self.version == 3")
+
+
 class Version2(IcebergSuite):
     version = 2
+
+
+class Tiny(TinySuite):
+    pass
 
 
 class Item:
@@ -70,12 +79,39 @@ def test_each_capability_has_a_test_in_the_suite() -> None:
     assert set(named_in(mark for test in tests for mark in test.pytestmark)) == CAPABILITIES.keys()
 
 
-def test_a_gap_is_a_strict_expected_failure_with_its_kind_and_reason() -> None:
-    (found,) = added(Version2, needs("upsert", "read-changes"))
-    reason = "read-changes, never: changes are told by row lineage, which begins with format version 3"
-    assert (found.name, found.kwargs) == ("xfail", {"reason": reason, "raises": LakeProviderError, "strict": True})
-    (shown,) = added(Version2, needs("deletion-vectors", raises=AssertionError))
-    assert shown.kwargs["raises"] is AssertionError
+def gap_of(mark: pytest.Mark) -> tuple[Any, str]:
+    """Return what a test has to end with, and the gap that is shown."""
+    assert (mark.name, mark.kwargs["strict"]) == ("xfail", True)
+    return mark.kwargs["raises"], mark.kwargs["reason"]
+
+
+def test_a_gap_is_a_strict_expected_failure_that_names_it_with_its_kind_and_reason() -> None:
+    (found,) = added(Tiny, needs("upsert", "strategy-merge"))
+    raises, reason = gap_of(found)
+    assert reason == "strategy-merge, never: it has no statements"
+    assert raises.matches(UnsupportedError("a.b: table format 'tiny' lacks 'strategy-merge', it has no statements"))
+    assert not raises.matches(UnsupportedError("a.b: table format 'tiny' lacks 'upsert'"))
+    assert not raises.matches(LakeProviderError("a.b: table format 'tiny' lacks 'strategy-merge'"))
+
+
+def test_a_test_with_several_gaps_is_one_expected_failure_that_names_any_of_them() -> None:
+    (found,) = added(Tiny, needs("strategy-merge", "audits"))
+    raises, reason = gap_of(found)
+    assert reason.startswith("strategy-merge, never: it has no statements; audits, ours: ")
+    for name in ("strategy-merge", "audits"):
+        assert raises.matches(UnsupportedError(f"lacks '{name}'"))
+
+
+@pytest.mark.parametrize("version", ICEBERG.versions)
+def test_each_gap_of_a_version_of_iceberg_says_how_it_shows(version: int) -> None:
+    gaps = {name for name in CAPABILITIES if ICEBERG.gap(name, version) is not None}
+    assert gaps <= IcebergSuite.refusals.keys()
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("base_*.py")), ids=lambda path: path.stem)
+def test_a_base_of_the_suite_can_be_subclassed_by_a_second_format(path: Path) -> None:
+    text = path.read_text().lower()
+    assert [word for word in OF_ICEBERG if word in text] == []
 
 
 def test_a_capability_that_is_there_is_no_expected_failure() -> None:

@@ -9,19 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import Outcome
-from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from tests.spark.formats.foreign_commits import FOREIGN
-from tests.spark.formats.suite import FormatSuite, needs
+from tests.spark.formats.suite import COUNTING, FormatSuite, needs
 from tests.spark.sources.debezium.event_stream import EventStream, drop
 from tests.spark.upsert_flow import Flow, InterruptedProgress, NewFlow, row
 
-# The phase of each strategy at whose beginning everything is written and nothing is visible.
-LAST_PHASE = {
-    UpsertStrategy.MERGE: "publish",
-    UpsertStrategy.POSITIONS: "commit",
-    UpsertStrategy.COPY_ON_WRITE: "commit",
-}
-LAST_PHASES = [pytest.param(strategy, marks=needs(f"strategy-{strategy.value}")) for strategy in LAST_PHASE]
+STRATEGIES = ["auto", *(pytest.param(name, marks=needs(f"strategy-{name}")) for name in COUNTING)]
 
 
 class RepeatSuite(FormatSuite):
@@ -33,7 +26,7 @@ class RepeatSuite(FormatSuite):
         assert (cleared.outcome, cleared.reason.startswith("recognised by run key")) == (Outcome.ALREADY_APPLIED, True)
         again = flow.apply("run 2")
         assert (again.outcome, again.reason.startswith("recognised by position")) == (Outcome.NOTHING_NEW, True)
-        assert flow.loaded().metadata.current_snapshot_id == int(first.committed[-1])
+        assert flow.head() == first.committed[-1]
         flow.arrive("1.jsonl", row(1, "corrected"), at=2_000)
         corrected = flow.apply("run 1")
         assert corrected.outcome is Outcome.APPLIED
@@ -41,16 +34,16 @@ class RepeatSuite(FormatSuite):
         assert flow.rows() == {1: ("corrected", 0)}
 
     @needs("upsert")
-    @pytest.mark.parametrize("strategy", LAST_PHASES)
+    @pytest.mark.parametrize("strategy", STRATEGIES)
     def test_a_driver_that_outlived_its_task_and_the_retry_apply_the_batch_once(
-        self, flow: Flow, strategy: UpsertStrategy
+        self, flow: Flow, strategy: str
     ) -> None:
         flow.changes["strategy"] = strategy
         flow.arrive("1.jsonl", row(1, "a"))
         flow.apply("run 1")
         flow.arrive("2.jsonl", row(1, "a2"), row(2, "b"))
         retry: list[Any] = []
-        zombie = InterruptedProgress(at=LAST_PHASE[strategy], then=lambda: retry.append(flow.apply("run 2")))
+        zombie = InterruptedProgress(at=self.last_phase(strategy), then=lambda: retry.append(flow.apply("run 2")))
         late = flow.apply("run 2", progress=zombie)
         assert retry[0].outcome is Outcome.APPLIED
         assert late.outcome is Outcome.ALREADY_APPLIED
@@ -62,7 +55,7 @@ class RepeatSuite(FormatSuite):
     def test_what_is_committed_in_between_is_resolved_without_reading_the_batch_again(
         self, new_flow: NewFlow, foreign: str
     ) -> None:
-        flow = new_flow(strategy=UpsertStrategy.POSITIONS)
+        flow = new_flow(strategy="positions")
         act, theirs = FOREIGN[foreign]
         flow.arrive("1.jsonl", row(1, "a"), row(3, "a"), row(5, "a"))
         flow.apply("run 1")
@@ -76,8 +69,10 @@ class RepeatSuite(FormatSuite):
         assert flow.commits_of(report.run_key) == 1
 
     @needs("change-events")
-    def test_change_events_that_come_again_and_late_are_applied_once(self, spark: SparkSession, tmp_path: Path) -> None:
-        stream = EventStream(spark, tmp_path, "partition")
+    def test_change_events_that_come_again_and_late_are_applied_once(
+        self, session: SparkSession, tmp_path: Path
+    ) -> None:
+        stream = EventStream(session, tmp_path, "partition", kind=self.flow_kind)
         try:
             first, second, third = stream.event("c", 1, 1), stream.event("c", 2, 1), stream.event("u", 1, 2)
             stream.bring(first, second)
@@ -89,4 +84,4 @@ class RepeatSuite(FormatSuite):
             assert stream.run().outcome is not Outcome.APPLIED
             assert stream.rows() == {(1, 2)}
         finally:
-            drop(spark)
+            drop(session)

@@ -7,7 +7,6 @@ import traceback
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Files
 from airflow_lake_provider.contracts.errors import JobFailedError
@@ -28,8 +27,8 @@ class RowChangeSuite(FormatSuite):
         table = new_table(partitioned=True)
         table.append(0, 10)
         table.append(10, 10, "south")
-        before = table.lineage() if self.version == 3 else {}
-        base = str(table.handle.head())
+        before = table.lineage() if self.has("row-lineage") else {}
+        base = table.head()
 
         report = update(
             table, assignments={"AMOUNT": "amount + id", "region": "concat(region, '!')"}, where="id >= 8 AND id < 12"
@@ -39,7 +38,7 @@ class RowChangeSuite(FormatSuite):
         assert (report.outcome, report.rows_updated) == (Outcome.APPLIED, 4)
         assert rows_outside(table) == table.rows_read() == table.rows
         assert (summary(table)["lake.filter"], summary(table)["lake.base-snapshot"]) == ("id >= 8 AND id < 12", base)
-        if self.version == 3:
+        if self.has("row-lineage"):
             after = table.lineage()
             assert {id_: row[0] for id_, row in after.items()} == {id_: row[0] for id_, row in before.items()}
             assert {id_ for id_ in after if after[id_][1] != before[id_][1]} == set(range(8, 12))
@@ -78,18 +77,18 @@ class RowChangeSuite(FormatSuite):
 
     @needs("delete-rows", "erasure-proof")
     def test_after_compaction_and_expiry_no_file_holds_the_rows_and_until_then_the_report_says_who_does(
-        self, spark: SparkSession, new_table: NewTable
+        self, new_table: NewTable
     ) -> None:
         table = new_table()
         table.append(SECRET - 3, 10)
-        first = str(table.handle.head())
+        first = table.head()
         # An update before leaves a copy under a delete, in a file that the deletion does not touch.
         table.merge({SECRET: 1})
         table.append(9_000, 5)
-        spark.sql(f"ALTER TABLE {table.name} CREATE TAG audit AS OF VERSION {first}")
-        spark.sql(f"ALTER TABLE {table.name} CREATE TAG `lake.consumer.revenue` AS OF VERSION {first}")
-        spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH trial")
-        base = str(table.handle.head())
+        table.create_tag("audit", first)
+        table.create_tag("lake.consumer.revenue", first)
+        table.create_branch("trial")
+        base = table.head()
 
         report = delete(table, where=f"id = {SECRET}")
 
@@ -115,24 +114,23 @@ class RowChangeSuite(FormatSuite):
         assert "minimum_age=timedelta(0)" in report.still_to_do[-1]
 
         compact_away(table)
-        spark.sql(f"ALTER TABLE {table.name} DROP TAG audit")
-        spark.sql(f"ALTER TABLE {table.name} DROP TAG `lake.consumer.revenue`")
+        table.drop_tag("audit")
+        table.drop_tag("lake.consumer.revenue")
         expire_all(table)
         assert SECRET in ids_in_any_file(table)
         again = delete(table, "run 2", where=f"id = {SECRET}")
         assert again.outcome is Outcome.NOTHING_NEW
         assert again.retained_by == {"branch trial": (base,)}
 
-        spark.sql(f"ALTER TABLE {table.name} DROP BRANCH trial")
+        table.drop_branch("trial")
         expire_all(table)
         assert SECRET not in ids_in_any_file(table)
         last = delete(table, "run 3", where=f"id = {SECRET}")
         assert last.retained_by == {}
-        # The compaction's own manifest lists the files that it removed, with their bounds, until it is rewritten. On
-        # version 2 the compaction has one more commit, of position deletes, which leaves that manifest behind.
-        assert len(last.bounds_in) == (1 if self.version == 3 else 0)
-        assert [said[:21] for said in last.still_to_do[:1]] == (["rewrite the manifests"] if self.version == 3 else [])
-        spark.sql(f"CALL system.rewrite_manifests('{table.name}')")
+        assert len(last.bounds_in) == len(self.left_by_compaction)
+        assert all(map(str.startswith, last.still_to_do, self.left_by_compaction))
+        assert bool(last.still_to_do) is bool(self.left_by_compaction)
+        table.rewrite_metadata()
         expire_all(table)
         clean = delete(table, "run 4", where=f"id = {SECRET}")
         assert (clean.retained_by, clean.bounds_in, clean.still_to_do) == ({}, (), ())
@@ -161,12 +159,12 @@ class RowChangeSuite(FormatSuite):
         )
         assert written["lake.erased-digest"] == report.erased_digest
         assert report.digest_salt is not None
-        assert report.digest_salt not in str(table.outside().metadata)
+        assert report.digest_salt not in table.texts()[0]
         printed = capfd.readouterr()
         # For a driver that is killed before its report.
         told = printed.out.index(f"digest {report.erased_digest}, salt {report.digest_salt}")
         assert told < printed.out.index("[lake] commit ...")
-        for text in (to_json(report), str(written), str(table.outside().properties), printed.out, printed.err):
+        for text in (to_json(report), str(written), table.texts()[1], printed.out, printed.err):
             assert str(SECRET) not in text
         where = delete(table, "run 2", where="id = 8005")
         expected = hashlib.sha256(f"{where.digest_salt}\x1fid = 8005".encode()).hexdigest()
@@ -190,11 +188,11 @@ class RowChangeSuite(FormatSuite):
 
     @needs("delete-rows")
     def test_a_store_that_takes_no_delete_file_fails_it_without_a_word_of_its_partition(
-        self, spark: SparkSession, new_table: NewTable, capfd: pytest.CaptureFixture[str]
+        self, new_table: NewTable, capfd: pytest.CaptureFixture[str]
     ) -> None:
         table = new_table(partitioned=True)
         table.append(0, 3, str(SECRET))
-        spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.data.path' = 'file:/proc/none')")
+        table.take_no_files()
         with pytest.raises(JobFailedError, match="withheld") as failed:
             delete(table, where=f"region = '{SECRET}'")
         text = "".join(traceback.format_exception(failed.value))

@@ -17,7 +17,7 @@ from tests.spark.upsert_flow import Flow, row
 def compact(flow: Flow) -> None:
     """Compact the table of a flow."""
     spec = CompactionSpec(
-        catalog="lake_default",
+        catalog=flow.spec().catalog,
         table=flow.table,
         run=RunIdentity.of("compact", "r", "t"),
         level=CompactionLevel.MAJOR,
@@ -27,7 +27,7 @@ def compact(flow: Flow) -> None:
 
 def upsert_of_another_run(flow: Flow) -> None:
     """Upsert two keys, one of them the batch's."""
-    other = Flow(flow.spark, flow.table, flow.inbox.parent / "other", dict(flow.changes))
+    other = replace(flow, inbox=flow.inbox.parent / "other")
     other.arrive("1.jsonl", row(1, "theirs"), row(3, "theirs"))
     source = replace(other.spec().source, name="other")
     other.apply("their run", identity=RunIdentity.of("another dag", "r", "t"), source=source)

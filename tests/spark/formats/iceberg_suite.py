@@ -1,20 +1,71 @@
-"""Iceberg under the behaviour suite."""
+"""The behaviour suite for Iceberg: what makes its tables, and what reads them back."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import ICEBERG
-from tests.spark.formats.suite import FormatSuite
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from tests.spark.formats.iceberg.incremental.changes_history import ChangesHistory
+from tests.spark.formats.suite import FormatSuite, NewTable
+from tests.spark.maintained_table import MaintainedTable
+
+_NO_DELETES = pytest.RaisesExc(UnsupportedError, match="format version 1 has no deletes")
 
 
 class IcebergSuite(FormatSuite):
-    """Tables of a format version, read by PyIceberg."""
+    """Tables of a format version, read by PyIceberg.
+
+    Whether a table can do something depends on its version and properties, so most gaps are refused by what the table
+    is like.
+    """
 
     capabilities = ICEBERG
+    refusals: ClassVar[Mapping[str, pytest.RaisesExc[Any]]] = {
+        **FormatSuite.refusals,
+        **dict.fromkeys(("strategy-positions", "strategy-equality", "delete-rows", "update-rows"), _NO_DELETES),
+        "erasure-proof": _NO_DELETES,
+        "read-changes": pytest.RaisesExc(UnsupportedError, match="version 3"),
+        "changelog": pytest.RaisesExc(UnsupportedError, match="mode 'changelog' is not available yet"),
+        # No refusal: the column is not there, files are others, and the driver makes the change.
+        "row-lineage": pytest.RaisesExc(AnalysisException, match="_row_id"),
+        "deletion-vectors": pytest.RaisesExc(AssertionError),
+        "metadata-changes-on-worker": pytest.RaisesExc(AssertionError, match="without_spark"),
+    }
+
+    @property
+    def automatic(self) -> str:
+        """Return the strategy that ``auto`` takes."""
+        return "positions" if self.has("strategy-positions") else "copy-on-write"
+
+    @property
+    def left_by_compaction(self) -> tuple[str, ...]:
+        """Begin of what an erasure asks for.
+
+        The compaction's own manifest lists the files that it removed, with their bounds, until it is rewritten. On
+        version 2 the compaction has one more commit, of position deletes, which leaves that manifest behind.
+        """
+        return ("rewrite the manifests",) if self.version == 3 else ()
 
     def layout(self, **given: Any) -> TableLayout:
         """Return a layout with the format version."""
         properties = {"format-version": str(self.version), **given.pop("properties", {})}
         return TableLayout(properties=properties, **given)
+
+    def last_phase(self, strategy: str) -> str:
+        """Return the phase in which a strategy commits."""
+        return "publish" if strategy == "merge" else "commit"
+
+    def changes_history(self, session: SparkSession) -> ChangesHistory:
+        """Return a table that is written by SQL."""
+        return ChangesHistory(session, version=self.version)
+
+    @pytest.fixture
+    def new_table(self, session: SparkSession) -> NewTable:
+        return lambda **given: MaintainedTable(session, version=self.version, **given)

@@ -1,34 +1,40 @@
 """The behaviour suite of table formats: a test says what it needs, and a gap of the format is an expected failure.
 
-A ``base_*.py`` has the tests of one subject. ``test_*.py`` subclass them for a format and a version.
+A ``base_*.py`` has the tests of one subject. ``test_*.py`` subclass them for a format and a version. What reads, makes
+or names something of one format stands in the subclass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.table_layout import TableLayout
 from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FormatCapabilities
-from airflow_lake_provider.contracts.errors import LakeProviderError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from tests.spark.maintained_table import MaintainedTable
 from tests.spark.upsert_flow import Flow, NewFlow
 
 NewTable = Callable[..., MaintainedTable]
+# Strategies that look for the rows that they replace, and count them.
+COUNTING = ("positions", "copy-on-write", "merge")
+
+# While a DAG is parsed.
+LOOKS_AT_NO_ROW = pytest.RaisesExc(InvalidSpecError, match="looks at no row of the table")
 
 
-def needs(*names: str, raises: type[Exception] = LakeProviderError) -> pytest.MarkDecorator:
+def needs(*names: str) -> pytest.MarkDecorator:
     """Mark a test, or a parameter of one, by the capabilities that it needs.
 
     :param names: those of ``contracts.capabilities``; another one fails the collection.
-    :param raises: what the test ends with where one is lacking.
     """
     if unknown := sorted(set(names) - CAPABILITIES.keys()):
         raise ValueError(f"{unknown} are no capabilities; they are declared in contracts/capabilities.py")
-    return pytest.mark.needs(*names, raises=raises)
+    return pytest.mark.needs(*names)
 
 
 class FormatSuite:
@@ -39,33 +45,70 @@ class FormatSuite:
     """
 
     capabilities: ClassVar[FormatCapabilities]
-    version: ClassVar[int]
+    version: ClassVar[int] = 1
+    # How a gap shows, where not by a refusal that names the capability.
+    refusals: ClassVar[Mapping[str, pytest.RaisesExc[Any]]] = {"equality-with-kept-values": LOOKS_AT_NO_ROW}
+    # Reads the tables back.
+    flow_kind: ClassVar[type[Flow]] = Flow
+    counts_rows: ClassVar[bool] = True
 
-    def layout(self, **given: object) -> TableLayout:
+    @classmethod
+    def has(cls, name: str) -> bool:
+        """Tell whether the version has a capability."""
+        return cls.capabilities.gap(name, cls.version) is None
+
+    @property
+    def automatic(self) -> str | None:
+        """Strategy that a small batch into a new table gets unasked."""
+        return None
+
+    @property
+    def left_by_compaction(self) -> tuple[str, ...]:
+        """Begin of what an erasure asks for, for each snapshot whose metadata still has bounds of the rows."""
+        return ()
+
+    def layout(self, **given: Any) -> TableLayout:
         """Return the layout of a table of the version."""
+        return TableLayout(**given)
+
+    def last_phase(self, strategy: str) -> str:  # others ask it
+        """Return the phase at whose beginning everything is written and nothing is visible."""
+        return "commit"
+
+    def changes_history(self, session: SparkSession) -> Any:
+        """Return a table that is written by SQL, and its changes as plain Python."""
         raise NotImplementedError
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def session(cls, spark: SparkSession) -> SparkSession:
+        """The session whose catalog has tables of the format."""
+        return spark
+
     @pytest.fixture
-    def new_flow(self, new_flow: NewFlow) -> NewFlow:
-        return lambda **changes: new_flow(**{"create": self.layout(), **changes})
+    def new_flow(self, session: SparkSession, tmp_path: Path, new_flow: NewFlow) -> NewFlow:
+        name = new_flow().table
+        return lambda **given: self.flow_kind(session, name, tmp_path / "inbox", {"create": self.layout(), **given})
 
     @pytest.fixture
     def flow(self, new_flow: NewFlow) -> Flow:
         return new_flow()
 
     @pytest.fixture
-    def new_table(self, spark: SparkSession) -> NewTable:
-        return lambda **changes: MaintainedTable(spark, version=self.version, **changes)
+    def new_table(self) -> NewTable:
+        raise NotImplementedError
 
 
 def expect_gaps(item: pytest.Item) -> None:
-    """Turn a test of the suite that the format has a gap for into one that has to fail."""
+    """Turn a test of the suite that the format has a gap for into one that has to fail, and to say of what."""
     suite = getattr(item, "cls", None)
     if not (isinstance(suite, type) and issubclass(suite, FormatSuite)):
         return
-    for marker in item.iter_markers("needs"):
-        for name in marker.args:
-            gap = suite.capabilities.gap(name, suite.version)
-            if gap is not None:
-                reason = f"{name}, {gap.kind.value}: {gap.reason}"
-                item.add_marker(pytest.mark.xfail(reason=reason, raises=marker.kwargs["raises"], strict=True))
+    names = [name for marker in item.iter_markers("needs") for name in marker.args]
+    gaps = {name: gap for name in names if (gap := suite.capabilities.gap(name, suite.version)) is not None}
+    if not gaps:
+        return
+    reason = "; ".join(f"{name}, {gap.kind.value}: {gap.reason}" for name, gap in gaps.items())
+    named = pytest.RaisesExc(UnsupportedError, match=f"lacks '({'|'.join(gaps)})'")
+    raises = next((suite.refusals[name] for name in gaps if name in suite.refusals), named)
+    item.add_marker(pytest.mark.xfail(reason=reason, raises=raises, strict=True))

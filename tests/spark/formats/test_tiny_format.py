@@ -20,9 +20,20 @@ from airflow_lake_provider.contracts.specs.job import JobSpec
 from airflow_lake_provider.contracts.specs.spec_codec import Job, job_to_json
 from airflow_lake_provider.spark_jobs import run_job
 from airflow_lake_provider.spark_jobs.read_changes import read_changes
+from tests.spark.formats.base_repeats import RepeatSuite
+from tests.spark.formats.base_upserts import UpsertSuite
 from tests.spark.formats.tiny_format import WAREHOUSE
+from tests.spark.formats.tiny_suite import TinySuite
 from tests.spark.upsert_flow import SCHEMA, Flow, row
 from tests.tiny_format import TINY
+
+
+class TestUpserts(TinySuite, UpsertSuite):
+    pass
+
+
+class TestRepeats(TinySuite, RepeatSuite):
+    pass
 
 
 @pytest.fixture
@@ -45,7 +56,7 @@ def run(folder: Path, spec: JobSpec) -> JobReport | JobFailure:
 
 def rows_of(folder: Path) -> dict[int, tuple[Any, ...]]:
     """Return the rows that the newest head names, read by pyarrow."""
-    head = json.loads((folder / "head.json").read_text())
+    head = json.loads(max(folder.glob("head-*.json")).read_text())
     found = pq.read_table(head["rows"]).to_pylist()
     return {each.pop("id"): tuple(each.values()) for each in found}
 

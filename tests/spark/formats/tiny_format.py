@@ -1,12 +1,13 @@
 """A second table format, of which only the tests know: Parquet files and a file that says which of them count.
 
 It has three capabilities, and is as small as a format may be. Rows, position and run keys change together: by the
-rename of one file.
+link of one file, whose name only one writer can take.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,14 +52,18 @@ class TinyFormat:
 
 @dataclass
 class TinyTable(FormatTable):
-    """A folder with ``head.json``: version, folder of the rows, columns, position by source, run keys."""
+    """A folder with numbered heads: version, folder of the rows, columns, position by source, run keys."""
 
     capabilities: ClassVar[FormatCapabilities] = TINY
     spark: SparkSession
     folder: Path
 
     def exists(self) -> bool:
-        return (self.folder / "head.json").exists()
+        return bool(self.heads())
+
+    def heads(self) -> list[Path]:
+        """All heads, oldest first."""
+        return sorted(self.folder.glob("head-*.json"))
 
     def state(self, branch: str | None = None) -> TableState:
         return TableState(snapshot=self._head()["version"])
@@ -76,15 +81,17 @@ class TinyTable(FormatTable):
         return AppliedState(base=head["version"], run_keys=run_keys, position=position, newest=position.generation)
 
     def create(self, columns: StructType, keys: tuple[str, ...], layout: TableLayout) -> None:
-        self.folder.mkdir(parents=True)
-        self._swap({**self._head(), "columns": columns.json()})
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._link({**self._head(), "columns": columns.json()}, 0)
 
     def fit_schema(self, columns: StructType, contract: SchemaContract, missing: MissingColumns) -> tuple[str, ...]:
+        if new := sorted(set(columns.names) - set((self.schema() or StructType()).names)):
+            TINY.refuse_lacking(f"{self.folder.name}: columns {new} are new", ("schema-evolution",))
         return ()
 
     def apply(self, commit: KeyedCommit, progress: Progress) -> AppliedCommit:
-        head, held = self._head(), self.current_rows(commit.base)
-        if held is not None and head["version"] != commit.base:
+        head, held, number = self._head(), self.current_rows(commit.base), len(self.heads())
+        if head["version"] != commit.base:
             raise CommitConflictError(f"{self.folder.name}: the table is at {head['version']}")
         names = (self.schema() or StructType()).names
         rows = commit.rows.filter(~sf.col(DELETED)).select(*names)
@@ -97,16 +104,22 @@ class TinyTable(FormatTable):
         properties = {**head["properties"], **recent.to_properties()}
         for source, position in commit.positions.items():
             properties |= position.to_properties(source)
-        self._swap({**head, "version": version, "rows": f"{self.folder}/{version}", "properties": properties})
+        changed = {"version": version, "rows": f"{self.folder}/{version}", "run_key": commit.run_key}
+        with progress.phase("commit"):
+            self._link({**head, **changed, "properties": properties}, number)
         return AppliedCommit(snapshot=version, counted=False)
 
     def _head(self) -> dict[str, Any]:
         if not self.exists():
-            return {"version": None, "rows": None, "columns": StructType().json(), "properties": {}}
-        found: dict[str, Any] = json.loads((self.folder / "head.json").read_text())
+            columns = StructType().json()
+            return {"version": None, "rows": None, "run_key": None, "columns": columns, "properties": {}}
+        found: dict[str, Any] = json.loads(self.heads()[-1].read_text())
         return found
 
-    def _swap(self, head: dict[str, Any]) -> None:
+    def _link(self, head: dict[str, Any], number: int) -> None:
         new = self.folder / f"{uuid4().hex}.json"
         new.write_text(json.dumps(head))
-        new.replace(self.folder / "head.json")
+        try:
+            os.link(new, self.folder / f"head-{number:06}.json")
+        except FileExistsError:
+            raise CommitConflictError(f"{self.folder.name}: another writer committed first") from None

@@ -81,7 +81,7 @@ def commit(tmp_path: Path) -> Commit:
         folder = tmp_path / "warehouse" / TABLE
         folder.mkdir(parents=True, exist_ok=True)
         head = {"version": str(time.time_ns()), "rows": "", "columns": json.dumps(COLUMNS), "properties": properties}
-        (folder / "head.json").write_text(json.dumps(head))
+        (folder / f"head-{len(list(folder.glob('head-*.json'))):06}.json").write_text(json.dumps(head))
         return str(head["version"])
 
     return run

@@ -18,13 +18,20 @@ from tests.spark.upsert_flow import Flow
 class EventStream:
     """Files of events of a database, read for one of its tables."""
 
-    def __init__(self, spark: SparkSession, folder: Path, ordering: str | None, table: str = "public.items") -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        ordering: str | None,
+        table: str = "public.items",
+        kind: type[Flow] = Flow,
+    ) -> None:
         self.folder = folder
         self.inbox = folder / "inbox"
         self.inbox.mkdir()
         self.source = Debezium(path=f"{self.inbox}/*.jsonl", table=table, schema="id INT, n INT", ordering=ordering)
         fixed: dict[str, Any] = {"source": self.source, "delete_when": None, "exclude_columns": ()}
-        self.flow = Flow(spark=spark, table="event_stream.items", inbox=self.inbox, changes=fixed)
+        self.flow = kind(spark=spark, table="event_stream.items", inbox=self.inbox, changes=fixed)
         self.events = self.runs = 0
 
     def event(
@@ -52,7 +59,7 @@ class EventStream:
         self.source = replace(self.source, path=f"{self.inbox}/*.jsonl", name="after")
 
     def rows(self) -> set[tuple[int, int]]:
-        return {(row["id"], row["n"]) for row in self.flow.loaded().scan().to_arrow().to_pylist()}
+        return {(row["id"], row["n"]) for row in self.flow.records()}
 
 
 def drop(spark: SparkSession) -> None:
