@@ -27,7 +27,7 @@ LONGEST = [
     "test_races.py",
     "test_redelivery.py",
     "test_row_merge.py",
-    "test_split_key_changes.py",
+    "test_key_changes_across_batches.py",
     "test_table_histories.py",
     "test_upsert_benchmark.py",
 ]

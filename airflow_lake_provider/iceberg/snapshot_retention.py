@@ -16,7 +16,7 @@ from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, lines_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
-from airflow_lake_provider.iceberg.flink_obstacles import kept_for_flink, without_expiry_of_version_3
+from airflow_lake_provider.iceberg.flink_jobs import kept_for_flink, without_expiry_of_version_3
 
 FOREVER = 2**63 - 1
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.capabilities import Verdict
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
-from airflow_lake_provider.iceberg.flink_obstacles import (
+from airflow_lake_provider.iceberg.flink_jobs import (
     kept_for_flink,
     named,
     newest_of_jobs,

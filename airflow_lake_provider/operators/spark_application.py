@@ -24,7 +24,7 @@ from airflow_lake_provider.operators.allowed_tables import table_patterns
 from airflow_lake_provider.operators.asset_events import announce
 from airflow_lake_provider.operators.catalog_tables import CatalogTables
 from airflow_lake_provider.operators.deferral import DeferrableApplication, DeferredJob, now
-from airflow_lake_provider.operators.driver_end import DriverEnd
+from airflow_lake_provider.operators.driver_exit import DriverEnd
 from airflow_lake_provider.operators.driver_start import DriverStart
 from airflow_lake_provider.operators.links import LinkedApplication
 from airflow_lake_provider.operators.lost_report import LostReport

@@ -13,7 +13,7 @@ from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN, MetadataChange, PublishBranchSpec, RefMove
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
-from airflow_lake_provider.iceberg.flink_obstacles import jobs_of_dropped_branch, recent
+from airflow_lake_provider.iceberg.flink_jobs import jobs_of_dropped_branch, recent
 from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:

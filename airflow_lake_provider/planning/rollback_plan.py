@@ -26,7 +26,7 @@ from airflow_lake_provider.contracts.table_properties import (
     RUN_KEY,
     applied_properties,
 )
-from airflow_lake_provider.iceberg.flink_obstacles import jobs_that_lose_commits, recent
+from airflow_lake_provider.iceberg.flink_jobs import jobs_that_lose_commits, recent
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.tables.base import LoadedTable
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange, TableUpgradeSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
-from airflow_lake_provider.iceberg.flink_obstacles import recent, without_upgrade_to_version_3
+from airflow_lake_provider.iceberg.flink_jobs import recent, without_upgrade_to_version_3
 from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import Reference, Snapshot
-from airflow_lake_provider.iceberg.flink_commits import FlinkCommit, age_of
+from airflow_lake_provider.iceberg.flink_jobs import FlinkCommit, age_of
 from airflow_lake_provider.iceberg.snapshot_retention import (
     Retention,
     RetentionRequest,

@@ -38,17 +38,17 @@ from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tab
 from airflow_lake_provider.spark_jobs.sources.debezium.event_order import EVENT_ORDER, refuse_below_snapshots
 from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey, refuse_bad_events, survey
 from airflow_lake_provider.spark_jobs.sources.debezium.events_by_key import read_by_key
-from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
-from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import is_below_mark
-from airflow_lake_provider.spark_jobs.sources.debezium.renamed_table import EarlierTable, refuse_other_table
-from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
-from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
-from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
+from airflow_lake_provider.spark_jobs.sources.debezium.key_changes_across_batches import (
     OldRows,
     cut_deletes,
     last_rows,
     old_rows,
 )
+from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
+from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import is_below_mark
+from airflow_lake_provider.spark_jobs.sources.debezium.renamed_table import EarlierTable, refuse_other_table
+from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
+from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
 from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import (
     PRESENT,

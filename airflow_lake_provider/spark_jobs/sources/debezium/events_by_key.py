@@ -24,15 +24,15 @@ from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColum
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.event_order import EVENT_ORDER, FIRST, place_at
 from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
-from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOutcome
-from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder, KeyTimeline
-from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH, RowBuilder
-from airflow_lake_provider.spark_jobs.sources.debezium.split_key_changes import (
+from airflow_lake_provider.spark_jobs.sources.debezium.key_changes_across_batches import (
     OldRows,
     cut_deletes,
     last_rows,
     old_rows,
 )
+from airflow_lake_provider.spark_jobs.sources.debezium.key_outcome import KeyOutcome
+from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH, RowBuilder
 from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT, missing_values, values_at
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_lake_provider.contracts.errors import JobFailedError
 from airflow_lake_provider.contracts.reports.job import CompactionReport, JobFailure, Outcome
-from airflow_lake_provider.operators.driver_end import DriverEnd
+from airflow_lake_provider.operators.driver_exit import DriverEnd
 
 LOST = "there is no report"
 CODES = {
