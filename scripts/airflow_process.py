@@ -51,7 +51,7 @@ class AirflowProcess:
                     break
                 lines.append(line)
                 self._show(line)
-        if line.split() != [*DONE.split(), "0"] or any("state=failed" in said for said in lines):
+        if line.split() != [*DONE.split(), "0"] or any("state=failed" in each for each in lines):
             self._process.kill()
             tail = "".join(lines[-TAIL_LINES:])
             sys.exit(f"{tail}\nairflow {' '.join(arguments)} failed; the whole output is in {self._log}")

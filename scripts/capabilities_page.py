@@ -33,26 +33,28 @@ def capabilities_page() -> str:
     """Return the page."""
     described = [f"`{name}`" for name, each in CAPABILITIES.items() if not each.is_asked]
     head = _HEAD.format(described=f"{', '.join(described[:-1])} and {described[-1]}")
-    return "\n".join([head, *(line for found in FORMATS.values() for line in _format(found))])
+    return "\n".join([head, *(line for capabilities in FORMATS.values() for line in _format(capabilities))])
 
 
-def _format(found: FormatCapabilities) -> Iterator[str]:
-    yield f"## {found.name.capitalize()}\n"
+def _format(capabilities: FormatCapabilities) -> Iterator[str]:
+    yield f"## {capabilities.name.capitalize()}\n"
     groups = dict.fromkeys(each.group for each in CAPABILITIES.values())
     for group in groups:
         yield f"### {group.capitalize()}\n"
-        yield f"| capability | what it does | {' | '.join(f'version {version}' for version in found.versions)} |"
-        yield f"|---|---|{'---|' * len(found.versions)}"
+        yield f"| capability | what it does | {' | '.join(f'version {version}' for version in capabilities.versions)} |"
+        yield f"|---|---|{'---|' * len(capabilities.versions)}"
         for name, capability in CAPABILITIES.items():
             if capability.group == group:
-                cells = (_cell(found.gap(name, version)) for version in found.versions)
+                cells = (_cell(capabilities.gap(name, version)) for version in capabilities.versions)
                 yield f"| `{name}` | {_as_text(capability.sentence)} | {' | '.join(cells)} |"
         yield ""
     yield "### Reasons\n"
     yield "| capability | gap | reason |"
     yield "|---|---|---|"
     for name in CAPABILITIES:
-        gaps = dict.fromkeys(gap for version in found.versions if (gap := found.gap(name, version)) is not None)
+        gaps = dict.fromkeys(
+            gap for version in capabilities.versions if (gap := capabilities.gap(name, version)) is not None
+        )
         yield from (f"| `{name}` | *{gap.kind.value}* | {_as_text(gap.reason)} |" for gap in gaps)
     yield ""
 

@@ -45,10 +45,10 @@ def included_code(what: str) -> str:
     text = file.read_text()
     if part:
         # What parts a class from the line behind it is not of the class.
-        found = re.search(rf"^ *# \[START {part}\]\n(.*?\n)\n*^ *# \[END {part}\]$", text, re.MULTILINE | re.DOTALL)
-        if not found:
+        match = re.search(rf"^ *# \[START {part}\]\n(.*?\n)\n*^ *# \[END {part}\]$", text, re.MULTILINE | re.DOTALL)
+        if not match:
             raise LookupError(f"includes the part {part!r} of {path}, which has no # [START {part}] and # [END {part}]")
-        text = textwrap.dedent(found[1])
+        text = textwrap.dedent(match[1])
     return TAG.sub("", text)
 
 
@@ -59,10 +59,10 @@ def with_current_code(text: str) -> str:
 
 def include_faults(text: str) -> Iterator[str]:
     """Yield what is wrong with a document's included code."""
-    for found in INCLUDE.finditer(text):
+    for match in INCLUDE.finditer(text):
         try:
-            if included_code(found["what"]) != found["code"]:
-                yield f"the code of {found['what']} is out of date; scripts/docs --write renews it"
+            if included_code(match["what"]) != match["code"]:
+                yield f"the code of {match['what']} is out of date; scripts/docs --write renews it"
         except LookupError as error:
             yield str(error)
     if len(MARKER.findall(FENCE.sub("", text))) != len(INCLUDE.findall(text)):
@@ -107,9 +107,9 @@ def main() -> None:
             (REPOSITORY / name).write_text(make())
         for document in documents():
             document.write_text(with_current_code(document.read_text()))
-    found = [fault for document in documents() for fault in faults(document)]
-    print("\n".join([*found, f"{len(documents())} documents, {len(found)} faults"]))
-    sys.exit(bool(found))
+    all_faults = [fault for document in documents() for fault in faults(document)]
+    print("\n".join([*all_faults, f"{len(documents())} documents, {len(all_faults)} faults"]))
+    sys.exit(bool(all_faults))
 
 
 if __name__ == "__main__":

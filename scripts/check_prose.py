@@ -94,13 +94,13 @@ def measure(document: Path) -> Measure:
     :param document: a file of Markdown in the repository.
     """
     page = Page(document.read_text(encoding="utf-8"))
-    said = [sentence for paragraph in page.prose() for sentence in sentences(paragraph)]
+    every = [sentence for paragraph in page.prose() for sentence in sentences(paragraph)]
     line, longest = max(page.prose_lines(), key=lambda each: len(each[1]), default=(0, ""))
     path = document.relative_to(REPOSITORY)
     return Measure(
         path=str(path),
-        sentences=len(said),
-        long=tuple(sentence for sentence in said if word_count(sentence) > WORDS_PER_SENTENCE),
+        sentences=len(every),
+        long=tuple(sentence for sentence in every if word_count(sentence) > WORDS_PER_SENTENCE),
         longest_line=len(longest),
         line=line,
         words=page.words(),
@@ -114,14 +114,14 @@ def table(measures: Iterable[Measure]) -> Iterator[str]:
     :param measures: one for each page.
     """
     yield f"{'sentences':>9} {'> 25 words':>10} {'share':>7} {'longest line':>12} {'words':>6}  page"
-    found = list(measures)
-    count, long = sum(each.sentences for each in found), sum(len(each.long) for each in found)
-    for each in found:
+    pages = list(measures)
+    count, long = sum(each.sentences for each in pages), sum(len(each.long) for each in pages)
+    for each in pages:
         counts = f"{each.sentences:9} {len(each.long):10} {each.percent:5.1f} %"
         yield f"{counts} {each.longest_line:12} {each.words:6}  {each.path}"
     share = 100 * long / count if count else 0.0
-    longest = max((each.longest_line for each in found), default=0)
-    yield f"{count:9} {long:10} {share:5.1f} % {longest:12} {sum(each.words for each in found):6}  all pages"
+    longest = max((each.longest_line for each in pages), default=0)
+    yield f"{count:9} {long:10} {share:5.1f} % {longest:12} {sum(each.words for each in pages):6}  all pages"
 
 
 def faults(measures: Iterable[Measure]) -> list[str]:
@@ -138,9 +138,9 @@ def main() -> None:
     print("\n".join(table(measures)))
     if "--sentences" in sys.argv[1:]:
         print("\n".join(f"{each.path}: {word_count(long)} words: {long}" for each in measures for long in each.long))
-    found = faults(measures)
-    print("\n".join([*found, f"{len(found)} limits exceeded"]))
-    sys.exit(bool(found))
+    exceeded = faults(measures)
+    print("\n".join([*exceeded, f"{len(exceeded)} limits exceeded"]))
+    sys.exit(bool(exceeded))
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ class Anchors(HTMLParser):
         :param tag: name of the element.
         :param attrs: its attributes.
         """
-        found = dict(attrs)
-        self.ids.update(filter(None, (found.get("id"), found.get("name"))))
-        link = found.get("src") or (found.get("href") if tag in ("a", "link") else None)
+        attributes = dict(attrs)
+        self.ids.update(filter(None, (attributes.get("id"), attributes.get("name"))))
+        link = attributes.get("src") or (attributes.get("href") if tag in ("a", "link") else None)
         if link:
             self.links.append(link)
 
@@ -48,9 +48,9 @@ def read(page: Path) -> Anchors:
 
     :param page: a file of HTML.
     """
-    found = Anchors()
-    found.feed(page.read_text(encoding="utf-8"))
-    return found
+    anchors = Anchors()
+    anchors.feed(page.read_text(encoding="utf-8"))
+    return anchors
 
 
 def missing_names(site: Path) -> Iterator[str]:
@@ -98,9 +98,9 @@ def faults(site: Path) -> list[str]:
 def main() -> None:
     """Check the site in the folder that is given."""
     site = Path(sys.argv[1]).resolve()
-    found = faults(site)
-    print("\n".join([*found, f"{len(pages(site))} pages of the site, {len(found)} faults"]))
-    sys.exit(bool(found))
+    all_faults = faults(site)
+    print("\n".join([*all_faults, f"{len(pages(site))} pages of the site, {len(all_faults)} faults"]))
+    sys.exit(bool(all_faults))
 
 
 if __name__ == "__main__":

@@ -107,8 +107,8 @@ def run(airflow: AirflowProcess, *arguments: str) -> None:
 
 def show(line: str) -> None:
     """Show a line of Airflow's output when it is one of ours."""
-    if said := worth_showing(line):
-        console.print(f"  {said}", markup=False)
+    if message := worth_showing(line):
+        console.print(f"  {message}", markup=False)
 
 
 def worth_showing(line: str) -> str | None:

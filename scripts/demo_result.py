@@ -69,8 +69,8 @@ class DemoResult:
         total = _changes(sum(self.before.values(), Counts()), sum(self.after.values(), Counts()))
         sheet.add_row("all", *total, style="bold")
         console.print(sheet)
-        wrong = f"[red]differs from the oracle: {list(self.wrong)}"
-        console.print(wrong if self.wrong else "[green]every table equals the oracle")
+        difference = f"[red]differs from the oracle: {list(self.wrong)}"
+        console.print(difference if self.wrong else "[green]every table equals the oracle")
 
     def as_json(self) -> str:
         """Return the numbers as a file's text."""

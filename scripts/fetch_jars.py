@@ -93,9 +93,9 @@ def fetch(jars: list[Jar], folder: Path, roots: Sequence[str] = ()) -> None:
 
 def place(jar: Jar, fetched: Path, folder: Path) -> None:
     """Check a fetched jar and move it into the folder, whole or not at all."""
-    found = sha256_of(fetched)
-    if found != jar.sha256:
-        sys.exit(f"{jar.coordinate}: SHA-256 is {found}, the lock says {jar.sha256}; the jar was not kept.")
+    digest = sha256_of(fetched)
+    if digest != jar.sha256:
+        sys.exit(f"{jar.coordinate}: SHA-256 is {digest}, the lock says {jar.sha256}; the jar was not kept.")
     shutil.move(fetched, folder / jar.file_name)
 
 

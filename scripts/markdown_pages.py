@@ -50,12 +50,12 @@ class Page:
 
     def anchors(self) -> set[str]:
         """Return the anchors of the headings, made the way that code hosts make them."""
-        found: set[str] = set()
+        anchors: set[str] = set()
         for title in self._inline("heading_open"):
             slug = re.sub(r"[^\w\- ]", "", _spoken(title, code=True).lower()).replace(" ", "-")
-            repeats = (f"{slug}-{number}" for number in range(1, len(found) + 1))
-            found.add(slug if slug not in found else next(each for each in repeats if each not in found))
-        return found
+            repeats = (f"{slug}-{number}" for number in range(1, len(anchors) + 1))
+            anchors.add(slug if slug not in anchors else next(each for each in repeats if each not in anchors))
+        return anchors
 
     def prose(self) -> Iterator[str]:
         """Yield each paragraph, also of lists and quotations, as plain text; code in a line is the word ``code``."""
@@ -88,9 +88,9 @@ def _spoken(inline: Token, *, code: bool) -> str:
 
     :param code: keep the text of code; otherwise it is one word, whatever dots are in it.
     """
-    said = {"softbreak": " ", "hardbreak": " ", "html_inline": ""}
+    spoken = {"softbreak": " ", "hardbreak": " ", "html_inline": ""}
     parts = []
     for child in inline.children or []:
         is_code = child.type == "code_inline" and not code
-        parts.append("code" if is_code else said.get(child.type, child.content))
+        parts.append("code" if is_code else spoken.get(child.type, child.content))
     return "".join(parts)

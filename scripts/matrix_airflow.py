@@ -142,7 +142,7 @@ def run_tests(environment: PackageEnvironment, place: Path) -> tuple[str, list[s
     for name in NEEDED_BY_TESTS:
         source = REPOSITORY / name
         shutil.copytree(source, copy / name) if source.is_dir() else shutil.copy(source, copy)
-    said = environment.run(
+    output = environment.run(
         *(str(environment.python), "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "--tb", "short"),
         "--continue-on-collection-errors",
         *(f"tests/unit/{name}" for name in TESTS),
@@ -150,8 +150,8 @@ def run_tests(environment: PackageEnvironment, place: Path) -> tuple[str, list[s
         accepted=(0, 1, 2),
     )
     shutil.rmtree(copy)
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-    return said.strip().splitlines()[-1].strip("= "), failed
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    return output.strip().splitlines()[-1].strip("= "), failed
 
 
 def is_pinned(version: str) -> bool:
@@ -165,8 +165,8 @@ def is_pinned(version: str) -> bool:
 
 def sentence(tried: Attempt) -> str:
     """Return what became of an attempt, failures by name."""
-    wrong = f"; failed: {', '.join(tried.failed)}" if tried.failed else ""
-    return f"tests: {tried.tests}; ten lines: {tried.ten_lines}{wrong}; {tried.seconds} s"
+    failed = f"; failed: {', '.join(tried.failed)}" if tried.failed else ""
+    return f"tests: {tried.tests}; ten lines: {tried.ten_lines}{failed}; {tried.seconds} s"
 
 
 def show(attempts: list[Attempt]) -> None:

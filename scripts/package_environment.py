@@ -36,13 +36,13 @@ def find_pythons(wanted: Sequence[str] = PYTHONS) -> dict[str, Path]:
     folders = [Path(folder) for folder in os.environ["PATH"].split(os.pathsep)]
     folders += sorted((Path.home() / ".pyenv/versions").glob("*/bin"), reverse=True)
     folders += [Path("/usr/bin"), Path("/usr/local/bin"), *Path("/opt").glob("python*/bin")]
-    found: dict[str, Path] = {}
+    pythons: dict[str, Path] = {}
     for version in wanted:
         for folder in folders:
             python = folder / f"python{version}"
-            if version not in found and python.exists() and (base := _base_of(python, version)) is not None:
-                found[version] = base
-    return found
+            if version not in pythons and python.exists() and (base := _base_of(python, version)) is not None:
+                pythons[version] = base
+    return pythons
 
 
 def _base_of(python: Path, version: str) -> Path | None:
@@ -65,13 +65,13 @@ def requirements_of(wheel: Path, extras: Iterable[str] = ()) -> list[str]:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode())
     asked = ["", *extras]
-    found = []
+    requirements = []
     for requirement in map(Requirement, metadata.get_all("Requires-Dist", [])):
         marker = requirement.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in asked):
             requirement.marker = None
-            found.append(str(requirement))
-    return found
+            requirements.append(str(requirement))
+    return requirements
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ class PackageEnvironment:
         with self.log.open("a") as log:
             log.write(f"$ {' '.join(command)}\n{run.stdout}{run.stderr}\n")
         if run.returncode not in accepted:
-            said = f"{run.stdout}{run.stderr}"[-_TAIL:]
+            tail = f"{run.stdout}{run.stderr}"[-_TAIL:]
             raise StepFailedError(
-                f"{' '.join(command[:4])} ended with {run.returncode}; all of it is in {self.log}\n{said}"
+                f"{' '.join(command[:4])} ended with {run.returncode}; all of it is in {self.log}\n{tail}"
             )
         return run.stdout

@@ -61,9 +61,9 @@ def empty_home(name: str) -> Iterator[Path]:
 
 def free_port() -> int:
     """Return a port of loopback that nobody listens on."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 

@@ -142,14 +142,14 @@ def sdist_files(sdist: Path) -> set[str]:
     return {name for name in names - IN_THE_SDIST if not name.startswith(f"{PACKAGE}.egg-info/")}
 
 
-def refuse_other_files(found: set[str], expected: set[str], where: str) -> None:
+def refuse_other_files(present: set[str], expected: set[str], where: str) -> None:
     """Refuse a distribution that lacks a file of the package, or has one that is none.
 
     :raises StepFailedError: naming them.
     """
-    if found != expected:
+    if present != expected:
         raise StepFailedError(
-            f"{where} lacks {sorted(expected - found)[:10]} and should not have {sorted(found - expected)[:10]}"
+            f"{where} lacks {sorted(expected - present)[:10]} and should not have {sorted(present - expected)[:10]}"
         )
 
 
@@ -179,8 +179,8 @@ def _named(versions: dict[str, str], requirements: list[str]) -> str:
 
 
 def _one(folder: Path, pattern: str) -> Path:
-    (found,) = folder.glob(pattern)
-    return found
+    (path,) = folder.glob(pattern)
+    return path
 
 
 def _run(*command: str) -> str:

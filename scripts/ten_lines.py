@@ -36,9 +36,11 @@ def providers_listed(environment: PackageEnvironment, home: Path) -> dict[str, s
     :param home: for Airflow.
     :raises StepFailedError: Airflow refuses a provider.
     """
-    said = environment.run("airflow", "providers", "list", "--output", "json", environment={"AIRFLOW_HOME": str(home)})
+    output = environment.run(
+        "airflow", "providers", "list", "--output", "json", environment={"AIRFLOW_HOME": str(home)}
+    )
     # Airflow may say something before.
-    listed = json.loads(said[said.index("[{") :])
+    listed = json.loads(output[output.index("[{") :])
     return {each["package_name"]: each["version"] for each in listed}
 
 
@@ -59,8 +61,8 @@ def run_ten_lines(environment: PackageEnvironment, home: Path, runs: int = 2) ->
     for name, row in (("monday", MONDAY), ("tuesday", TUESDAY))[:runs]:
         (home / "in" / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
         environment.run("airflow", "dags", "test", "customers", environment=settings)
-        said = environment.run(str(environment.python), "-c", _ROWS, environment=settings)
-        rows = json.loads(said.splitlines()[-1])
+        output = environment.run(str(environment.python), "-c", _ROWS, environment=settings)
+        rows = json.loads(output.splitlines()[-1])
         if rows != [row]:
             raise StepFailedError(f"after {name} the table has {rows}, expected {[row]}; see {environment.log}")
 

@@ -72,19 +72,21 @@ def main(summaries: list[str]) -> int:
     """Print failures, skips and counts; 1 where a test failed or a skip is not allowed, 5 where no test ran."""
     allowed = allowed_skips(ALLOWED.read_text())
     results = [result for name in summaries for result in results_of(Path(name))]
-    wrong = 0
+    faults = 0
     for result in results:
         if result.outcome == "failed":
-            wrong += 1
+            faults += 1
             print(f"failed: {result.test}: {result.reason}")
         if result.outcome == "skipped":
             skip = Skip(result.test.partition("[")[0], result.reason)
-            is_allowed = any(skip.test.startswith(known.test) and known.reason in skip.reason for known in allowed)
-            wrong += not is_allowed
+            is_allowed = any(
+                skip.test.startswith(allowance.test) and allowance.reason in skip.reason for allowance in allowed
+            )
+            faults += not is_allowed
             print(f"{skip}{'' if is_allowed else '; tests/allowed_skips does not have it'}")
     counts = Counter(result.outcome for result in results)
     print(", ".join(f"{counts[each]} {each}" for each in ("passed", "failed", "skipped", "failed as declared")))
-    return min(wrong, 1) if results else NOTHING_RAN
+    return min(faults, 1) if results else NOTHING_RAN
 
 
 if __name__ == "__main__":

@@ -108,11 +108,11 @@ class CatalogConnection:
 
     def secrets(self) -> tuple[str, ...]:
         """Return every value that must not be seen, longest first so that masking leaves no tails."""
-        found = {*secret_values(self.pyiceberg_properties()), *secret_values(self.java_properties())}
+        secrets = {*secret_values(self.pyiceberg_properties()), *secret_values(self.java_properties())}
         if self.fields.password:
             # The composed URI holds the password percent-encoded, and SQLAlchemy's errors may show it.
-            found |= set(forms(self.fields.password))
-        return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
+            secrets |= set(forms(self.fields.password))
+        return tuple(sorted(secrets, key=lambda secret: (-len(secret), secret)))
 
     def java_properties(self) -> dict[str, str]:
         """Return the catalog's properties as Iceberg-Java has them; they hold secrets."""

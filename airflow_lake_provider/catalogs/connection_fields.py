@@ -131,8 +131,8 @@ def _kind(conn_id: str, given: str | None, uri: str | None) -> str:
 
 def _scheme(uri: str) -> str:
     # An address that cannot be read as a whole may hold a secret, which the error would show.
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", uri)
-    return found.group(1).lower() if found else ""
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", uri)
+    return match.group(1).lower() if match else ""
 
 
 def _uri(conn_id: str, kind: str, host: str | None, extra_uri: str | None) -> str | None:
@@ -192,16 +192,16 @@ def _check_name(conn_id: str, kind: str, name: str) -> None:
             f"property {name!r} is Iceberg-Java's and PyIceberg does not read it: {instead}"
             'for Spark alone write it inside the extra "spark": {...}',
         )
-    known = TRANSLATED[name].kinds if name in TRANSLATED else _prefix_kinds(name)
-    if known is None:
+    kinds = TRANSLATED[name].kinds if name in TRANSLATED else _prefix_kinds(name)
+    if kinds is None:
         everything = [*TRANSLATED, *PYICEBERG_ONLY, *JAVA_ONLY, *OWN_EXTRAS, "type", "uri", "warehouse"]
         raise refused(
             conn_id,
             f"property {name!r} is unknown{nearest(name, everything) or '.'} What only one side knows goes inside the "
             'extra "spark": {...} or "pyiceberg": {...}',
         )
-    if known and kind not in known:
-        raise refused(conn_id, f"property {name!r} belongs to a {known[0]} catalog, this one is of type {kind}")
+    if kinds and kind not in kinds:
+        raise refused(conn_id, f"property {name!r} belongs to a {kinds[0]} catalog, this one is of type {kind}")
 
 
 def _prefix_kinds(name: str) -> tuple[str, ...] | None:

@@ -54,16 +54,16 @@ def check(conn_id: str, uri: str) -> None:
         # JDBC's options begin at the first question mark.
         if url.host or not path.startswith("/") or ":memory:" in path or "?" in path:
             raise refused(conn_id, f"uri {uri!r} names no file that Spark and Airflow both find; write {_SQLITE}")
-        known = {"timeout"}
+        options = {"timeout"}
     else:
         if not url.host or not path.strip("/"):
             raise refused(conn_id, f"uri {uri!r} lacks host or database; write {_POSTGRESQL}")
-        known = set(_POSTGRESQL_OPTIONS)
-    for option in sorted(url.query.keys() - known):
+        options = set(_POSTGRESQL_OPTIONS)
+    for option in sorted(url.query.keys() - options):
         raise refused(
             conn_id,
-            f"option {option!r} in uri cannot be translated for the other side; known: {', '.join(sorted(known))}"
-            f"{nearest(option, known)}",
+            f"option {option!r} in uri cannot be translated for the other side; known: {', '.join(sorted(options))}"
+            f"{nearest(option, options)}",
         )
     if repeated := [option for option, value in url.query.items() if not isinstance(value, str)]:
         raise refused(conn_id, f"uri {uri!r} has {', '.join(repeated)} more than once; give one value")

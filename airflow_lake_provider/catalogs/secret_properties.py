@@ -107,7 +107,7 @@ def _secrets_in_text(name: str, value: str, hidden: bool) -> Iterator[str]:
         if name == "credential" and ":" in value:
             yield value.split(":", 1)[1]
         yield from _secrets_of(name, _as_json(value), False)
-    yield from (found.group(1) for found in _IN_TEXT.finditer(value))
+    yield from (match.group(1) for match in _IN_TEXT.finditer(value))
     yield from (inside for key, inside in parse_qsl(value.partition("?")[2]) if is_secret(key) and inside)
     if (address := _WEB_ADDRESS.match(value)) and "@" in address.group(1):
         # An unescaped '@' or '/' in a password does not end it.
@@ -118,7 +118,7 @@ def _secrets_in_text(name: str, value: str, hidden: bool) -> Iterator[str]:
 def _as_json(value: str) -> object:
     """Return the object of a text such as a service account's key file; None for other texts."""
     try:
-        found = json.loads(value) if value.lstrip().startswith("{") else None
+        parsed = json.loads(value) if value.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None

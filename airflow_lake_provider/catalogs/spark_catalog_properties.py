@@ -58,8 +58,8 @@ def _renamed(fields: Fields) -> dict[str, str]:
     settings: dict[str, str] = {}
     origin: dict[str, str] = {}
     for name, value in fields.properties.items():
-        known = TRANSLATED.get(name)
-        java = known.java if known else name
+        translation = TRANSLATED.get(name)
+        java = translation.java if translation else name
         converted = _converted(fields.conn_id, name, value)
         if not java:
             continue
@@ -73,11 +73,11 @@ def _renamed(fields: Fields) -> dict[str, str]:
 
 
 def _converted(conn_id: str, name: str, value: str) -> str:
-    known = TRANSLATED.get(name)
-    if not known:
+    translation = TRANSLATED.get(name)
+    if not translation:
         return value
     try:
-        return known.convert(value)
+        return translation.convert(value)
     except ValueError as error:
         raise refused(conn_id, f"property {name!r} is not understood: {error}") from error
 
@@ -246,14 +246,14 @@ def runtime_for(spark: str, scala: str) -> str:
     :param spark: ``3.5``; ``scala``: ``2.12``.
     :raises UnsupportedError: jobs do not run on it.
     """
-    found = RUNTIMES.get((spark, scala))
-    if found is None:
-        known = " or ".join(f"Spark {version} with Scala {of}" for version, of in RUNTIMES)
+    runtime = RUNTIMES.get((spark, scala))
+    if runtime is None:
+        supported = " or ".join(f"Spark {version} with Scala {of}" for version, of in RUNTIMES)
         raise UnsupportedError(
-            f"jobs run on {known}, and the worker submits with Spark {spark} and Scala {scala}; set SPARK_HOME or "
+            f"jobs run on {supported}, and the worker submits with Spark {spark} and Scala {scala}; set SPARK_HOME or "
             "the operator's spark_binary to one of them, or bring jars of your own with [lake] spark_jars"
         )
-    return found
+    return runtime
 
 
 def packages(properties: Mapping[str, str], runtime: str = SPARK_RUNTIME) -> tuple[str, ...]:

@@ -59,8 +59,8 @@ def _warm_up() -> ActionCommand:
 
 
 def _lake_connection() -> Arg:
-    told = "Connection of type iceberg that describes the catalog (default: lake_default)"
-    return _argument("--conn-id", help=told, default="lake_default")
+    text = "Connection of type iceberg that describes the catalog (default: lake_default)"
+    return _argument("--conn-id", help=text, default="lake_default")
 
 
 def _argument(*flags: str, **options: Any) -> Arg:

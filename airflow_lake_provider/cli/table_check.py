@@ -26,10 +26,10 @@ def check(args: Namespace) -> None:
     # Connections may be in Airflow's own database, as for Airflow's own commands.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     try:
-        found = LakeCatalogHook(args.conn_id).loaded(args.table).check(args.keys)
+        verdicts = LakeCatalogHook(args.conn_id).loaded(args.table).check(args.keys)
     except LakeProviderError as error:
         raise SystemExit(f"{type(error).__name__}: {error}") from None
-    AirflowConsole().print_as(data=found, output=args.output, mapper=_row)
+    AirflowConsole().print_as(data=verdicts, output=args.output, mapper=_row)
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:

@@ -55,8 +55,8 @@ def warm_up(args: argparse.Namespace) -> None:
             f"No archive was made in {start.archive.folder}. The log above has what the driver said. Without one, "
             "another driver makes it now, or this Java made none before."
         )
-    told = f"made in {time.monotonic() - started:.0f} s" if start.makes_archive else "was there"
-    print(f"{file}: {file.stat().st_size / 1e6:.0f} MB, {told}")
+    outcome = f"made in {time.monotonic() - started:.0f} s" if start.makes_archive else "was there"
+    print(f"{file}: {file.stat().st_size / 1e6:.0f} MB, {outcome}")
 
 
 def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection, folder: Path) -> DriverStart:
@@ -78,7 +78,7 @@ def _run(spark_conn_id: str, target: SparkTarget, connection: CatalogConnection,
             environment=start.environment,
         )
         hook.submit(submit.application)
-        start.accept(is_whole=all(isinstance(found, JobReport) for found in attempt.read_reports().values()))
+        start.accept(is_whole=all(isinstance(report, JobReport) for report in attempt.read_reports().values()))
         return start
     finally:
         attempt.close()

@@ -26,8 +26,8 @@ def choice(cls: type[E], value: str | E, name: str) -> E:
     try:
         return cls(value)
     except ValueError:
-        known = ", ".join(repr(member.value) for member in cls)
-        raise InvalidSpecError(f"{name} must be one of {known}, got {value!r}") from None
+        members = ", ".join(repr(member.value) for member in cls)
+        raise InvalidSpecError(f"{name} must be one of {members}, got {value!r}") from None
 
 
 def choice_of(cls: type[E]) -> Reader:
@@ -80,8 +80,8 @@ def options(value: object, name: str) -> dict[str, str]:
     """
     if value is None:
         return {}
-    found = mapping(value, name, "the name of an option to its value")
-    return {key: _option(entry, f"{name}[{key!r}]") for key, entry in found.items()}
+    given = mapping(value, name, "the name of an option to its value")
+    return {key: _option(entry, f"{name}[{key!r}]") for key, entry in given.items()}
 
 
 def _option(value: object, name: str) -> str:
@@ -102,8 +102,8 @@ def groups(value: object, name: str) -> dict[str, tuple[str, ...]]:
     """
     if value is None:
         return {}
-    found = mapping(value, name, "a column to a list of columns")
-    return {key: names(group, f"{name}[{key!r}]") for key, group in found.items()}
+    given = mapping(value, name, "a column to a list of columns")
+    return {key: names(group, f"{name}[{key!r}]") for key, group in given.items()}
 
 
 def mapping(value: object, name: str, what: str) -> dict[str, object]:
@@ -114,9 +114,9 @@ def mapping(value: object, name: str, what: str) -> dict[str, object]:
     """
     if not isinstance(value, Mapping):
         raise InvalidSpecError(f"{name} must map {what}, got {value!r}")
-    wrong = [key for key in value if not isinstance(key, str) or not key.strip()]
-    if wrong:
-        raise InvalidSpecError(f"{name} must map {what}, got the name {wrong[0]!r}")
+    unfit_names = [key for key in value if not isinstance(key, str) or not key.strip()]
+    if unfit_names:
+        raise InvalidSpecError(f"{name} must map {what}, got the name {unfit_names[0]!r}")
     templates = [key for key in value if "{{" in key or "{%" in key]
     if templates:
         raise InvalidSpecError(f"{name}: names are not templated, only what they map to, got the name {templates[0]!r}")
@@ -128,9 +128,9 @@ def flag(value: object, name: str) -> bool:
 
     :raises InvalidSpecError: for a text that is neither true nor false.
     """
-    known = {"true": True, "false": False}
-    if isinstance(value, str) and value.strip().lower() in known:
-        return known[value.strip().lower()]
+    by_text = {"true": True, "false": False}
+    if isinstance(value, str) and value.strip().lower() in by_text:
+        return by_text[value.strip().lower()]
     if not isinstance(value, bool):
         raise InvalidSpecError(f"{name} must be true or false, got {value!r}")
     return value
@@ -192,8 +192,8 @@ def size(value: object, name: str) -> int:
         any case, as ``128 MiB`` or ``1g`` too. Units are powers of 1,024.
     :raises InvalidSpecError: for anything else.
     """
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    bytes_ = int(found[1]) * _UNITS[found[2].upper()] if found else value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    bytes_ = int(match[1]) * _UNITS[match[2].upper()] if match else value
     if isinstance(bytes_, bool) or not isinstance(bytes_, int) or not 0 < bytes_ <= _LARGEST:
         raise InvalidSpecError(f"{name} must be a size such as '128MB' or a number of bytes, got {value!r}")
     return bytes_

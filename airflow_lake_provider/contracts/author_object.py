@@ -105,37 +105,37 @@ class AuthorObject:
 
         :raises InvalidSpecError: a field cannot be what it was rendered to.
         """
-        found = copy.copy(self)
-        found._read(fields_of=list(fields(found)), is_rendered=True)
-        found.complete()
-        return found
+        copied = copy.copy(self)
+        copied._read(fields_of=list(fields(copied)), is_rendered=True)
+        copied.complete()
+        return copied
 
     def rendered(self, render: Callable[[Any], Any]) -> Self:
         """Return a copy whose open fields are what ``render`` makes of them, not checked yet."""
-        found = copy.copy(self)
-        for field in fields(found):
-            value = getattr(found, field.name)
+        copied = copy.copy(self)
+        for field in fields(copied):
+            value = getattr(copied, field.name)
             # Jinja would turn an enumeration's member into its Python name.
             if is_open(value):
-                object.__setattr__(found, field.name, render(value))
-        return found
+                object.__setattr__(copied, field.name, render(value))
+        return copied
 
     def with_sql_files(self, read: Callable[[str], str]) -> Self:
         """Return a copy with the texts of its files of SQL, not rendered and not checked yet.
 
         :param read: returns the text of a file.
         """
-        found = copy.copy(self)
-        for field in fields(found):
-            value = getattr(found, field.name)
+        copied = copy.copy(self)
+        for field in fields(copied):
+            value = getattr(copied, field.name)
             if isinstance(value, AuthorObject):
-                object.__setattr__(found, field.name, value.with_sql_files(read))
+                object.__setattr__(copied, field.name, value.with_sql_files(read))
             elif _is_sql(field) and isinstance(value, Mapping):
                 texts = {key: read(item) if is_sql_file(item) else item for key, item in value.items()}
-                object.__setattr__(found, field.name, texts)
+                object.__setattr__(copied, field.name, texts)
             elif _is_sql(field) and is_sql_file(value):
-                object.__setattr__(found, field.name, read(value))
-        return found
+                object.__setattr__(copied, field.name, read(value))
+        return copied
 
     def with_stand_ins(self) -> Self:
         """Return a copy without open values: each is what the field is without it."""
@@ -144,8 +144,8 @@ class AuthorObject:
     def to_mapping(self) -> dict[str, Any]:
         """Return the mapping that :meth:`from_mapping` takes; fields with their default are left out."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        told = {field.name: _plain(given[field.name]) for field in fields(self) if given[field.name] != _default(field)}
-        return {"type": self.kind, **told} if self.kind else told
+        kept = {field.name: _plain(given[field.name]) for field in fields(self) if given[field.name] != _default(field)}
+        return {"type": self.kind, **kept} if self.kind else kept
 
     def serialize(self) -> dict[str, Any]:
         """Return what Airflow shows of a rendered field; it masks values under names such as ``password``."""
@@ -187,7 +187,7 @@ class AuthorObject:
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
         """Return the classes that this one stands for, by ``type``; none where it stands for itself."""
-        below = {kind: found for sub in cls.__subclasses__() for kind, found in sub.kinds().items()}
+        below = {kind: concrete for sub in cls.__subclasses__() for kind, concrete in sub.kinds().items()}
         return {cls.kind: cls, **below} if cls.kind else below
 
     def _label(self, field: Field[Any]) -> str:

@@ -176,10 +176,10 @@ class FormatCapabilities:
         :param version: of the format; None for whether any version has it.
         :raises KeyError: there is no such capability.
         """
-        found = self.declared.get(name) or Gap(GapKind.OURS, f"nobody has written it: {CAPABILITIES[name].sentence}")
-        if isinstance(found, Gap):
-            return found
-        return None if version is None or found.holds(version) else found.otherwise
+        declared = self.declared.get(name) or Gap(GapKind.OURS, f"nobody has written it: {CAPABILITIES[name].sentence}")
+        if isinstance(declared, Gap):
+            return declared
+        return None if version is None or declared.holds(version) else declared.otherwise
 
     def lacks(self, name: str, version: int) -> str | None:
         """Return why tables of a version lack a capability, as a clause that says how they get it; None where they have
@@ -226,15 +226,15 @@ class FormatCapabilities:
 
     def verdicts(self, version: int) -> list[Verdict]:
         """Return what a version of the format can do, and why not, whatever a table of it is like."""
-        found = []
+        verdicts = []
         for name, capability in CAPABILITIES.items():
             why = self.lacks(name, version)
-            found.append(
+            verdicts.append(
                 Verdict(
                     operator=capability.group, use=name, possible=why is None, reason=why or f"to {capability.sentence}"
                 )
             )
-        return found
+        return verdicts
 
     def refuse_transforms(self, table: str, transforms: Iterable[str]) -> None:
         """Refuse a layout by transforms that the format does not have.
@@ -249,9 +249,9 @@ class FormatCapabilities:
             )
 
     def _nearest(self, name: str) -> str:
-        held = [each for each, found in self.declared.items() if isinstance(found, Support)]
-        alike = [each for each in held if CAPABILITIES[each].group == CAPABILITIES[name].group]
-        return ", ".join(alike or held) or "none at all"
+        supported = [each for each, declared in self.declared.items() if isinstance(declared, Support)]
+        alike = [each for each in supported if CAPABILITIES[each].group == CAPABILITIES[name].group]
+        return ", ".join(alike or supported) or "none at all"
 
 
 _NO_DELETES = Gap(GapKind.NEVER, "format version 1 has no deletes")

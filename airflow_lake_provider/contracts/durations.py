@@ -23,9 +23,9 @@ def duration(value: object, name: str) -> timedelta:
     :raises InvalidSpecError: for other text, a point in time, or a duration of zero or less.
     """
     try:
-        found = from_iso(value) if isinstance(value, str) else value
+        given = from_iso(value) if isinstance(value, str) else value
         # pendulum's Duration is a timedelta with fields of its own.
-        plain = timedelta(seconds=found.total_seconds()) if isinstance(found, timedelta) else timedelta(0)
+        plain = timedelta(seconds=given.total_seconds()) if isinstance(given, timedelta) else timedelta(0)
     except (OverflowError, ValueError):
         plain = timedelta(0)
     if plain <= timedelta(0):
@@ -38,10 +38,10 @@ def from_iso(text: str) -> timedelta:
 
     :raises ValueError: for anything else.
     """
-    found = _ISO.fullmatch(text.strip())
-    if found is None:
+    match = _ISO.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text!r} is no ISO-8601 duration")
-    given = {unit: float(number) for unit, number in found.groupdict(default="0").items()}
+    given = {unit: float(number) for unit, number in match.groupdict(default="0").items()}
     days = sum(given.pop(unit) * factor for unit, factor in _DAYS.items())
     return timedelta(days=days, **given)
 

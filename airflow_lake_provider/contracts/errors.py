@@ -114,5 +114,5 @@ def error_class(name: str) -> type[LakeProviderError]:
 
     :param name: class name as written by the driver.
     """
-    known = {cls.__name__: cls for cls in LakeProviderError.__subclasses__()}
-    return known.get(name, JobFailedError)
+    classes = {cls.__name__: cls for cls in LakeProviderError.__subclasses__()}
+    return classes.get(name, JobFailedError)

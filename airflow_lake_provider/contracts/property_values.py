@@ -42,13 +42,13 @@ def number_property(table: str, properties: Mapping[str, str], name: str, defaul
     text = properties.get(name)
     if text is None:
         return default
-    found = whole_number(text.strip())
-    if found is None:
+    number = whole_number(text.strip())
+    if number is None:
         raise BrokenMetadataError(
             f"{table}: property {name!r} is {shown(text)}, expected a whole number from 0 on; set it, or remove it "
             f"with ALTER TABLE ... UNSET TBLPROPERTIES ('{name}')"
         )
-    return found
+    return number
 
 
 def moment(seconds: int) -> datetime | None:
@@ -70,10 +70,10 @@ def checked_number(text: str, most: int = LARGEST) -> int:
 
     :raises ValueError: it is none, or above ``most``.
     """
-    found = whole_number(text)
-    if found is None or found > most:
+    number = whole_number(text)
+    if number is None or number > most:
         raise ValueError(f"it is no number from 0 to {most}")
-    return found
+    return number
 
 
 def is_whole_number(value: object, most: int = LARGEST) -> bool:

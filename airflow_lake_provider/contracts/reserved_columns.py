@@ -19,10 +19,10 @@ def refuse_reserved_columns(table: str, names: Iterable[str], table_format: Form
     :param table_format: that the table has.
     :raises BadInputError: naming them.
     """
-    wrong = _reserved_among(names, table_format)
-    if wrong:
+    reserved = _reserved_among(names, table_format)
+    if reserved:
         raise BadInputError(
-            f"{table}: the batch has columns {wrong}, names that {table_format.title} reserves for columns of its "
+            f"{table}: the batch has columns {reserved}, names that {table_format.title} reserves for columns of its "
             "own, and a table that has them can no longer be read and written by position. Rename them in a Query, or "
             "leave them out with exclude_columns"
         )
@@ -35,8 +35,8 @@ def refuse_reserved_names(table: str, what: str, names: Iterable[str], table_for
     :param table_format: that the table has.
     :raises InvalidSpecError: naming them.
     """
-    wrong = _reserved_among(names, table_format)
-    if wrong:
+    reserved = _reserved_among(names, table_format)
+    if reserved:
         raise InvalidSpecError(
-            f"{table}: {what} names {wrong}, which {table_format.title} reserves for columns of its own"
+            f"{table}: {what} names {reserved}, which {table_format.title} reserves for columns of its own"
         )

@@ -69,14 +69,14 @@ def check_query_start(query: str | None, what: str) -> None:
 
 def unfit_for_predicate(text: str) -> str | None:
     """Return what a predicate has that it may not have, or too much of; None where it may be parsed."""
-    found = forbidden_in(text)
-    if found is None and len(text) > MAX_CHARACTERS:
-        found = f"{len(text):,} characters, more than {MAX_CHARACTERS:,}; give long lists of keys as a file"
-    if found is None and text.count(",") > MAX_COMMAS:
-        found = f"{text.count(','):,} commas, more than {MAX_COMMAS:,}; give long lists of keys as a file"
-    if found is None and _nesting(text) > MAX_NESTING:
-        found = f"parentheses, comments or CASE inside of each other more than {MAX_NESTING} times"
-    return found
+    fault = forbidden_in(text)
+    if fault is None and len(text) > MAX_CHARACTERS:
+        fault = f"{len(text):,} characters, more than {MAX_CHARACTERS:,}; give long lists of keys as a file"
+    if fault is None and text.count(",") > MAX_COMMAS:
+        fault = f"{text.count(','):,} commas, more than {MAX_COMMAS:,}; give long lists of keys as a file"
+    if fault is None and _nesting(text) > MAX_NESTING:
+        fault = f"parentheses, comments or CASE inside of each other more than {MAX_NESTING} times"
+    return fault
 
 
 def shown(text: str) -> str:

@@ -149,7 +149,7 @@ class Reference:
     max_ref_age: int | None = None
 
 
-def lines_of(snapshots: Mapping[int, Snapshot], refs: Iterable[Reference]) -> list[list[Snapshot]]:
+def histories_of(snapshots: Mapping[int, Snapshot], refs: Iterable[Reference]) -> list[list[Snapshot]]:
     """Return the snapshots of each branch, newest first, as far as their parents are not expired."""
     return [list(ancestors(snapshots, ref.snapshot)) for ref in refs if ref.is_branch]
 
@@ -338,9 +338,9 @@ class TableFacts:
         """
         return ancestors(self.snapshots, self.head(branch), name=self.name)
 
-    def branch_lines(self) -> list[list[Snapshot]]:
+    def branch_histories(self) -> list[list[Snapshot]]:
         """Return the snapshots of each branch, newest first."""
-        return lines_of(self.snapshots, self.references.values())
+        return histories_of(self.snapshots, self.references.values())
 
     def total(self, name: str, branch: str = MAIN) -> int:
         """Return a ``total-*`` number of a head's summary; 0 where it is not said, or is no number."""

@@ -96,9 +96,11 @@ class Store:
     endpoints: tuple[str, ...]
     own: tuple[str, ...]
 
-    def has_vended(self, said: Mapping[str, Any]) -> bool:
+    def has_vended(self, answer: Mapping[str, Any]) -> bool:
         """Tell whether an answer holds credentials that are enough by themselves."""
-        return any(all(any(_is(name, each) and said[name] for name in said) for each in group) for group in self.vended)
+        return any(
+            all(any(_is(name, each) and answer[name] for name in answer) for each in group) for group in self.vended
+        )
 
     def knows(self, name: str, of: tuple[str, ...]) -> bool:
         """Tell whether a property is one of a list; a name that ends with a dot stands for all that begin so."""
@@ -166,15 +168,15 @@ class Verdict:
         return {name: value for name, value in own.items() if name not in self.withheld} | self.accepted
 
 
-def judge(said: Mapping[str, Any], own: Mapping[str, Any], uri: str) -> Verdict:
+def judge(answer: Mapping[str, Any], own: Mapping[str, Any], uri: str) -> Verdict:
     """Tell what of an answer counts.
 
-    :param said: configuration of the server, and of the table with its credentials, in one.
+    :param answer: configuration of the server, and of the table with its credentials, in one.
     :param own: the connection's properties.
     :param uri: of the catalog.
     """
-    foreign = {name: value for name, value in said.items() if own.get(name) != value}
-    accepted = {name: str(value) for name, value in foreign.items() if _is_accepted(name, value, said, own, uri)}
+    foreign = {name: value for name, value in answer.items() if own.get(name) != value}
+    accepted = {name: str(value) for name, value in foreign.items() if _is_accepted(name, value, answer, own, uri)}
     alone = [store for store in STORES.values() if store.has_vended(accepted)]
     if not alone and "s3.endpoint" in accepted:
         # The catalog signs each request, and no key of anybody is used here.
@@ -196,7 +198,7 @@ def of_table_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in properties.items() if name in REGIONS and _is_region(value)}
 
 
-def _is_accepted(name: str, value: object, said: Mapping[str, Any], own: Mapping[str, Any], uri: str) -> bool:
+def _is_accepted(name: str, value: object, answer: Mapping[str, Any], own: Mapping[str, Any], uri: str) -> bool:
     if isinstance(value, (bool, int)):
         value = str(value).lower()
     # PyIceberg makes objects of nested answers, such as one that says how to sign in.
@@ -204,9 +206,9 @@ def _is_accepted(name: str, value: object, said: Mapping[str, Any], own: Mapping
         return False
     for kind, store in STORES.items():
         if store.knows(name, store.endpoints):
-            return _is_endpoint_accepted(kind, name, value, said, own)
+            return _is_endpoint_accepted(kind, name, value, answer, own)
         if store.knows(name, store.credentials):
-            return store.has_vended(said)
+            return store.has_vended(answer)
     rule = _rule(name, own)
     return rule is not None and rule(value, uri)
 
@@ -226,12 +228,12 @@ def _rule(name: str, own: Mapping[str, Any]) -> Callable[[str, str], bool] | Non
     return (lambda *_: True) if name in HARMLESS or name.startswith(HARMLESS_PREFIXES) else None
 
 
-def _is_endpoint_accepted(kind: str, name: str, value: str, said: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+def _is_endpoint_accepted(kind: str, name: str, value: str, answer: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
     if kind == "adls" and not _MICROSOFT.fullmatch(re.sub(r"(?i)^https?://|(?<!/)/++$", "", value)):
         return False
-    if STORES[kind].has_vended(said):
+    if STORES[kind].has_vended(answer):
         return True
-    signs = str(said.get("s3.remote-signing-enabled", "")).lower() == "true"
+    signs = str(answer.get("s3.remote-signing-enabled", "")).lower() == "true"
     return kind == "s3" and signs and name not in own
 
 
@@ -261,33 +263,33 @@ def is_read(name: str) -> bool:
 
 
 def objections_of_spark(
-    said: Mapping[str, Any], own: Mapping[str, Any], uri: str, *, awaits_credentials: bool = False
+    answer: Mapping[str, Any], own: Mapping[str, Any], uri: str, *, awaits_credentials: bool = False
 ) -> tuple[str, ...]:
     """Return names of properties that Iceberg-Java would follow, and must not.
 
-    :param said: as in :func:`judge`, without defaults that the connection overrides.
+    :param answer: as in :func:`judge`, without defaults that the connection overrides.
     :param own: the connection's properties as Iceberg-Java has them.
     :param uri: of the catalog.
     :param awaits_credentials: those of a table may come yet, for the endpoint of the answer.
     """
-    foreign = {name: value for name, value in said.items() if own.get(name) != value}
-    return tuple(sorted(name for name in foreign if _is_objected(name, said, own, uri, awaits_credentials)))
+    foreign = {name: value for name, value in answer.items() if own.get(name) != value}
+    return tuple(sorted(name for name in foreign if _is_objected(name, answer, own, uri, awaits_credentials)))
 
 
-def _is_objected(name: str, said: Mapping[str, Any], own: Mapping[str, Any], uri: str, awaits: bool) -> bool:
+def _is_objected(name: str, answer: Mapping[str, Any], own: Mapping[str, Any], uri: str, awaits: bool) -> bool:
     if setting := _TABLE_SETTINGS.fullmatch(name):
         return _NAMES_CODE.search(setting.group(1)) is not None
     store = next((each for each in STORES.values() if each.knows(name, each.endpoints)), None)
-    if store is not None and (awaits or store.has_vended(said)):
+    if store is not None and (awaits or store.has_vended(answer)):
         # Java lays an answer over the connection: what it does not cover of the connection's keys goes along.
-        return any(_left(store, said, own))
-    if _is_accepted(name, said[name], said, own, uri) or name.startswith("py-"):
+        return any(_left(store, answer, own))
+    if _is_accepted(name, answer[name], answer, own, uri) or name.startswith("py-"):
         return False
     return _READ_BY_JAVA.search(name) is not None
 
 
-def _left(store: Store, said: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
-    return (name for name in own if store.knows(name, store.own) and said.get(name) in (None, own[name]))
+def _left(store: Store, answer: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
+    return (name for name in own if store.knows(name, store.own) and answer.get(name) in (None, own[name]))
 
 
 # Iceberg ends the names of classes in "impl", Hadoop, Parquet and ORC theirs in "class" and the like.
@@ -316,8 +318,8 @@ def untrusted_code(properties: Mapping[str, str], own: Mapping[str, str]) -> dic
     :param own: of the catalog, by Iceberg's names; ``table-default.*`` and ``table-override.*`` are trusted.
     """
     given = ("table-default.", "table-override.")
-    found = code_properties(properties).items()
-    return {name: value for name, value in found if value not in (own.get(f"{prefix}{name}") for prefix in given)}
+    code = code_properties(properties).items()
+    return {name: value for name, value in code if value not in (own.get(f"{prefix}{name}") for prefix in given)}
 
 
 def _chooses_code(name: str) -> bool:

@@ -42,12 +42,12 @@ def _answer(error: Exception) -> tuple[str, int]:
     """Return code and HTTP status of an answer of AWS; empty and 0 for an error that is none."""
     if not _is_one_of(error, "ClientError"):
         return "", 0
-    said: dict[str, Any] = getattr(error, "response", {})
-    status = said.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return str(said.get("Error", {}).get("Code", "")), int(status)
+    response: dict[str, Any] = getattr(error, "response", {})
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return str(response.get("Error", {}).get("Code", "")), int(status)
 
 
 def _is_one_of(error: Exception, *names: str) -> bool:
     # The client is optional; one that was never imported raised nothing.
-    known = sys.modules.get("botocore.exceptions")
-    return known is not None and isinstance(error, tuple(getattr(known, name) for name in names))
+    exceptions = sys.modules.get("botocore.exceptions")
+    return exceptions is not None and isinstance(error, tuple(getattr(exceptions, name) for name in names))

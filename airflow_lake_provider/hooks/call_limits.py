@@ -54,8 +54,8 @@ def within(seconds: float) -> Iterator[None]:
 
 def deadline() -> float:
     """Return the moment of ``time.monotonic`` at which this thread's call has to end; outside of one, a whole one."""
-    found: float | None = getattr(_of_thread, "deadline", None)
-    return time.monotonic() + call_seconds() if found is None else found
+    until: float | None = getattr(_of_thread, "deadline", None)
+    return time.monotonic() + call_seconds() if until is None else until
 
 
 def seconds_left(until: float | None = None) -> float:
@@ -69,13 +69,13 @@ def seconds_left(until: float | None = None) -> float:
     return left
 
 
-def refuse_size(found: int, most: int, what: str) -> None:
+def refuse_size(size: int, most: int, what: str) -> None:
     """Refuse more bytes than allowed.
 
     :param what: has that size, for the message.
-    :raises BrokenMetadataError: ``found`` is above ``most``.
+    :raises BrokenMetadataError: ``size`` is above ``most``.
     """
-    if found > most:
+    if size > most:
         raise BrokenMetadataError(
             f"{what} is larger than {most / _MEGABYTE:g} MiB; if it has to be, raise [lake] catalog_answer_megabytes"
         )

@@ -38,12 +38,12 @@ def text_of(error: BaseException) -> str:
     from pydantic import ValidationError
 
     # PyIceberg's own error of that name has Pydantic's as its argument.
-    found = next((each for each in (error, *error.args) if isinstance(each, ValidationError)), None)
-    if found is None:
+    validation = next((each for each in (error, *error.args) if isinstance(each, ValidationError)), None)
+    if validation is None:
         return f"{type(error).__name__}: {error}"
-    details = found.errors(include_url=False, include_context=False)
-    said = "; ".join(_detail(detail["loc"], detail["msg"], detail["input"]) for detail in details[:_MOST_DETAILS])
-    return f"{type(error).__name__}: {found.error_count()} in {found.title}: {said}"
+    details = validation.errors(include_url=False, include_context=False)
+    listed = "; ".join(_detail(detail["loc"], detail["msg"], detail["input"]) for detail in details[:_MOST_DETAILS])
+    return f"{type(error).__name__}: {validation.error_count()} in {validation.title}: {listed}"
 
 
 def _detail(place: tuple[int | str, ...], message: str, given: object) -> str:

@@ -81,10 +81,10 @@ def conditional_reads(catalog: Catalog) -> ConditionalReads | None:
     if rest is None or not isinstance(catalog, rest.RestCatalog):
         return None
     session = catalog._session
-    found = session.get_adapter(catalog.uri)
-    if isinstance(found, ConditionalReads):
-        return found
-    adapter = ConditionalReads(found)
+    mounted = session.get_adapter(catalog.uri)
+    if isinstance(mounted, ConditionalReads):
+        return mounted
+    adapter = ConditionalReads(mounted)
     session.mount(catalog.uri, adapter)
     return adapter
 

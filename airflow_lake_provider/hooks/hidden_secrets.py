@@ -13,11 +13,11 @@ def hide_secrets(error: BaseException, hidden: Callable[[str], str]) -> None:
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
-        found = waiting.pop()
-        if found is None or id(found) in seen:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
             continue
-        seen.add(id(found))
-        waiting += [found.__cause__, found.__context__, *(arg for arg in found.args if isinstance(arg, BaseException))]
-        shown = repr(found.args) + str(found)
+        seen.add(id(each))
+        waiting += [each.__cause__, each.__context__, *(arg for arg in each.args if isinstance(arg, BaseException))]
+        shown = repr(each.args) + str(each)
         if hidden(shown) != shown:
-            found.args = tuple(hidden(str(arg)) for arg in found.args)
+            each.args = tuple(hidden(str(arg)) for arg in each.args)

@@ -88,21 +88,21 @@ class LakeCatalogHook(BaseHook):
         """
         conn_id = self.lake_conn_id
         try:
-            found = self.get_connection(conn_id)
+            stored = self.get_connection(conn_id)
         except AirflowNotFoundException as error:
             raise refused(conn_id, f"it does not exist; create it, for example as {EXAMPLE}") from error
-        if found.conn_type != "iceberg":
-            raise refused(conn_id, f"its type is {found.conn_type!r}, expected 'iceberg', for example {EXAMPLE}")
-        if found.password:
-            mask_secret(found.password)
+        if stored.conn_type != "iceberg":
+            raise refused(conn_id, f"its type is {stored.conn_type!r}, expected 'iceberg', for example {EXAMPLE}")
+        if stored.password:
+            mask_secret(stored.password)
         connection = CatalogConnection.from_fields(
             conn_id=conn_id,
-            host=found.host,
-            port=found.port,
-            login=found.login,
-            password=found.password,
-            schema=found.schema,
-            extra=_extra(conn_id, found.extra),
+            host=stored.host,
+            port=stored.port,
+            login=stored.login,
+            password=stored.password,
+            schema=stored.schema,
+            extra=_extra(conn_id, stored.extra),
         )
         for secret in connection.secrets():
             mask_secret(secret)
@@ -123,10 +123,10 @@ class LakeCatalogHook(BaseHook):
         """
         self.table_format.refuse_without_worker(f"connection {self.lake_conn_id!r}")
         module, _, kind = self.table_format.worker.partition(":")
-        found: WorkerCatalog = getattr(import_module(module), kind)(self.connection)
+        catalog: WorkerCatalog = getattr(import_module(module), kind)(self.connection)
         with self._translated_errors(_CATALOG):
-            found.open()
-        return found
+            catalog.open()
+        return catalog
 
     @property
     def catalog(self) -> Catalog:
@@ -193,10 +193,10 @@ class LakeCatalogHook(BaseHook):
         """
         try:
             with self._reading(table) as (opened, name):
-                known = opened.tables_in(name.levels[:-1])
+                names = opened.tables_in(name.levels[:-1])
         except LakeProviderError:
             return []
-        return difflib.get_close_matches(str(table), known, n=3)
+        return difflib.get_close_matches(str(table), names, n=3)
 
     def commit_metadata(self, table: LoadedTable | Table, change: MetadataChange) -> bool:
         """Make a change of a table's metadata, where that needs no Spark.
@@ -235,7 +235,7 @@ class LakeCatalogHook(BaseHook):
         try:
             opened = self.opened
             with self._translated_errors(_CATALOG):
-                found = opened.count_namespaces()
+                count = opened.count_namespaces()
         except LakeProviderError as error:
             return False, str(error)
         # A missing package or folder, a name that PyIceberg refuses: each library has errors of its own.
@@ -243,7 +243,7 @@ class LakeCatalogHook(BaseHook):
             return False, f"connection {self.lake_conn_id!r}: {self._without_secrets(error)}"
         return (
             True,
-            f"The {self.connection.kind} catalog {self.connection.catalog_name!r} answered: {found} namespaces.",
+            f"The {self.connection.kind} catalog {self.connection.catalog_name!r} answered: {count} namespaces.",
         )
 
     @contextmanager
@@ -281,22 +281,22 @@ class LakeCatalogHook(BaseHook):
             NoSuchTableError,
         )
 
-        said, why = f"connection {self.lake_conn_id!r}, {what}", self._without_secrets(error)
+        name, why = f"connection {self.lake_conn_id!r}, {what}", self._without_secrets(error)
         if isinstance(error, NoSuchIcebergTableError):
-            return UnsupportedError(f"{said} is not an Iceberg table: {why}")
+            return UnsupportedError(f"{name} is not an Iceberg table: {why}")
         if isinstance(error, (NoSuchTableError, NoSuchNamespaceError)) and not is_nonsense(error):
-            return MissingTableError(f"{said} does not exist: {why}")
+            return MissingTableError(f"{name} does not exist: {why}")
         if is_refused(error) or is_refusal(error):
-            return InvalidConnectionError(f"{said} refused the credentials or the call: {why}")
+            return InvalidConnectionError(f"{name} refused the credentials or the call: {why}")
         if is_access_denied(error):
-            return AccessDeniedError(f"{said}: access was denied: {why}. {ACCESS_DENIED.remedy}")
+            return AccessDeniedError(f"{name}: access was denied: {why}. {ACCESS_DENIED.remedy}")
         if is_unanswered(error):
-            return CatalogUnavailableError(f"{said} did not answer: {why}")
+            return CatalogUnavailableError(f"{name} did not answer: {why}")
         if isinstance(error, NotImplementedError):
-            return UnsupportedError(f"{said}: the catalog does not have this call: {why}")
+            return UnsupportedError(f"{name}: the catalog does not have this call: {why}")
         if is_nonsense(error):
             return CatalogUnavailableError(
-                f"{said} gave an answer that is none of an Iceberg catalog; look at the address of the connection, and "
+                f"{name} gave an answer that is none of an Iceberg catalog; look at the address of the connection, and "
                 f"at what serves it: {why}"
             )
         if what != _CATALOG and is_unreadable(error):

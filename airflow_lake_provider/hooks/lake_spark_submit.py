@@ -42,8 +42,8 @@ class SparkApplication:
     @classmethod
     def in_line(cls, line: str) -> SparkApplication | None:
         """Return the application that a line of the driver names; None for other lines."""
-        found = _APPLICATION.fullmatch(line.strip())
-        return None if found is None else cls(id=found[1], ui_url=web_address(found[2]))
+        match = _APPLICATION.fullmatch(line.strip())
+        return None if match is None else cls(id=match[1], ui_url=web_address(match[2]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +132,10 @@ class SortedLines:
     def info(self, message: str, *arguments: Any) -> None:
         """Log what the hook says: of what it finds in a line once, and the line itself where it belongs."""
         if arguments or message != self._line.strip():
-            said = message % arguments if arguments else message
+            text = message % arguments if arguments else message
             # YARN's client names the application in each of its lines, one a second.
-            if said not in self._told:
-                self._told.add(said)
+            if text not in self._told:
+                self._told.add(text)
                 self._log.info(message, *arguments)
             return
         line = self._line.rstrip()
@@ -255,17 +255,17 @@ class LakeSparkSubmitHook(SparkSubmitHook):
 
     def _watched(self, lines: Iterator[Any], sorted_lines: SortedLines) -> Iterator[Any]:
         """Yield the lines, and tell of the application once one of them names it."""
-        told = False
+        is_announced = False
         for line in lines:
             self.on_line(str(line))
             sorted_lines.begin(str(line))
             yield line
             # The official hook has read the line by now.
             of_yarn = SparkApplication(id=self._yarn_application_id) if self._yarn_application_id else None
-            found = None if told else SparkApplication.in_line(str(line)) or of_yarn
-            if found is not None:
-                told = True
-                self.on_application(found)
+            application = None if is_announced else SparkApplication.in_line(str(line)) or of_yarn
+            if application is not None:
+                is_announced = True
+                self.on_application(application)
 
     def _build_spark_common_args(self) -> list[str]:
         arguments: list[str] = super()._build_spark_common_args()

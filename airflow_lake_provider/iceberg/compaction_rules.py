@@ -84,7 +84,7 @@ def table_size(table: str, properties: Mapping[str, str], name: str) -> int | No
     return value
 
 
-def held_target(spec: CompactionSpec, table_target_bytes: int | None) -> str:
+def target_size_owner(spec: CompactionSpec, table_target_bytes: int | None) -> str:
     """Say by whom the size of new files was set, as the end of a sentence; empty where nobody has."""
     if spec.target_file_size is not None:
         other = f" and not {table_target_bytes:,}, the table's {TARGET_SIZE}" if table_target_bytes is not None else ""

@@ -68,71 +68,71 @@ REMEDY = "allow_other_writers=True"
 _NAMED = 3
 
 
-def kept_for_flink(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[int, set[str]]:
+def kept_for_flink(histories: Iterable[Sequence[Snapshot]], since: int) -> dict[int, set[str]]:
     """Return the snapshots by which restored Flink jobs find their last commit, with the ids of these jobs.
 
     A job goes from its branch's head to the commit, so each snapshot between the two is needed.
 
-    :param lines: as of :func:`lines_of`.
+    :param histories: as of :func:`histories_of`.
     :param since: epoch milliseconds; a job whose last commit is older counts as gone.
     """
-    lines = list(lines)
-    newest = newest_of_jobs(lines, since)
-    found: dict[int, set[str]] = {}
-    for line in lines:
-        depth = {fact.id: place for place, fact in enumerate(line)}
+    histories = list(histories)
+    newest = newest_of_jobs(histories, since)
+    kept: dict[int, set[str]] = {}
+    for history in histories:
+        depth = {fact.id: place for place, fact in enumerate(history)}
         for (job, _), last in newest.items():
-            for needed in line[: depth.get(last.id, -1) + 1]:
-                found.setdefault(needed.id, set()).add(job)
-    return found
+            for needed in history[: depth.get(last.id, -1) + 1]:
+                kept.setdefault(needed.id, set()).add(job)
+    return kept
 
 
-def newest_of_jobs(lines: Iterable[Sequence[Snapshot]], since: int) -> dict[tuple[str, str | None], Snapshot]:
+def newest_of_jobs(histories: Iterable[Sequence[Snapshot]], since: int) -> dict[tuple[str, str | None], Snapshot]:
     """Return the last commit of each job and operator of Flink on some branches.
 
-    :param lines: as of :func:`lines_of`.
+    :param histories: as of :func:`histories_of`.
     :param since: epoch milliseconds; older ones are left out.
     """
     newest: dict[tuple[str, str | None], Snapshot] = {}
-    for line in lines:
-        of_line: dict[tuple[str, str | None], Snapshot] = {}
-        for fact in line:
+    for history in histories:
+        of_history: dict[tuple[str, str | None], Snapshot] = {}
+        for fact in history:
             commit = FlinkCommit.of(fact.summary)
             if commit is not None and fact.at >= since:
-                of_line.setdefault(commit.writer, fact)
-        for writer, fact in of_line.items():
+                of_history.setdefault(commit.writer, fact)
+        for writer, fact in of_history.items():
             if writer not in newest or newest[writer].at < fact.at:
                 newest[writer] = fact
     return newest
 
 
-def upserting_jobs(lines: Sequence[Sequence[Snapshot]], since: int) -> list[Snapshot]:
+def upserting_jobs(histories: Sequence[Sequence[Snapshot]], since: int) -> list[Snapshot]:
     """Return the last commits of the Flink jobs that commit deletes on a branch whose whole history is there.
 
-    :param lines: as of ``lines_of``.
+    :param histories: as of ``histories_of``.
     :param since: epoch milliseconds; jobs whose last commit is older are left out.
     """
-    whole = [line for line in lines if line and line[-1].parent is None]
-    commits = (FlinkCommit.of(fact.summary) for line in whole for fact in line)
+    whole = [history for history in histories if history and history[-1].parent is None]
+    commits = (FlinkCommit.of(fact.summary) for history in whole for fact in history)
     upserts = {commit.writer for commit in commits if commit is not None and commit.has_deletes}
     return [fact for writer, fact in newest_of_jobs(whole, since).items() if writer in upserts]
 
 
 def without_expiry_of_version_3(
-    format_version: int, lines: Sequence[Sequence[Snapshot]], expired: Collection[int], since: int
+    format_version: int, histories: Sequence[Sequence[Snapshot]], expired: Collection[int], since: int
 ) -> str | None:
     """Return which Flink jobs could not commit after an expiry; None where none is harmed.
 
     A row delta of Flink names no snapshot to start from, so Iceberg looks for vectors in all of the history; it refuses
     the commit once the first snapshot of the table is gone.
 
-    :param lines: as of ``lines_of``.
+    :param histories: as of ``histories_of``.
     :param expired: snapshot ids that would go.
     :param since: epoch milliseconds; jobs whose last commit is older count as gone.
     """
     if format_version < 3:
         return None
-    cut = [line for line in lines if any(fact.id in expired for fact in line)]
+    cut = [history for history in histories if any(fact.id in expired for fact in history)]
     jobs = upserting_jobs(cut, since)
     if not jobs:
         return None
@@ -143,13 +143,13 @@ def without_expiry_of_version_3(
     )
 
 
-def without_upgrade_to_version_3(lines: Sequence[Sequence[Snapshot]], since: int) -> str | None:
+def without_upgrade_to_version_3(histories: Sequence[Sequence[Snapshot]], since: int) -> str | None:
     """Return which Flink jobs an upgrade could strand; None where none is seen.
 
-    :param lines: as of ``lines_of``.
+    :param histories: as of ``histories_of``.
     :param since: epoch milliseconds; jobs whose last commit is older count as gone.
     """
-    jobs = list(newest_of_jobs(lines, since).values())
+    jobs = list(newest_of_jobs(histories, since).values())
     if not jobs:
         return None
     return (
@@ -167,15 +167,15 @@ def jobs_that_lose_commits(lost: Sequence[Snapshot], left: Sequence[Snapshot], s
     :param since: epoch milliseconds; jobs whose last commit is older count as gone.
     """
     still = newest_of_jobs([left], 0)
-    found = []
+    warnings = []
     for writer, fact in newest_of_jobs([lost], since).items():
         before = FlinkCommit.of(still[writer].summary) if writer in still else None
         start = f"from checkpoint {before.checkpoint} or an earlier one" if before is not None else "without its state"
-        found.append(
+        warnings.append(
             f"main loses the last commit of {named([fact])}. Restored from its last checkpoint, the job would commit "
             f"that again and fail; start it {start}"
         )
-    return found
+    return warnings
 
 
 def jobs_of_dropped_branch(gained: Sequence[Snapshot], branch: str, since: int) -> list[str]:

@@ -111,8 +111,8 @@ def _level(table: str, properties: Mapping[str, str], codec: str) -> int | None:
 
 
 def _bytes(table: str, properties: Mapping[str, str], name: str) -> int | None:
-    found = named(properties, name)
-    return None if found is None else table_size(table, properties, found)
+    spelled = named(properties, name)
+    return None if spelled is None else table_size(table, properties, spelled)
 
 
 MERGE_MODE, DELETE_MODE, UPDATE_MODE = (f"write.{action}.mode" for action in ("merge", "delete", "update"))
@@ -127,7 +127,7 @@ _OF_DATA = {
 }
 
 
-def held_settings(
+def owner_settings(
     table: str, properties: Mapping[str, str], mode: str, strategy: str, *, asked: bool, format_version: int
 ) -> str:
     """Return the clauses of what the table's owner has set; empty where nothing is.
@@ -224,11 +224,11 @@ def unusable_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
     :param properties: of a table.
     """
-    wrong = ((name, value, _expected(name, value)) for name, value in properties.items())
+    checked = ((name, value, _expected(name, value)) for name, value in properties.items())
     return {
         name: f"property {name!r} is {shown(value)}, expected {expected}; set it, or remove it with ALTER TABLE ... "
         f"UNSET TBLPROPERTIES ('{name}')"
-        for name, value, expected in wrong
+        for name, value, expected in checked
         if expected is not None
     }
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.contracts.property_values import number_property
 from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
-from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, lines_of
+from airflow_lake_provider.contracts.table_facts import MAIN, Reference, Snapshot, TableFacts, ancestors, histories_of
 from airflow_lake_provider.contracts.table_properties import STAGE_BRANCH_PREFIX
 from airflow_lake_provider.iceberg.flink_jobs import kept_for_flink, without_expiry_of_version_3
 
@@ -81,7 +81,7 @@ def retention_of(
     request = request_for(spec, facts.properties, now)
     retention = work_out(facts.snapshots.values(), facts.references.values(), request)
     harm = without_expiry_of_version_3(
-        facts.format_version, facts.branch_lines(), retention.expired, request.expire_flink_before
+        facts.format_version, facts.branch_histories(), retention.expired, request.expire_flink_before
     )
     if harm is not None and not spec.allow_other_writers:
         raise UnsupportedError(f"{facts.name}: {harm}")
@@ -104,7 +104,7 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
             keepers.setdefault(kept, set()).add(ref.name)
         reached |= {s.id for s in ancestors(by_id, ref.snapshot)} if ref.is_branch else {ref.snapshot}
     young = {s.id for s in by_id.values() if s.id not in reached and s.at >= request.expire_before}
-    for_flink = kept_for_flink(lines_of(by_id, live), request.expire_flink_before)
+    for_flink = kept_for_flink(histories_of(by_id, live), request.expire_flink_before)
     gone = (s for s in by_id.values() if s.id not in keepers.keys() | young | for_flink.keys())
     return Retention(
         expired=tuple(s.id for s in sorted(gone, key=lambda s: (s.at, s.id))),
@@ -172,7 +172,7 @@ def request_for(spec: SnapshotExpirySpec, properties: Mapping[str, str], now: da
     least = _setting(spec.table, properties, MIN_SNAPSHOTS)
     age = _setting(spec.table, properties, MAX_SNAPSHOT_AGE)
     ref_age = _setting(spec.table, properties, MAX_REF_AGE)
-    held = [
+    limits = [
         _held("retain_last", spec.retain_last, MIN_SNAPSHOTS, least, _DEFAULT_LEAST),
         _held("older_than", spec.expire_before, MAX_SNAPSHOT_AGE, age, "P5D"),
     ]
@@ -184,7 +184,7 @@ def request_for(spec: SnapshotExpirySpec, properties: Mapping[str, str], now: da
         expire_stages_before=to_millis(spec.expire_stage_branches_before),
         now=to_millis(now),
         default_max_ref_age=FOREVER if ref_age is None else ref_age,
-        held=", ".join(held),
+        held=", ".join(limits),
     )
 
 

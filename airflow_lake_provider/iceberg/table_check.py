@@ -43,16 +43,16 @@ def check_table(table: TableFacts, keys: Sequence[str] = ()) -> list[Verdict]:
     :param table: loaded now.
     :param keys: key columns of upserts and changes; without any, the identifier fields.
     """
-    found = tuple(keys) or tuple(table.shape.identifiers)
+    key_columns = tuple(keys) or tuple(table.shape.identifiers)
     verdicts = [
-        *_upserts(table, found),
+        *_upserts(table, key_columns),
         *_row_changes(table),
-        _source_of_changes(table, found),
+        _source_of_changes(table, key_columns),
         *_maintenance(table),
         *_metadata_changes(table),
     ]
-    wrong = [why for why in (choosing_code(table.properties), *unusable_settings(table.properties).values()) if why]
-    return [replace(each, possible=False, reason="; ".join(wrong)) for each in verdicts] if wrong else verdicts
+    obstacles = [why for why in (choosing_code(table.properties), *unusable_settings(table.properties).values()) if why]
+    return [replace(each, possible=False, reason="; ".join(obstacles)) for each in verdicts] if obstacles else verdicts
 
 
 def _verdict(operator: str, use: str, obstacle: str | None, otherwise: str = "") -> Verdict:
@@ -64,15 +64,15 @@ def _spark_obstacle(table: TableFacts) -> str | None:
 
 
 def _upserts(table: TableFacts, keys: Sequence[str]) -> Iterator[Verdict]:
-    operator, wrong = (
+    operator, table_obstacle = (
         "LakeUpsertOperator",
         _spark_obstacle(table) or broken_position(table) or _unfit_keys(table, keys),
     )
-    yield _verdict(operator, "strategy='auto'", wrong, _automatic(table, keys))
+    yield _verdict(operator, "strategy='auto'", table_obstacle, _automatic(table, keys))
     for strategy in UpsertStrategy:
         if strategy is UpsertStrategy.AUTO:
             continue
-        obstacle = wrong or next(strategy_obstacles(table.shape, strategy, keys), None)
+        obstacle = table_obstacle or next(strategy_obstacles(table.shape, strategy, keys), None)
         yield _verdict(operator, f"strategy='{strategy.value}'", obstacle, f"by {', '.join(keys)}")
 
 
@@ -104,7 +104,7 @@ def _row_changes(table: TableFacts) -> Iterator[Verdict]:
 
 
 def _source_of_changes(table: TableFacts, keys: Sequence[str]) -> Verdict:
-    wrong = _spark_obstacle(table) or without_row_lineage(table.format_version) or with_change_type(table.shape.names)
+    why = _spark_obstacle(table) or without_row_lineage(table.format_version) or with_change_type(table.shape.names)
     head = table.newest()
     # Of a table that was upgraded, and written by nobody since.
     is_upgraded = head is not None and head.first_row_id is None
@@ -112,7 +112,7 @@ def _source_of_changes(table: TableFacts, keys: Sequence[str]) -> Verdict:
     return _verdict(
         "LakeIncrementalOperator",
         "source",
-        wrong or _unfit_keys(table, keys),
+        why or _unfit_keys(table, keys),
         first if is_upgraded else f"by {', '.join(keys)}",
     )
 
@@ -141,11 +141,13 @@ def _maintenance(table: TableFacts) -> Iterator[Verdict]:
 
 
 def _expiry(table: TableFacts) -> Verdict:
-    lines, since = table.branch_lines(), recent(FLINK_JOB_AGE)
+    histories, since = table.branch_histories(), recent(FLINK_JOB_AGE)
     # What an expiry of all but the heads would do.
-    old = {fact.id for line in lines for fact in line[1:]} - kept_for_flink(lines, since).keys()
-    obstacle = without_expiry(table.properties) or without_expiry_of_version_3(table.format_version, lines, old, since)
-    jobs = list(newest_of_jobs(lines, since).values())
+    old = {fact.id for history in histories for fact in history[1:]} - kept_for_flink(histories, since).keys()
+    obstacle = without_expiry(table.properties) or without_expiry_of_version_3(
+        table.format_version, histories, old, since
+    )
+    jobs = list(newest_of_jobs(histories, since).values())
     kept = f"keeps the snapshots from the last commit of {named(jobs)} on" if jobs else ""
     return _verdict("LakeSnapshotExpiryOperator", "older_than", obstacle, kept)
 
@@ -155,7 +157,7 @@ def _metadata_changes(table: TableFacts) -> Iterator[Verdict]:
     yield _verdict(
         "LakeTableUpgradeOperator",
         "format_version=3",
-        reached or without_upgrade_to_version_3(table.branch_lines(), recent(FLINK_JOB_AGE)),
+        reached or without_upgrade_to_version_3(table.branch_histories(), recent(FLINK_JOB_AGE)),
         "no way back; every reader and writer has to know version 3. Flink's upserts into it fail after any expiry",
     )
     lineage = list(table.ancestors())

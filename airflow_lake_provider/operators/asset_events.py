@@ -79,25 +79,25 @@ def _announce_table(
     if not ours and not aliases:
         return []
     payloads = ((report, _payload(operator, report, branch, context)) for report in reversed(reports))
-    report, payload = next(((of, found) for of, found in payloads if found is not None), (None, None))
+    report, payload = next(((of, made) for of, made in payloads if made is not None), (None, None))
     extra = {**(payload or {}), "run_key": report.run_key if report is not None else None}
-    told = [asset for asset in ours if payload is not None and not watches(asset)]
-    for asset in told:
+    announced = [asset for asset in ours if payload is not None and not watches(asset)]
+    for asset in announced:
         context["outlet_events"][asset].extra = extra
     if payload is not None and not ours:
         for alias in aliases:
             asset = lake_table_asset(table, lake_conn_id=operator.lake.lake_conn_id, branch=branch)
             context["outlet_events"][alias].add(asset, extra=extra)
-    return [outlet for outlet in ours if outlet not in told]
+    return [outlet for outlet in ours if outlet not in announced]
 
 
 def _is_of(outlet: object, operator: TaskWithOutlets, table: str, branch: str) -> bool:
     """Return whether an outlet is the asset of a branch of a table, declared here or written as a URI."""
     if not isinstance(outlet, Asset):
         return False
-    known = declared(outlet.name, outlet.uri)
-    if known is not None and known.lake_conn_id == operator.lake.lake_conn_id:
-        return (known.table, known.branch) == (str(TableName.parse(table)), branch)
+    declaration = declared(outlet.name, outlet.uri)
+    if declaration is not None and declaration.lake_conn_id == operator.lake.lake_conn_id:
+        return (declaration.table, declaration.branch) == (str(TableName.parse(table)), branch)
     return outlet.uri in _uris(operator, TableName.parse(table), branch)
 
 
@@ -115,8 +115,8 @@ def _outlets_of_other_tables(operator: TaskWithOutlets, places: Sequence[tuple[s
 
 
 def _is_lake_table(outlet: Asset, operator: TaskWithOutlets) -> bool:
-    if (known := declared(outlet.name, outlet.uri)) is not None:
-        return known.lake_conn_id == operator.lake.lake_conn_id
+    if (declaration := declared(outlet.name, outlet.uri)) is not None:
+        return declaration.lake_conn_id == operator.lake.lake_conn_id
     authorities = {operator.lake.lake_conn_id, operator.lake.connection.asset_authority}
     return outlet.uri.startswith(tuple(f"iceberg://{authority}/" for authority in authorities))
 

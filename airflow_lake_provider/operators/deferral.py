@@ -47,9 +47,9 @@ class DeferredJob:
     @classmethod
     def before(cls, report_path: str, started: float, tasks: Sequence[TableTask]) -> DeferredJob:
         """Note what is known before the submission of the tasks that are open."""
-        known = {key for task in tasks if task.lost_report is not None for key in task.lost_report.known}
+        run_keys = {key for task in tasks if task.lost_report is not None for key in task.lost_report.known}
         answers = {task.key: answer for task in tasks if (answer := task.error or task.report) is not None}
-        return cls(report_path=report_path, known_run_keys=tuple(sorted(known)), started=started, answers=answers)
+        return cls(report_path=report_path, known_run_keys=tuple(sorted(run_keys)), started=started, answers=answers)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""
@@ -57,7 +57,7 @@ class DeferredJob:
             "report_path": self.report_path,
             "known_run_keys": list(self.known_run_keys),
             "started": self.started,
-            "answers": reports_to_plain({key: _answer(found) for key, found in self.answers.items()}),
+            "answers": reports_to_plain({key: _answer(answer) for key, answer in self.answers.items()}),
             "application_id": self.application_id,
         }
 
@@ -71,14 +71,14 @@ class DeferredJob:
             known_run_keys=tuple(job["known_run_keys"]),
             started=job["started"],
             answers={
-                key: found.to_error() if isinstance(found, JobFailure) else found for key, found in answers.items()
+                key: answer.to_error() if isinstance(answer, JobFailure) else answer for key, answer in answers.items()
             },
             application_id=job["application_id"],
         )
 
 
-def _answer(found: JobReport | LakeProviderError) -> JobReport | JobFailure:
-    return found if isinstance(found, JobReport) else JobFailure.of(found)
+def _answer(answer: JobReport | LakeProviderError) -> JobReport | JobFailure:
+    return answer if isinstance(answer, JobReport) else JobFailure.of(answer)
 
 
 class DeferrableApplication(Base):
@@ -134,13 +134,13 @@ class DeferrableApplication(Base):
     def _hook_arguments(self) -> dict[str, Any]:
         """Return arguments by which the triggerer reaches the application, none of them secret."""
         staging = {name: value for name, value in (self.conf or {}).items() if name == _STAGING}
-        found = {
+        arguments = {
             "keytab": self.keytab,
             "principal": self.principal,
             "spark_binary": self._spark_binary,
             "conf": staging,
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in arguments.items() if value}
 
 
 def now() -> float:

@@ -51,19 +51,19 @@ class DriverEnd:
         self.lines.append(line)
 
     def explained(
-        self, found: JobReport | JobFailure | None, table: str, lost: str
+        self, report: JobReport | JobFailure | None, table: str, lost: str
     ) -> JobReport | JobFailure | JobFailedError:
         """Return what a driver left; where it could not say why it ended, with what is known of that.
 
         :param table: how messages begin.
         :param lost: what is said where it left nothing.
         """
-        if isinstance(found, JobReport):
-            return found
-        if isinstance(found, JobFailure):
-            is_of_python = found.error == JobFailedError.__name__ and JVM_GONE.name in found.message
+        if isinstance(report, JobReport):
+            return report
+        if isinstance(report, JobFailure):
+            is_of_python = report.error == JobFailedError.__name__ and JVM_GONE.name in report.message
             why = self._why() if is_of_python else None
-            return found if why is None else replace(found, message=f"{table}: {why}")
+            return report if why is None else replace(report, message=f"{table}: {why}")
         why = self._why()
         # The end of a driver alone says nothing that no retry mends: it may be a warning that is in its log.
         return JobFailedError(f"{table}: {lost}" if why is None else f"{table}: {why}. The driver left no report")
@@ -71,12 +71,12 @@ class DriverEnd:
     def _why(self) -> str | None:
         codes = [int(code) for code in _EXIT_CODE.findall(self.said) if code != "0"]
         # Where there is a code, the rest is the command line.
-        told = cause_in([*([] if codes else [self.said]), *reversed(self.lines)])
+        cause = cause_in([*([] if codes else [self.said]), *reversed(self.lines)])
         for code in codes:
             signal = -code if code < 0 else code - 128
             kind = KILLED if signal == _KILL else _BY_EXIT_CODE.get(code)
             if kind is not None:
                 return FailureCause(kind, f"the driver ended with exit code {code}").sentence()
-            if signal in _BY_SIGNAL and (told is None or told.kind not in (HEAP, KILLED, DISK_FULL, SCRATCH_FULL)):
+            if signal in _BY_SIGNAL and (cause is None or cause.kind not in (HEAP, KILLED, DISK_FULL, SCRATCH_FULL)):
                 return _BY_SIGNAL[signal]
-        return None if told is None else told.sentence()
+        return None if cause is None else cause.sentence()

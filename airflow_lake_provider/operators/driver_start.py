@@ -173,8 +173,8 @@ class _DriverJava:
     def of(cls, operator: SparkSubmitOperator, target: SparkTarget, settings: str) -> _DriverJava:
         environment = {**os.environ, **launch_environment(target.master), **(operator.env_vars or {})}
         home = environment.get("SPARK_HOME")
-        known = Path(home) if home and not _names_a_binary(operator) else None
-        return cls(_given_settings(operator, settings, environment), environment, known)
+        spark_folder = Path(home) if home and not _names_a_binary(operator) else None
+        return cls(_given_settings(operator, settings, environment), environment, spark_folder)
 
     def options(self) -> list[str]:
         return [self.environment.get("SPARK_SUBMIT_OPTS", ""), *(self.given.get(name, "") for name in _JAVA_OPTIONS)]
@@ -228,8 +228,8 @@ def _given_settings(operator: SparkSubmitOperator, settings: str, environment: M
     # Java ends a line at these two signs alone: to it a value may have the others.
     lines = [line.strip() for text in texts for line in re.split(r"[\r\n]", text)]
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
-    found = {pair[0]: pair[-1] for pair in pairs}
-    return {**found, **{name: str(value) for name, value in (operator.conf or {}).items()}}
+    options = {pair[0]: pair[-1] for pair in pairs}
+    return {**options, **{name: str(value) for name, value in (operator.conf or {}).items()}}
 
 
 def _names_a_binary(operator: SparkSubmitOperator) -> bool:

@@ -38,9 +38,9 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
             return None
         target = self.tables.find_table(spec.table)
         source = self.tables.load_existing(spec.source).facts
-        known = target.facts if target is not None else None
-        unread = nothing_new(source, known, spec.consumer)
-        replaced = known is not None and spec.replaces_transform(known.properties)
+        target_facts = target.facts if target is not None else None
+        unread = nothing_new(source, target_facts, spec.consumer)
+        replaced = target_facts is not None and spec.replaces_transform(target_facts.properties)
         if not unread.nothing_new or replaced:
             return None
         if spec.protect_source and is_guard_left(source, spec.consumer, unread.from_snapshot):

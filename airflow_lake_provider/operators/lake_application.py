@@ -158,9 +158,9 @@ class LakeApplicationOperator(SparkApplicationOperator):
         for task, error in failed:
             self._tell_failure(task, error)
         counts = Counter(_word(task) for task in tasks)
-        told = ", ".join(f"{count} {word}" for word, count in counts.items())
-        self.log.info("%d tasks: %s", len(tasks), told)
-        show_outcome(context, self.place(), told)
+        summary = ", ".join(f"{count} {word}" for word, count in counts.items())
+        self.log.info("%d tasks: %s", len(tasks), summary)
+        show_outcome(context, self.place(), summary)
         return [_plain(task) for task in tasks]
 
     def _leave_to_retry(self, tasks: list[TableTask], context: Context) -> None:
@@ -248,9 +248,9 @@ def _written(tasks: Any) -> Any:
 
 def _shown(task: object, number: int) -> object:
     """Return a task that shows itself, or one that is refused for what it lacks, without a predicate in clear."""
-    found = _written_or_refused(task, number)
-    if isinstance(found, JobSpec):
-        return found
+    spec = _written_or_refused(task, number)
+    if isinstance(spec, JobSpec):
+        return spec
     if not isinstance(task, Mapping):
         return task
     return {key: "***" if key == "where" else value for key, value in task.items()}
@@ -271,8 +271,8 @@ def _is_open(task: object) -> bool:
 def _table(given: object) -> str:
     if isinstance(given, JobSpec):
         return given.table
-    found = given.get("table", given.get("target")) if isinstance(given, Mapping) else None
-    return found if isinstance(found, str) else "?"
+    name = given.get("table", given.get("target")) if isinstance(given, Mapping) else None
+    return name if isinstance(name, str) else "?"
 
 
 def _action(given: object) -> str:
@@ -286,13 +286,13 @@ def _without_clashes(written: Sequence[JobSpec | InvalidSpecError]) -> list[JobS
     unnamed = Counter(spec.table for spec in written if isinstance(spec, UpsertSpec) and not _name_of_source(spec))
     batches = Counter(_batch(spec) for spec in written if isinstance(spec, UpsertSpec) and spec.batch_id)
     sent: set[str] = set()
-    found: list[JobSpec | InvalidSpecError] = []
+    checked: list[JobSpec | InvalidSpecError] = []
     for spec in written:
         clash = None if isinstance(spec, InvalidSpecError) else _clash(spec, unnamed, batches, sent)
-        found.append(spec if clash is None else InvalidSpecError(clash))
+        checked.append(spec if clash is None else InvalidSpecError(clash))
         if isinstance(spec, JobSpec):
             sent.add(spec.table)
-    return found
+    return checked
 
 
 def _clash(spec: JobSpec, unnamed: Counter[str], batches: Counter[tuple[str, ...]], sent: set[str]) -> str | None:

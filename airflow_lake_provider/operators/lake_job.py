@@ -47,8 +47,8 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "action" in cls.__dict__:
-            cls.arguments = {known.attribute: known for known in cls.action.spec_type.arguments()}
-            shown = (name for name, known in cls.arguments.items() if known.is_shown and name != "table")
+            cls.arguments = {argument.attribute: argument for argument in cls.action.spec_type.arguments()}
+            shown = (name for name, argument in cls.arguments.items() if argument.is_shown and name != "table")
             cls.template_fields = (*LakeJobOperator.template_fields, *shown)
 
     def __init__(
@@ -68,10 +68,10 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
         :raises InvalidSpecError: naming the argument.
         """
         try:
-            for name, known in self.arguments.items():
+            for name, argument in self.arguments.items():
                 if name != "table":
-                    value = given[known.author_name]
-                    setattr(self, name, value if known.is_templated else known.read(value))
+                    value = given[argument.author_name]
+                    setattr(self, name, value if argument.is_templated else argument.read(value))
             self.written()
         except InvalidSpecError as error:
             # A mapped task is made when it runs; there a retry would hear the same.
@@ -140,13 +140,13 @@ class LakeJobOperator(SparkApplicationOperator, Generic[SpecT]):
 
     def _rendered(self, context: Context) -> SpecT:
         unseen = {
-            known.name: self.rendered_unseen(getattr(self, name), known.author_name, context)
-            for name, known in self.arguments.items()
-            if known.is_templated and not known.is_shown
+            argument.name: self.rendered_unseen(getattr(self, name), argument.author_name, context)
+            for name, argument in self.arguments.items()
+            if argument.is_templated and not argument.is_shown
         }
         return self._spec_of(unseen)
 
     def _spec_of(self, rendered: Mapping[str, Any]) -> SpecT:
-        given = {known.name: known.given(getattr(self, name)) for name, known in self.arguments.items()}
+        given = {argument.name: argument.given(getattr(self, name)) for name, argument in self.arguments.items()}
         spec: SpecT = self.action.spec_type(**{**given, **rendered})  # type: ignore[assignment]  # of this operator
         return spec

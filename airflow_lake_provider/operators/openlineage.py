@@ -37,9 +37,9 @@ def lineage(lake: LakeCatalogHook, tasks: Sequence[tuple[JobSpec, JobReport | No
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    found = [_Lineage(lake, spec, report) for spec, report in tasks]
-    inputs = [dataset for task in found for dataset in task.inputs()]
-    return OperatorLineage(inputs=inputs, outputs=[dataset for task in found for dataset in task.outputs()])
+    lineages = [_Lineage(lake, spec, report) for spec, report in tasks]
+    inputs = [dataset for task in lineages for dataset in task.inputs()]
+    return OperatorLineage(inputs=inputs, outputs=[dataset for task in lineages for dataset in task.outputs()])
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class _Lineage:
         return [_input(name, {}, rows, files)] if name else []
 
     def _table_input(self, name: str, version: str | None, rows: int | None) -> list[Any]:
-        found, facets = self._named(name, self._load(name), version)
-        return [_input(found, facets, rows, None)] if found else []
+        dataset, facets = self._named(name, self._load(name), version)
+        return [_input(dataset, facets, rows, None)] if dataset else []
 
     def _named(
         self, table: str, loaded: TableFacts | None, version: str | None
@@ -233,8 +233,8 @@ def name_in_catalog(connection: CatalogConnection, table: TableName) -> DatasetN
     if connection.kind == "glue":
         region = next((fields.properties[n] for n in ("glue.region", "client.region") if n in fields.properties), None)
         account = fields.properties.get("glue.id")
-        known = region is not None and account is not None
-        return DatasetName(f"arn:aws:glue:{region}:{account}", f"table/{'/'.join(table.levels)}") if known else None
+        is_named = region is not None and account is not None
+        return DatasetName(f"arn:aws:glue:{region}:{account}", f"table/{'/'.join(table.levels)}") if is_named else None
     return name_of_location(f"{connection.warehouse}/{table}")
 
 

@@ -69,10 +69,10 @@ class RenderedArguments(Base):
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
         """Begin a mapped task, whose objects may refer to XCom."""
-        found = super().partial(**kwargs)
+        mapped = super().partial(**kwargs)
         # Airflow warns of one that was never expanded.
-        found._expand_called = True
-        return _Partial(operator_class=found.operator_class, kwargs=found.kwargs, params=found.params)
+        mapped._expand_called = True
+        return _Partial(operator_class=mapped.operator_class, kwargs=mapped.kwargs, params=mapped.params)
 
     def sql_text(self, value: str, name: str, jinja_env: Any = None) -> str:
         """Return the text of a file of SQL where a value names one, not rendered yet; else the value.
@@ -84,14 +84,14 @@ class RenderedArguments(Base):
             return value
         environment: Any = jinja_env or self.get_template_env()
         try:
-            found = environment.loader.get_source(environment, value)[0] if environment.loader else None
+            text = environment.loader.get_source(environment, value)[0] if environment.loader else None
         # Jinja's TemplateNotFound is an OSError.
         except (OSError, UnicodeError) as error:
             where = f"It is looked for in {', '.join(map(repr, environment.loader.searchpath))}"
             raise InvalidSpecError(f"{name}: the file {value!r} cannot be read: {error}. {where}") from error
-        if found is None:
+        if text is None:
             raise InvalidSpecError(f"{name}: the file {value!r} needs a DAG, in whose folder it is looked for")
-        return str(found).strip()
+        return str(text).strip()
 
     def rendered_unseen(self, value: Any, name: str, context: Context) -> Any:
         """Return a value as it renders, of an argument that Airflow does not keep among the rendered fields.
@@ -122,21 +122,21 @@ class RenderedArguments(Base):
 
     def _read_files(self, parent: Any, name: str, value: Any, jinja_env: Any) -> None:
         try:
-            found = self._with_sql_files(value, name, lambda file: self.sql_text(file, name, jinja_env))
+            replaced = self._with_sql_files(value, name, lambda file: self.sql_text(file, name, jinja_env))
         except InvalidSpecError as error:
             raise as_task_failure(error) from None
-        if found is not value:
-            setattr(parent, name, found)
+        if replaced is not value:
+            setattr(parent, name, replaced)
 
     def _with_sql_files(self, value: Any, name: str, read: Callable[[str], str]) -> Any:
         if isinstance(value, list):
-            found = [self._with_sql_files(item, name, read) for item in value]
-            return value if all(one is other for one, other in zip(found, value, strict=True)) else found
-        known = self.arguments.get(name)
-        if known is not None and known.is_sql and isinstance(value, str):
+            items = [self._with_sql_files(item, name, read) for item in value]
+            return value if all(one is other for one, other in zip(items, value, strict=True)) else items
+        argument = self.arguments.get(name)
+        if argument is not None and argument.is_sql and isinstance(value, str):
             return read(value)
-        if known is not None and isinstance(value, Mapping):
-            given = known.as_object(value)
+        if argument is not None and isinstance(value, Mapping):
+            given = argument.as_object(value)
             value = given if isinstance(given, AuthorObject) and has_sql_file(given) else value
         return value.with_sql_files(read) if isinstance(value, AuthorObject) and has_sql_file(value) else value
 
@@ -153,8 +153,8 @@ class _Partial(OperatorPartial):
 
 def _follow(task: BaseOperator | MappedOperator, value: Any) -> None:
     """Put a task behind those whose XCom the objects in a value refer to."""
-    for found in _objects_in(value):
-        values = [getattr(found, field.name) for field in fields(found)]
+    for item in _objects_in(value):
+        values = [getattr(item, field.name) for field in fields(item)]
         for upstream, _ in XComArg.iter_xcom_references(values):
             if upstream.task_id not in task.upstream_task_ids:
                 task.set_upstream(upstream)

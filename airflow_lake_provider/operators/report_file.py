@@ -58,7 +58,7 @@ def forget_report(report: str) -> None:
     # Each file system has errors of its own.
     except Exception as error:
         what = f"nothing was submitted: the report of an earlier attempt at {report} cannot be removed"
-        raise error_kind(error)(f"{what}, {said_by(error)}. The worker needs the right to delete there") from error
+        raise error_kind(error)(f"{what}, {one_line(error)}. The worker needs the right to delete there") from error
 
 
 # Of the protocols that fsspec brings, those that Hadoop writes to as well.
@@ -81,9 +81,9 @@ def shared_report(job: Job, run: RunIdentity, location: str | None, lake: str = 
     :raises InvalidSpecError: there is no location, the worker cannot read there, or Hadoop cannot write.
     :raises JobFailedError: the store does not answer.
     """
-    said, base = "report_location", location
+    name, base = "report_location", location
     if not base:
-        said, base = "[lake] report_location", conf.get("lake", "report_location", fallback="").strip()
+        name, base = "[lake] report_location", conf.get("lake", "report_location", fallback="").strip()
     if not base:
         raise InvalidSpecError(
             f"{_tables(job)}: in cluster mode the driver is on another machine, so its report needs a place that both "
@@ -91,7 +91,7 @@ def shared_report(job: Job, run: RunIdentity, location: str | None, lake: str = 
             "was submitted"
         )
     report = f"{base.rstrip('/')}/{_name(job, run, lake)}.json"
-    _look(f"{said} {base!r}", _protocol(f"{said} {base!r}", base), report)
+    _look(f"{name} {base!r}", _protocol(f"{name} {base!r}", base), report)
     return report
 
 
@@ -110,30 +110,30 @@ def _name(job: Job, run: RunIdentity, lake: str) -> str:
     return f"{catalog[:_LONGEST_CATALOG]}-{hashlib.sha256(chr(0x1F).join(parts).encode()).hexdigest()[:32]}"
 
 
-def _protocol(said: str, base: str) -> str:
+def _protocol(name: str, base: str) -> str:
     """Return the protocol of a location, ``file`` for a path of this machine."""
     url = _URL.fullmatch(base)
     protocol = url[1].lower() if url else "file"
     path = url[2] if url else base
     if "::" in base or (protocol in known_implementations and protocol not in _SHARED):
         raise InvalidSpecError(
-            f"{said}: the driver writes the report with Hadoop, which has no {base.partition('://')[0]}://; both know "
+            f"{name}: the driver writes the report with Hadoop, which has no {base.partition('://')[0]}://; both know "
             f"{', '.join(_SHARED)}"
         )
     if protocol == "file" and not path.startswith("/"):
         raise InvalidSpecError(
-            f"{said} is relative, and worker and driver start in folders of their own; give a path from the root, such "
+            f"{name} is relative, and worker and driver start in folders of their own; give a path from the root, such "
             "as '/mnt/reports', of a folder that both have, or a URL such as 's3://bucket/reports'"
         )
     return protocol
 
 
-def _look(said: str, protocol: str, report: str) -> None:
+def _look(name: str, protocol: str, report: str) -> None:
     """Look for the report as it will be looked for after the job, so that what is missing is told before it."""
     try:
         files: Any = fsspec.get_filesystem_class(protocol)
     except (ImportError, ValueError) as error:
-        raise InvalidSpecError(f"{said}: this worker cannot read {protocol}://: {_missing(protocol, error)}") from error
+        raise InvalidSpecError(f"{name}: this worker cannot read {protocol}://: {_missing(protocol, error)}") from error
     try:
         files, path = fsspec.core.url_to_fs(report)
         if protocol == "file":
@@ -148,9 +148,9 @@ def _look(said: str, protocol: str, report: str) -> None:
         if protocol != "file" and isinstance(error, PermissionError) and not is_passing(error):
             return
         if protocol == "hdfs" and isinstance(error, OSError) and "lib" in str(error):
-            raise InvalidSpecError(f"{said}: this worker cannot read hdfs://: {_missing(protocol, error)}") from error
+            raise InvalidSpecError(f"{name}: this worker cannot read hdfs://: {_missing(protocol, error)}") from error
         raise error_kind(error)(
-            f"{said}: this worker cannot use it, {said_by(error)}. Nothing was submitted"
+            f"{name}: this worker cannot use it, {one_line(error)}. Nothing was submitted"
         ) from error
 
 
@@ -164,7 +164,7 @@ def _probe(report: Path) -> None:
 def _missing(protocol: str, error: Exception) -> str:
     if protocol == "hdfs":
         return (
-            f"{said_by(error)}. Install pyarrow and Hadoop's native client libhdfs, with JAVA_HOME, HADOOP_HOME and "
+            f"{one_line(error)}. Install pyarrow and Hadoop's native client libhdfs, with JAVA_HOME, HADOOP_HOME and "
             "CLASSPATH set, or give the name node's HTTP address as webhdfs://host:9870/folder"
         )
     if protocol == "abfss":
@@ -188,6 +188,6 @@ def error_kind(error: Exception) -> type[InvalidSpecError | JobFailedError]:
     return InvalidSpecError if isinstance(error, _FINAL) or no_credentials else JobFailedError
 
 
-def said_by(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Return an error in one line."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -269,11 +269,11 @@ class SparkApplicationOperator(
         try:
             if may_defer:
                 self._deferred = DeferredJob.before(self._attempt.report_path, self._started, self._tasks)
-            found = self._submit(self._attempt, context)
+            reports = self._submit(self._attempt, context)
         finally:
             self._close_attempt()
             self.forget_catalog()
-        self._take(sent, found)
+        self._take(sent, reports)
 
     def _resume(self, tasks: list[TableTask], job: DeferredJob, context: Context, *, overdue: bool) -> None:
         """Take the result of an application that an earlier process of this task has submitted."""
@@ -289,13 +289,13 @@ class SparkApplicationOperator(
                 task.take(job.answers[task.key])
             elif task.is_open:
                 task.lost_report = LostReport(self.lake, task.known_spec, task.branch, frozenset(job.known_run_keys))
-        found = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
+        reports = self._wait(lambda: self.poll_until_complete(job.application_id, context), job.report_path)
         self._submitted = True
-        self._take(open_tasks(tasks), found)
+        self._take(open_tasks(tasks), reports)
 
-    def _take(self, tasks: list[TableTask], found: dict[str, Found]) -> None:
+    def _take(self, tasks: list[TableTask], reports: dict[str, Found]) -> None:
         for task in tasks:
-            answer = found[task.key]
+            answer = reports[task.key]
             if isinstance(answer, JobFailure):
                 self.log.error("%s: traceback of the Spark job:\n%s", task.table, answer.traceback)
                 task.take(answer.to_error())
@@ -314,11 +314,11 @@ class SparkApplicationOperator(
             super(SparkApplicationOperator, self).execute(context)
             ended_well = True
 
-        found = self._wait(run, attempt.report_path)
-        if all(isinstance(answer, JobReport) for answer in found.values()):
+        reports = self._wait(run, attempt.report_path)
+        if all(isinstance(answer, JobReport) for answer in reports.values()):
             # A JVM that fails after a job that did not has failed over the archive.
             self._driver.accept(is_whole=ended_well)
-        return found
+        return reports
 
     def _wait(self, run: Callable[[], None], report_path: str) -> dict[str, Found]:
         lost = f"spark-submit ended well, but there is no report at {report_path}"
@@ -337,14 +337,14 @@ class SparkApplicationOperator(
             if not self._is_followed:
                 # A report that is there is one of an earlier run of this task.
                 raise JobFailedError(f"{self.place()}: nothing was submitted: {error}") from error
-        found = read_reports(report_path)
-        is_lost = EVERY_TASK not in found and not all(task.key in found for task in open_tasks(self._tasks))
+        reports = read_reports(report_path)
+        is_lost = EVERY_TASK not in reports and not all(task.key in reports for task in open_tasks(self._tasks))
         if is_lost and isinstance(self._hook, LakeSparkSubmitHook):
             # A driver that could not say what happened could not clean up either.
             self._hook.remove_files_of_lost_driver()
         return {
             task.key: self._end.explained(
-                found.get(task.key, found.get(EVERY_TASK)), f"table {task.table} in {self.lake_conn_id}", lost
+                reports.get(task.key, reports.get(EVERY_TASK)), f"table {task.table} in {self.lake_conn_id}", lost
             )
             for task in open_tasks(self._tasks)
         }

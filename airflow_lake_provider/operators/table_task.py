@@ -54,8 +54,8 @@ class TableTask:
     @property
     def is_repeated(self) -> bool:
         """Tell whether an earlier run of the task has told what the report says."""
-        found = self.report
-        return found is not None and found.outcome is Outcome.ALREADY_APPLIED and not self.run.is_retry
+        report = self.report
+        return report is not None and report.outcome is Outcome.ALREADY_APPLIED and not self.run.is_retry
 
     @property
     def new_report(self) -> JobReport | None:
@@ -79,10 +79,10 @@ class TableTask:
         """Name of the task in its job, the same for every try."""
         return " ".join(self.run.part) or "task"
 
-    def take(self, found: JobReport | LakeProviderError) -> None:
+    def take(self, result: JobReport | LakeProviderError) -> None:
         """Take what became of the task."""
-        self.report = self._of_earlier_try(found) if isinstance(found, JobReport) else None
-        self.error = None if isinstance(found, JobReport) else found
+        self.report = self._of_earlier_try(result) if isinstance(result, JobReport) else None
+        self.error = None if isinstance(result, JobReport) else result
 
     def make_spec(self, written: Callable[[], JobSpec], allowed_tables: Sequence[str] | None) -> None:
         """Make the spec that is sent of what the author wrote, rendered.
@@ -114,8 +114,8 @@ class TableTask:
             return
 
         def answer() -> None:
-            found = self.action.report_without_spark(self.known_spec)
-            self.report = None if found is None else self._of_earlier_try(found)
+            report = self.action.report_without_spark(self.known_spec)
+            self.report = None if report is None else self._of_earlier_try(report)
             if self.report is None:
                 self.action.refuse_from_metadata(self.known_spec)
 
@@ -145,11 +145,11 @@ class TableTask:
         """
 
         def resolve() -> None:
-            known = self.lost_report
-            if known is None:
+            lost_report = self.lost_report
+            if lost_report is None:
                 raise AssertionError(f"{self.table}: a task is looked at before it is sent")
-            known = replace(known, lake=lake)
-            self.report = (known.of_any_try() if of_any_try else known).resolve(lost)
+            lost_report = replace(lost_report, lake=lake)
+            self.report = (lost_report.of_any_try() if of_any_try else lost_report).resolve(lost)
 
         self._attempt(resolve)
 
@@ -159,16 +159,16 @@ class TableTask:
             report = self.report
             self._attempt(lambda: self.action.check_report(self.known_spec, report))
 
-    def _of_earlier_try(self, found: JobReport) -> JobReport:
+    def _of_earlier_try(self, answer: JobReport) -> JobReport:
         """Return what an earlier try has committed, where a retry finds nothing new: its event is still to be made."""
-        if found.outcome is not Outcome.NOTHING_NEW or not self.run.is_retry or self.spec is None:
-            return found
+        if answer.outcome is not Outcome.NOTHING_NEW or not self.run.is_retry or self.spec is None:
+            return answer
         with suppress(LakeProviderError):
             earlier = LostReport(self.action.tables.lake, self.spec, self.branch, frozenset())
             report = earlier.resolve(JobFailedError(f"{self.table}: no earlier try has committed"))
-            reason = f"an earlier try has committed: {found.reason}"
+            reason = f"an earlier try has committed: {answer.reason}"
             return replace(report, outcome=Outcome.ALREADY_APPLIED, reason=reason, warnings=())
-        return found
+        return answer
 
     def _attempt(self, step: Callable[[], None]) -> None:
         if self.error is None:

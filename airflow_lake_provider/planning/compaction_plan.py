@@ -11,12 +11,12 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     UNTIDIED,
     RewriteRules,
     choose_level,
-    held_target,
     is_untidied,
     manifest_target,
     rules_for,
     surely_nothing_due,
     table_size,
+    target_size_owner,
 )
 from airflow_lake_provider.planning.file_groups import plan_groups
 from airflow_lake_provider.tables.base import FileRecord, LiveFiles, LoadedTable
@@ -46,7 +46,7 @@ def plan_compaction(table: LoadedTable, spec: CompactionSpec) -> CompactionRepor
         return CompactionReport(
             table=spec.table,
             outcome=Outcome.NOTHING_DUE,
-            reason=f"{reason}{held_target(spec, size)}",
+            reason=f"{reason}{target_size_owner(spec, size)}",
             before=before,
             level=level.value,
         )
@@ -59,7 +59,7 @@ def plan_compaction(table: LoadedTable, spec: CompactionSpec) -> CompactionRepor
         table=spec.table,
         outcome=Outcome.PLANNED if is_due else Outcome.NOTHING_DUE,
         reason=f"level {level.value} ({why}): {_sentence(groups, rewritten, to_merge, untidied)}"
-        f"{held_target(spec, size)}",
+        f"{target_size_owner(spec, size)}",
         before=before,
         level=level.value,
         files_rewritten=len(rewritten),
@@ -90,8 +90,8 @@ def _deletes_gone(files: LiveFiles, rewritten: list[FileRecord]) -> int:
     held_back = {id_ for file in files.data if file.path not in paths for id_ in file.delete_files}
     released = {id_ for file in rewritten for id_ in file.delete_files}
     # A delete file of a whole partition or table may lie on files that ``where`` has left out of the plan.
-    known = {file.path for file in files.data}
-    surely = {d.id for d in files.deletes if d.target is None or d.target in known}
+    live_paths = {file.path for file in files.data}
+    surely = {d.id for d in files.deletes if d.target is None or d.target in live_paths}
     return len((released - held_back) & surely)
 
 

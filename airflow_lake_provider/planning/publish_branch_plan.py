@@ -58,9 +58,9 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
     :param gained: newest first.
     """
     properties, refs = table.facts.properties, table.facts.heads()
-    said = [snapshot.summary for snapshot in reversed(gained)]
-    keys = [summary[RUN_KEY] for summary in said if RUN_KEY in summary]
-    positions = _positions(properties, said)
+    summaries = [snapshot.summary for snapshot in reversed(gained)]
+    keys = [summary[RUN_KEY] for summary in summaries if RUN_KEY in summary]
+    positions = _positions(properties, summaries)
     jobs = jobs_of_dropped_branch(gained, spec.branch, recent(FLINK_JOB_AGE)) if spec.drop_branch else ()
     change = MetadataChange(
         table_uuid=table.facts.uuid,
@@ -106,25 +106,25 @@ def _with_run_keys(properties: Mapping[str, str], keys: Iterable[str]) -> dict[s
     return recent.to_properties() if added else {}
 
 
-def _positions(properties: Mapping[str, str], said: Iterable[Mapping[str, str]]) -> dict[str, SourcePosition]:
+def _positions(properties: Mapping[str, str], summaries: Iterable[Mapping[str, str]]) -> dict[str, SourcePosition]:
     """Return the positions that fall behind the snapshots that main gains, moved up to them.
 
     Which files a branch has consumed is noted nowhere. Only the count goes on, by which a rollback is told.
     """
-    found: dict[str, SourcePosition] = {}
-    for summary in said:
+    positions: dict[str, SourcePosition] = {}
+    for summary in summaries:
         for name, text in moved_sources(summary).items():
             generation = whole_number(text)
-            position = found.get(name) or SourcePosition.read(properties, name)
+            position = positions.get(name) or SourcePosition.read(properties, name)
             if generation is None:
                 raise BrokenMetadataError(
                     f"a snapshot of the branch has {SOURCE_POSITION!r} {shown(text)} in its summary, expected a "
                     "whole number after the '='; it cannot be told what the branch has applied. Write the branch anew"
                 )
             if generation > position.generation:
-                found[name] = replace(position, generation=generation)
-    return found
+                positions[name] = replace(position, generation=generation)
+    return positions
 
 
 def _properties(positions: Mapping[str, SourcePosition]) -> dict[str, str]:
-    return {key: value for name, found in positions.items() for key, value in found.to_properties(name).items()}
+    return {key: value for name, position in positions.items() for key, value in position.to_properties(name).items()}

@@ -50,18 +50,18 @@ def plan_rollback(table: LoadedTable, spec: RollbackSpec) -> PlannedChange:
     if run_key in known_runs:
         reason = f"recognised by run key {run_key}: this run has rolled the table back"
         return PlannedChange.nothing(table, spec, reason, Outcome.ALREADY_APPLIED)
-    line, target = list(facts.ancestors()), _target(facts, spec)
-    if target not in line:
-        head = [each.id for each in line[:1]]
+    history, target = list(facts.ancestors()), _target(facts, spec)
+    if target not in history:
+        head = [each.id for each in history[:1]]
         raise UnsupportedError(
             f"{spec.table}: snapshot {target.id} is no ancestor of main's head {head}, so main cannot "
             "go back to it. A branch of yours is published by LakePublishBranchOperator"
         )
-    lost, left = line[: line.index(target)], line[line.index(target) :]
+    lost, left = history[: history.index(target)], history[history.index(target) :]
     if not lost and _is_of_main(facts):
         return PlannedChange.nothing(table, spec, f"main is at snapshot {target.id} already")
     known_runs.refuse_forgotten(spec.run, spec.table, CLEAR_OR_NEW_RUN)
-    _refuse_other_head(spec, line[0].id, target.id)
+    _refuse_other_head(spec, history[0].id, target.id)
     return _planned(table, spec, lost, left, run_key)
 
 
@@ -110,13 +110,13 @@ def _target(facts: TableFacts, spec: RollbackSpec) -> Snapshot:
         wanted, what = _at(facts, spec), f"of {spec.timestamp.isoformat()}"
     else:
         wanted, what = int(spec.snapshot_id or 0), "that was named"
-    found = facts.snapshots.get(wanted)
-    if found is None:
+    snapshot = facts.snapshots.get(wanted)
+    if snapshot is None:
         raise UnsupportedError(
             f"{spec.table}: snapshot {wanted} {what} is not in the table's metadata: it was expired, or is of another "
             "table"
         )
-    return found
+    return snapshot
 
 
 def _at(facts: TableFacts, spec: RollbackSpec) -> int:
@@ -146,20 +146,20 @@ def _moved_positions(now: Mapping[str, str], wanted: Mapping[str, str]) -> dict[
 
 
 def _warnings(table: LoadedTable, spec: RollbackSpec, wanted: Mapping[str, str]) -> list[str]:
-    found = []
+    warnings = []
     for name in sorted(name.removeprefix(POSITION_PREFIX) for name in wanted if name.startswith(POSITION_PREFIX)):
         side_file = SourcePosition.read(wanted, name).files.side_file
         if side_file is not None and not table.has_file(side_file.path):
-            found.append(
+            warnings.append(
                 f"the list of files that source {name} had consumed is gone, so its next upsert is refused until it "
                 "runs with on_repeat='apply'"
             )
     if any(name.startswith(EPOCH_PREFIX) for name in applied_properties(table.facts.properties)):
-        found.append(
+        warnings.append(
             f"{spec.table}__deleted_keys is a table of its own and was not rolled back: events of keys that were "
             "deleted since then are dropped; roll it back, too"
         )
-    return found
+    return warnings
 
 
 def _applied_before(table: LoadedTable, target: Snapshot, lost: Sequence[Snapshot]) -> dict[str, str]:
@@ -168,40 +168,40 @@ def _applied_before(table: LoadedTable, target: Snapshot, lost: Sequence[Snapsho
     :param lost: snapshots that main loses.
     :raises UnsupportedError: it is not known where a source was.
     """
-    told = _told_by_a_version(table, target)
-    return told if told is not None else _told_by_the_history(table.facts, target, lost)
+    applied = _applied_by_version(table, target)
+    return applied if applied is not None else _applied_by_history(table.facts, target, lost)
 
 
 def _is_of_main(facts: TableFacts) -> bool:
     """Return True if no property names a snapshot that main lacks, as a rollback of somebody else would leave."""
-    line, properties = [snapshot.summary for snapshot in facts.ancestors()], facts.properties
+    ours, properties = [snapshot.summary for snapshot in facts.ancestors()], facts.properties
     sources = [name.removeprefix(POSITION_PREFIX) for name in properties if name.startswith(POSITION_PREFIX)]
-    if any(SourcePosition.read(properties, name).is_rolled_back(newest_generation(line, name)) for name in sources):
+    if any(SourcePosition.read(properties, name).is_rolled_back(newest_generation(ours, name)) for name in sources):
         return False
     every = (snapshot.summary.get(RUN_KEY) for snapshot in facts.snapshots.values())
-    foreign = {*every} - {summary.get(RUN_KEY) for summary in line}
+    foreign = {*every} - {summary.get(RUN_KEY) for summary in ours}
     return not any(key in foreign for key, _ in RecentRunKeys.read(properties).entries)
 
 
-def _told_by_a_version(table: LoadedTable, target: Snapshot) -> dict[str, str] | None:
+def _applied_by_version(table: LoadedTable, target: Snapshot) -> dict[str, str] | None:
     """Return the properties of the last version of the metadata in which main was at a snapshot before it moved on.
 
     Only one file is read for each commit that was made while main was there, and a few before it.
 
     :return: None where the metadata log does not reach back so far, or the version is gone.
     """
-    told = None
+    applied = None
     # A version that is gone, in which main was elsewhere, would not be missed.
     for version in table.versions_since(target.at - _CLOCKS_MS):
         if version.head() != target.id:
-            if told is not None:
-                return told
+            if applied is not None:
+                return applied
         elif _is_of_main(version):
-            told = applied_properties(version.properties)
-    return told
+            applied = applied_properties(version.properties)
+    return applied
 
 
-def _told_by_the_history(facts: TableFacts, target: Snapshot, lost: Iterable[Snapshot]) -> dict[str, str]:
+def _applied_by_history(facts: TableFacts, target: Snapshot, lost: Iterable[Snapshot]) -> dict[str, str]:
     """Return the properties that main has at a snapshot, as far as its history tells.
 
     A source that was consumed since keeps its position: it is ahead of the snapshot's, so an upsert is refused with
@@ -224,8 +224,8 @@ def _is_moved_by(table: str, source: str, lost: Iterable[Snapshot]) -> bool:
 
     :raises UnsupportedError: they have a later one only.
     """
-    said = [newest_generation([snapshot.summary], source) for snapshot in lost]
-    generations = [generation for generation in said if generation is not None]
+    named = [newest_generation([snapshot.summary], source) for snapshot in lost]
+    generations = [generation for generation in named if generation is not None]
     if generations and min(generations) > 1:
         raise UnsupportedError(
             f"{table}: what source {source} had applied at that snapshot is not known any more, so a rollback could "

@@ -27,7 +27,9 @@ def plan_upgrade(table: LoadedTable, spec: TableUpgradeSpec) -> PlannedChange:
     if version >= spec.format_version:
         return PlannedChange.nothing(table, spec, f"the table has format version {version} already")
     strands = (
-        without_upgrade_to_version_3(facts.branch_lines(), recent(FLINK_JOB_AGE)) if spec.format_version == 3 else None
+        without_upgrade_to_version_3(facts.branch_histories(), recent(FLINK_JOB_AGE))
+        if spec.format_version == 3
+        else None
     )
     if strands is not None and not spec.allow_other_writers:
         raise UnsupportedError(f"{spec.table}: {strands}")

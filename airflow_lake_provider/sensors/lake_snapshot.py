@@ -80,12 +80,12 @@ class LakeSnapshotSensor(BaseSensorOperator):
         if not self.deferrable:
             return super().execute(context)
         try:
-            found = self.poke(context)
+            result = self.poke(context)
         except AirflowFailException as error:
             if self.soft_fail or self.never_fail:
                 raise AirflowSkipException(str(error)) from error
             raise
-        return found.xcom_value if found.is_done else self._defer(context)
+        return result.xcom_value if result.is_done else self._defer(context)
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once.

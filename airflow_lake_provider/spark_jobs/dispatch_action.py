@@ -14,7 +14,7 @@ from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChang
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
-from airflow_lake_provider.spark_jobs.failures.broken_tables import told_as_ours
+from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -27,7 +27,7 @@ def dispatch_action(spark: SparkSession, spec: JobSpec, progress: Progress) -> J
     spec.refuse_for(declared_format(spec.table_format))
     # Before the first phase, tables and plans are looked at, which takes a cold JVM its time.
     progress.say(f"{spec.action} of {spec.table} ...")
-    with told_as_ours(f"table {spec.table} in {spec.catalog}", lambda: _properties(spark, spec)):
+    with lake_errors(f"table {spec.table} in {spec.catalog}", lambda: _properties(spark, spec)):
         return _carry_out(spark, spec, progress)
 
 

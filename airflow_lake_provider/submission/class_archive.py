@@ -169,8 +169,8 @@ def _fit_for_options(folder: Path) -> Path:
 def driver_java(environment: Mapping[str, str]) -> Path | None:
     """Return the ``java`` that ``spark-submit`` takes; None where there is none."""
     home = environment.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
-    return Path(found) if found and Path(found).exists() else None
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    return Path(java) if java and Path(java).exists() else None
 
 
 def has_own_archive(options: Iterable[str]) -> bool:

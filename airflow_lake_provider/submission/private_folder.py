@@ -28,12 +28,12 @@ def private_folder(folder: Path) -> Path:
     while left:
         _refuse_swappable(here)
         part = left.pop()
-        found = here.parent if part == ".." else here / part
-        if not stat.S_ISLNK(_status_or_made(found).st_mode):
-            here = found
+        entry = here.parent if part == ".." else here / part
+        if not stat.S_ISLNK(_status_or_made(entry).st_mode):
+            here = entry
             continue
         links += 1
-        target = _target(found, links)
+        target = _target(entry, links)
         here = Path(target.anchor) if target.is_absolute() else here
         left.extend(part for part in reversed(target.parts) if part != target.anchor)
     if not here.is_dir():

@@ -36,7 +36,7 @@ def refuse_left_behind(source: Source, py_files: str | None) -> None:
             f"the source {kind.__qualname__} has reader={kind.reader!r}, expected 'package.module:Class' of a "
             "BatchSource"
         )
-    roots = {found.partition(".")[0] for found in (kind.__module__, module)} - {_OURS}
+    roots = {dotted.partition(".")[0] for dotted in (kind.__module__, module)} - {_OURS}
     left = sorted(root for root in roots if not _travels(root, py_files))
     if left:
         raise InvalidSpecError(

@@ -30,8 +30,8 @@ class SparkRelease:
     @classmethod
     def of_home(cls, home: Path) -> SparkRelease | None:
         """Read the names of the jars in a SPARK_HOME; None where they do not tell."""
-        found = [named for jar in home.glob("jars/spark-core_*.jar") if (named := _CORE_JAR.fullmatch(jar.name))]
-        return cls(spark=found[0]["spark"], scala=found[0]["scala"]) if len(found) == 1 else None
+        matches = [named for jar in home.glob("jars/spark-core_*.jar") if (named := _CORE_JAR.fullmatch(jar.name))]
+        return cls(spark=matches[0]["spark"], scala=matches[0]["scala"]) if len(matches) == 1 else None
 
 
 def refuse_mixed_installation() -> None:
@@ -39,15 +39,15 @@ def refuse_mixed_installation() -> None:
 
     :raises UnsupportedError: when both are installed and differ.
     """
-    found = {}
+    versions = {}
     for name in ("pyspark", "pyspark-client"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    if len(set(found.values())) > 1:
+    if len(set(versions.values())) > 1:
         raise UnsupportedError(
-            f"pyspark {found['pyspark']} and pyspark-client {found['pyspark-client']} share one folder and have "
+            f"pyspark {versions['pyspark']} and pyspark-client {versions['pyspark-client']} share one folder and have "
             "overwritten parts of each other; reinstall both with one version"
         )
 
@@ -85,8 +85,8 @@ def spark_home(binary: str | None, environment: Mapping[str, str] = os.environ) 
     """
     if "SPARK_HOME" in environment:
         return Path(environment["SPARK_HOME"])
-    found = shutil.which(binary or "spark-submit", path=environment.get("PATH"))
-    home = Path(found).resolve().parent.parent if found else None
+    path = shutil.which(binary or "spark-submit", path=environment.get("PATH"))
+    home = Path(path).resolve().parent.parent if path else None
     return home if home is not None and (home / "jars").is_dir() else None
 
 

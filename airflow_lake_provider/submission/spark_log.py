@@ -175,11 +175,11 @@ class SparkOutput:
 
     def wait(self, line: str) -> str | None:
         """Return what a line of Spark's own says about a wait that begins; None where it says nothing new."""
-        found = _WAIT.match(line)
-        said = None if found is None else str(found[1])
-        if said is None or not said.startswith(_STATE):
-            return said
-        if said in self._states:
+        match = _WAIT.match(line)
+        text = None if match is None else str(match[1])
+        if text is None or not text.startswith(_STATE):
+            return text
+        if text in self._states:
             return None
-        self._states.add(said)
-        return said
+        self._states.add(text)
+        return text

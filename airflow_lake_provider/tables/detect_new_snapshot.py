@@ -289,14 +289,14 @@ def _rolled_back(head: TableHead, start: int, lineage: Lineage) -> _Change:
     ids = frozenset(record.id for record in lineage.records)
     abandoned = head.lineage(start, stop=ids)
     shared = abandoned.end if abandoned.end in ids else None
-    known = shared is not None
+    is_shared = shared is not None
     is_older = lineage.complete and head.snapshots[start].order < lineage.records[-1].order
     return _Change(
         previous_id=start,
         ancestry=Ancestry.REPLACED if is_older else Ancestry.ROLLED_BACK,
         records=head.lineage(stop=frozenset({shared})).records if shared is not None else lineage.records,
         abandoned=abandoned.records,
-        known=known,
+        known=is_shared,
     )
 
 
@@ -354,10 +354,10 @@ class Watermark:
 
         :raises InvalidSpecError: for anything else.
         """
-        found = _WATERMARK.fullmatch(text)
-        snapshot, seconds = (whole_number(found[1]), whole_number(found[2])) if found else (None, None)
+        match = _WATERMARK.fullmatch(text)
+        snapshot, seconds = (whole_number(match[1]), whole_number(match[2])) if match else (None, None)
         event_at = moment(seconds) if seconds is not None else None
-        if found is None or snapshot is None or (found[2] and event_at is None):
+        if match is None or snapshot is None or (match[2] and event_at is None):
             raise InvalidSpecError(f"watermark {shown(text)} is not of the form <snapshot id>@<epoch seconds>")
         return cls(snapshot, event_at)
 

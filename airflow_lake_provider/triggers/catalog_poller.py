@@ -98,13 +98,13 @@ class CatalogPoller:
         :param interval: seconds between two looks; of several for one table the shortest counts.
         :raises InvalidSpecError: the name is malformed.
         """
-        found = Subscription(branch, interval)
-        self._tables.add(str(TableName.parse(table)), found, self._now(), self._phase())
+        subscription = Subscription(branch, interval)
+        self._tables.add(str(TableName.parse(table)), subscription, self._now(), self._phase())
         if self._runner is None:
             # In a context of its own: what it logs belongs to no single trigger.
             self._runner = asyncio.create_task(self._run(), name="catalog-poller", context=contextvars.Context())
         self._wake.set()
-        return found
+        return subscription
 
     def unsubscribe(self, table: str, subscription: Subscription) -> None:
         """End a subscription; with the last one the poller stops."""

@@ -96,16 +96,16 @@ class LakeSnapshotTrigger(BaseTrigger):
                     return answer
 
     async def _next_head(self, subscription: Subscription) -> TableHead:
-        said = False
+        is_logged = False
         while True:
             try:
                 head = await subscription.next()
             except Exception as error:
                 if not _may_pass(error):
                     raise
-                if not said:
+                if not is_logged:
                     self.log.warning("%s: cannot look at the table and will keep trying: %s", self.table, error)
-                said = True
+                is_logged = True
             else:
                 if head is not None:
                     return head

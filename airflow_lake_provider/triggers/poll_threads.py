@@ -80,11 +80,11 @@ class PollThreads:
         seen: MetadataVersion | None,
     ) -> None:
         try:
-            found, error = self.look(table, branches, seen), None
+            changed, error = self.look(table, branches, seen), None
         except BaseException as raised:  # noqa: BLE001  whatever it is, the loop must hear of it
-            found, error = None, raised
+            changed, error = None, raised
         try:
-            loop.call_soon_threadsafe(_finish, answer, found, error)
+            loop.call_soon_threadsafe(_finish, answer, changed, error)
         except RuntimeError:
             return  # the loop was closed meanwhile
 
@@ -117,11 +117,11 @@ class PollThreads:
 
 
 def _finish(
-    answer: asyncio.Future[ChangedTable | None], found: ChangedTable | None, error: BaseException | None
+    answer: asyncio.Future[ChangedTable | None], changed: ChangedTable | None, error: BaseException | None
 ) -> None:
     if answer.done():
         return
     if error is not None:
         answer.set_exception(error)
     else:
-        answer.set_result(found)
+        answer.set_result(changed)

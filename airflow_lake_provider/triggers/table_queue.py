@@ -61,17 +61,17 @@ class WatchedTable:
         interval = self.interval
         return (math.floor(now / interval - self.phase) + 1 + self.phase) * interval
 
-    def answered(self, found: ChangedTable | None, now: float) -> None:
+    def answered(self, changed: ChangedTable | None, now: float) -> None:
         """Hand heads over; None where nothing changed."""
         self.looked_at = now
         self.error = None
-        if found is None:
+        if changed is None:
             return
-        self.seen = found.version
+        self.seen = changed.version
         self.missing = None
         for subscription in self.subscriptions:
-            if subscription.branch in found.heads:
-                self._hand_over(subscription, found.heads[subscription.branch])
+            if subscription.branch in changed.heads:
+                self._hand_over(subscription, changed.heads[subscription.branch])
 
     def not_found(self, now: float) -> None:
         """Tell that the table does not exist: it has no head."""

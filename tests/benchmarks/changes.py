@@ -187,10 +187,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session(Path(folder))
-        found = measure(spark, Path(folder), options)
+        results = measure(spark, Path(folder), options)
         spark.stop()
-    found["ratios"] = {name: round(value, 2) for name, value in found["ratios"].items()}
-    print(json.dumps({"benchmark": "changes", "date": datetime.now(UTC).date().isoformat(), **found}))
+    results["ratios"] = {name: round(value, 2) for name, value in results["ratios"].items()}
+    print(json.dumps({"benchmark": "changes", "date": datetime.now(UTC).date().isoformat(), **results}))
 
 
 if __name__ == "__main__":

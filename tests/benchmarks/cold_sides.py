@@ -62,9 +62,9 @@ class EmptyOperator(LakeUpsertOperator):
 
     def _submit(self, attempt: Any, context: Any) -> dict[str, Found]:
         started = time.monotonic()
-        found = super()._submit(attempt, context)
+        reports = super()._submit(attempt, context)
         self.submit_seconds = time.monotonic() - started
-        return found
+        return reports
 
 
 @dataclass(frozen=True)

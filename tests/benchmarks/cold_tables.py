@@ -58,9 +58,9 @@ class ColdCheck:
         """Return in which way a table is wrong; None when both are right."""
         if len({tuple(contents) for contents in self.contents.values()}) > 1:
             return f"the tables differ: {self.contents}"
-        found = {name: contents[0] for name, contents in self.contents.items()}
-        if set(found.values()) != {self.expected_rows}:
-            return f"the tables have {found} rows, and {self.expected_rows} were expected"
+        rows = {name: contents[0] for name, contents in self.contents.items()}
+        if set(rows.values()) != {self.expected_rows}:
+            return f"the tables have {rows} rows, and {self.expected_rows} were expected"
         return None
 
 
@@ -91,6 +91,6 @@ def check(home: str, tables: str, file: str) -> None:
     contents = {table: bench.contents(table) for table in (built.ours, built.bare)}
     batches = spark.read.parquet(*built.batches)
     new = batches.where(f"id >= {built.rows}").select("id").distinct().count()
-    found = ColdCheck(contents=contents, expected_rows=built.rows + new, floor=floor)
-    Path(file).write_text(json.dumps(asdict(found)))
+    result = ColdCheck(contents=contents, expected_rows=built.rows + new, floor=floor)
+    Path(file).write_text(json.dumps(asdict(result)))
     spark.stop()

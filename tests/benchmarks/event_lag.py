@@ -36,15 +36,15 @@ def seconds_to_downstream_runs(folder: Path, commits: int, poll_seconds: float, 
     with _catalog(folder) as catalog, _airflow(folder, poll_seconds) as airflow:
         catalog.create_namespace("bench")
         table = catalog.create_table("bench.lag", schema=_SCHEMA, location=f"file://{folder}/warehouse/lag")
-        found = []
+        lags = []
         for number in range(commits + 1):
             time.sleep(moments.uniform(0, poll_seconds))
             committed = _commit(table, number)
             run = wait_for(f"run {number + 1}", lambda n=number: _run(airflow, n), airflow.output)  # type: ignore[misc]
-            found.append((datetime.fromisoformat(run) - committed).total_seconds())
-            print(f"commit {number}: {found[-1]:.2f} s to its run")
+            lags.append((datetime.fromisoformat(run) - committed).total_seconds())
+            print(f"commit {number}: {lags[-1]:.2f} s to its run")
         # The first commit waits for the watcher's first look at the table, which no later one does.
-        return found[1:]
+        return lags[1:]
 
 
 def _commit(table: Table, number: int) -> datetime:

@@ -101,8 +101,8 @@ def event_lag_over_poll(commits: int, poll_seconds: float) -> float:
     """Return the worst commit's seconds to its downstream run, less the poll interval."""
     with tempfile.TemporaryDirectory() as folder:
         seconds = seconds_to_downstream_runs(Path(folder), commits, poll_seconds)
-    told = f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s"
-    print(f"commit to run: {told}, at a poll interval of {poll_seconds} s")
+    summary = f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s"
+    print(f"commit to run: {summary}, at a poll interval of {poll_seconds} s")
     return max(seconds) - poll_seconds
 
 

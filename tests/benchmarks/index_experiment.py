@@ -61,18 +61,18 @@ def refuse_wrong(spark: SparkSession, table: str, batch: str, index: KeyIndex) -
 
     :return: rows found, and the share of the table's pages that have one of them.
     """
-    found = to_arrow(
+    rows_by_scan = to_arrow(
         spark.sql(f"SELECT id, _file, _pos FROM {table} WHERE id IN (SELECT id FROM parquet.`{batch}`)")
     ).to_pylist()
-    keys = np.sort(np.array([row["id"] for row in found], dtype=np.int64))
+    keys = np.sort(np.array([row["id"] for row in rows_by_scan], dtype=np.int64))
     places = dict(zip(keys.tolist(), index.told(index.lookup(keys)[0]), strict=True))
-    wrong = [row for row in found if places[row["id"]] != (row["_file"], row["_pos"])]
+    mismatches = [row for row in rows_by_scan if places[row["id"]] != (row["_file"], row["_pos"])]
     absent = np.setdiff1d(keys_of(batch), keys)
-    if wrong or (index.lookup(absent)[0] != ABSENT).any():
-        raise SystemExit(f"the index is wrong for {len(wrong)} keys, such as {wrong[:3]}")
-    pages = {(row["_file"], row["_pos"] // ROWS_OF_A_PAGE) for row in found}
+    if mismatches or (index.lookup(absent)[0] != ABSENT).any():
+        raise SystemExit(f"the index is wrong for {len(mismatches)} keys, such as {mismatches[:3]}")
+    pages = {(row["_file"], row["_pos"] // ROWS_OF_A_PAGE) for row in rows_by_scan}
     rows = spark.sql(f"SELECT sum(ceil(record_count / {ROWS_OF_A_PAGE})) FROM {table}.files WHERE content = 0")
-    return len(found), len(pages) / int(rows.collect()[0][0])
+    return len(rows_by_scan), len(pages) / int(rows.collect()[0][0])
 
 
 def play(bench: Bench, folder: Path, rounds: int, watch: Stopwatch) -> dict[str, float]:
@@ -85,13 +85,13 @@ def play(bench: Bench, folder: Path, rounds: int, watch: Stopwatch) -> dict[str,
     counted = {"bytes_per_key": index.size / bench.rows}
     for _ in range(rounds):
         batch = bench.arrive(clustered=False)
-        found, counted["share_of_pages"] = refuse_wrong(spark, table, batch, index)
+        matched, counted["share_of_pages"] = refuse_wrong(spark, table, batch, index)
         counted["blocks"] = _lookups(index, batch, watch)
         started = time.monotonic()
         report = apply(batch)
         watch.seconds.setdefault("upsert", []).append(round(time.monotonic() - started, 3))
         watch.seconds.setdefault("resolve", []).append(round(report.seconds["resolve"], 3))  # type: ignore[attr-defined]
-        print(f"   upsert: {watch.seconds['upsert'][-1]:.3f} s, found {found} rows", flush=True)
+        print(f"   upsert: {watch.seconds['upsert'][-1]:.3f} s, found {matched} rows", flush=True)
         added = data_files(spark, table) - indexed
         indexed |= added
         with watch.step("run of a commit"):

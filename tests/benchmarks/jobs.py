@@ -50,8 +50,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file for the JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder))
-    text = json.dumps(found)
+        results = measure(Path(folder))
+    text = json.dumps(results)
     print(text)
     if options.out:
         options.out.write_text(text + "\n")
@@ -157,13 +157,13 @@ def _run(airflow: StandaloneAirflow, dag: str) -> tuple[float, float]:
     def ended() -> dict[str, Any] | None:
         nonlocal most
         most = max(most, sum(_resident(process) for process in airflow.processes()))
-        found = airflow.get(f"/dags/{dag}/dagRuns/{run}")
-        return found if found["state"] in ("success", "failed") else None
+        current = airflow.get(f"/dags/{dag}/dagRuns/{run}")
+        return current if current["state"] in ("success", "failed") else None
 
-    found = wait_for(f"the end of {dag}", ended, airflow.output)
-    if found["state"] != "success":
+    finished = wait_for(f"the end of {dag}", ended, airflow.output)
+    if finished["state"] != "success":
         raise SystemExit(airflow.task_logs(dag, run)[-6000:])
-    start, end = (datetime.fromisoformat(found[name]) for name in ("start_date", "end_date"))
+    start, end = (datetime.fromisoformat(finished[name]) for name in ("start_date", "end_date"))
     return (end - start).total_seconds(), most
 
 
@@ -175,9 +175,9 @@ def _resident(process: psutil.Process) -> float:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 if __name__ == "__main__":

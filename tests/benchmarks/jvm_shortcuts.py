@@ -78,17 +78,17 @@ def play(bench: Bench, pairs: int, warm_up: int) -> dict[str, list[Used]]:
 def summary(used: dict[str, list[Used]]) -> dict[str, Any]:
     """Return medians, and of the differences to the first variant of each pair the quartiles."""
     first = [each.seconds for each in used["both"]]
-    found = {}
+    by_variant = {}
     for name, measured in used.items():
         seconds = [each.seconds for each in measured]
         more = [theirs - ours for theirs, ours in zip(seconds, first, strict=True)]
-        found[name] = {
+        by_variant[name] = {
             "seconds": [round(each, 3) for each in statistics.quantiles(seconds, n=4)],
             "more_than_both": [round(each, 3) for each in statistics.quantiles(more, n=4)],
             "slower": sum(each > 0 for each in more),
             "calls": statistics.median(each.calls for each in measured),
         }
-    return found
+    return by_variant
 
 
 def main() -> None:

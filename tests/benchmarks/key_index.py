@@ -62,8 +62,8 @@ class Run:
         wanted, row_of_each = np.unique(block_of_each, return_inverse=True)
         rows = self._read(wanted)[row_of_each]
         hits = (rows[:, :, 0] == hashes[:, None]) & (rows[:, :, 1] != ABSENT)
-        found = hits.any(axis=1)
-        return np.where(found, rows[np.arange(len(rows)), hits.argmax(axis=1), 1], ABSENT), len(wanted)
+        has_hit = hits.any(axis=1)
+        return np.where(has_hit, rows[np.arange(len(rows)), hits.argmax(axis=1), 1], ABSENT), len(wanted)
 
     def _read(self, wanted: NDArray[np.intp]) -> Hashes:
         blocks = np.empty((len(wanted), BLOCK_ENTRIES, 2), dtype=np.uint64)

@@ -80,13 +80,13 @@ def sweep_ratios(measured: Sequence[CellResult]) -> dict[str, float]:
         return {}
     of_peers = [ratio for each in measured if (ratio := each.ratio(PEERS)) is not None]
     of_own = [ratio for each in measured if (ratio := each.ratio(OWN)) is not None]
-    found = {"floor_ratio": statistics.geometric_mean(each.floor_ratio for each in measured)}
+    ratios = {"floor_ratio": statistics.geometric_mean(each.floor_ratio for each in measured)}
     if of_peers:
-        found |= {"auto_vs_best_peer": statistics.geometric_mean(of_peers), "auto_worst_vs_best_peer": min(of_peers)}
+        ratios |= {"auto_vs_best_peer": statistics.geometric_mean(of_peers), "auto_worst_vs_best_peer": min(of_peers)}
     if of_own:
-        found["auto_worst_vs_own_strategies"] = min(of_own)
+        ratios["auto_worst_vs_own_strategies"] = min(of_own)
     choices = [ratio for each in measured if (ratio := each.choice_ratio) is not None]
-    return found | ({"auto_worst_choice": min(choices)} if choices else {})
+    return ratios | ({"auto_worst_choice": min(choices)} if choices else {})
 
 
 @dataclass

@@ -15,10 +15,10 @@ def test_a_cold_comparison_gives_its_ratios_and_raw_seconds_from_equal_tables(mo
     for name in ("AIRFLOW_CONN_LAKE", "AIRFLOW_CONN_SPARK_DEFAULT", "AIRFLOW__LAKE__JOB_DIRECTORY"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("AIRFLOW__LAKE__CLASS_ARCHIVE", "")
-    found = measure_cold([ColdSize.named("20000x100")], rounds=1)
+    results = measure_cold([ColdSize.named("20000x100")], rounds=1)
     name = "cold_20000x100_vs_merge"
-    assert found["ratios"].keys() == {name, f"{name}_whole", f"{name}_floor_ratio", "floor_ratio"}
-    (measured,) = found["cold"]
+    assert results["ratios"].keys() == {name, f"{name}_whole", f"{name}_floor_ratio", "floor_ratio"}
+    (measured,) = results["cold"]
     assert {side: len(rounds) for side, rounds in measured["seconds"].items()} == {
         "ours": 1,
         "ours_empty": 1,

@@ -77,34 +77,34 @@ class Measured:
 def measure(spark: SparkSession, home: Path, options: argparse.Namespace) -> Measured:
     """Measure what the options ask for."""
     _warm(spark, home, options)
-    found = Measured()
+    measured = Measured()
     if options.rows:
-        _compare(spark, home, options, found)
+        _compare(spark, home, options, measured)
     if options.kinds:
-        _kinds(spark, home, options, found)
+        _kinds(spark, home, options, measured)
     if options.large:
-        _compare_larger(spark, home, options, found)
-    return found
+        _compare_larger(spark, home, options, measured)
+    return measured
 
 
-def _compare(spark: SparkSession, home: Path, options: argparse.Namespace, found: Measured) -> None:
+def _compare(spark: SparkSession, home: Path, options: argparse.Namespace, measured: Measured) -> None:
     bench = Bench(spark, home, options.rows, options.batch)
     sides = _all_sides(bench, options)
     ours, on_read, *_ = sides
     bench.play(sides, options.rounds, clustered=False)
-    found.compare("random", bench, *sides)
-    found.compare_floor("random", bench, ours, clustered=False)
+    measured.compare("random", bench, *sides)
+    measured.compare_floor("random", bench, ours, clustered=False)
     clustered = [Side(side.name, side.table, side.apply) for side in (ours, on_read)]
     bench.play(clustered, options.rounds, clustered=True)
-    found.compare("clustered", bench, *clustered)
-    found.compare_floor("clustered", bench, clustered[0], clustered=True)
+    measured.compare("clustered", bench, *clustered)
+    measured.compare_floor("clustered", bench, clustered[0], clustered=True)
     pruned = [
         Side("ours", ours.table, ours.apply),
         Side("pruned_merge", on_read.table, bench.merge(on_read.table, pruned=True)),
     ]
     bench.play(pruned, options.rounds, clustered=True)
-    found.compare("clustered", bench, *pruned)
-    found.ratios["read_after_10"] = _read_after_upserts(bench, ours)
+    measured.compare("clustered", bench, *pruned)
+    measured.ratios["read_after_10"] = _read_after_upserts(bench, ours)
     _drop(spark, sides)
 
 
@@ -143,7 +143,7 @@ def _ours_and_merge(bench: Bench) -> list[Side]:
     return [Side("ours", ours, bench.ours(ours)), Side("merge_on_read", on_read, bench.merge(on_read))]
 
 
-def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace, found: Measured) -> None:
+def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace, measured: Measured) -> None:
     size, batch, warm_up = options.kinds, options.batch, KIND_WARM_UP
     benches = {kind.name: Bench(spark, home, size, batch, warm_up, kind) for kind in KINDS}
     benches |= {f"share_{share:.2%}": Bench(spark, home, size, int(size * share), warm_up) for share in SHARES}
@@ -156,9 +156,9 @@ def _kinds(spark: SparkSession, home: Path, options: argparse.Namespace, found: 
         ours, on_read, merged = (side.median() for side in sides)
         of_kind = f"kind_{name}"
         ratios = {f"{of_kind}_vs_merge_on_read": on_read / ours, f"{of_kind}_vs_ours_by_merge": merged / ours}
-        found.ratios.update(ratios)
+        measured.ratios.update(ratios)
         if bench.kind is PLAIN:
-            found.compare_floor(of_kind, bench, sides[0], clustered=name == "clustered")
+            measured.compare_floor(of_kind, bench, sides[0], clustered=name == "clustered")
         _drop(spark, sides)
 
 
@@ -173,12 +173,12 @@ def _read_after_upserts(bench: Bench, ours: Side) -> float:
     return after / bench.read_seconds(ours.table)
 
 
-def _compare_larger(spark: SparkSession, home: Path, options: argparse.Namespace, found: Measured) -> None:
+def _compare_larger(spark: SparkSession, home: Path, options: argparse.Namespace, measured: Measured) -> None:
     bench = Bench(spark, home, options.large, options.batch)
     sides = _ours_and_merge(bench)
     bench.play(sides, options.rounds, clustered=False)
-    found.compare("random_100m", bench, *sides)
-    found.compare_floor("random_100m", bench, sides[0], clustered=False)
+    measured.compare("random_100m", bench, *sides)
+    measured.compare_floor("random_100m", bench, sides[0], clustered=False)
     _drop(spark, sides[1:])
     grown = sides[0].table
     tenth = Bench(spark, home, options.large // 10, options.batch)
@@ -187,7 +187,7 @@ def _compare_larger(spark: SparkSession, home: Path, options: argparse.Namespace
     small = _growth_seconds(tenth, base, options.rounds, options.batch * GROWTH_BATCH)
     large = _growth_seconds(bench, grown, options.rounds, options.batch * GROWTH_BATCH)
     print(f"growth: {floor:.1f} s for one row, {small:.1f} s in a tenth of the table, {large:.1f} s in the whole")
-    found.ratios.update({"growth_10x": large / small, "growth_base_over_floor": small / floor})
+    measured.ratios.update({"growth_10x": large / small, "growth_base_over_floor": small / floor})
 
 
 def _growth_seconds(bench: Bench, table: str, rounds: int, batch: int) -> float:
@@ -216,22 +216,22 @@ def main() -> None:
 def _warm_results(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session(Path(folder))
-        found = measure(spark, Path(folder), options)
+        measured = measure(spark, Path(folder), options)
         spark.stop()
-    results = results_of(options, found)
-    keep(results, benchmark_charts(results) if found.comparisons else {})
+    results = results_of(options, measured)
+    keep(results, benchmark_charts(results) if measured.comparisons else {})
     return results
 
 
-def results_of(options: argparse.Namespace, found: Measured) -> dict[str, Any]:
+def results_of(options: argparse.Namespace, measured: Measured) -> dict[str, Any]:
     """Return the JSON of a run, which the chart is drawn from."""
     names = ("rows", "batch", "rounds", "warm_up", "large", "kinds")
     arguments = [f"--{name.replace('_', '-')} {getattr(options, name)}" for name in names]
     return {
         **frame("upsert", " ".join(["scripts/bench upsert", *arguments, *(["--quick"] if options.quick else [])])),
-        "ratios": {name: round(value, 2) for name, value in found.ratios.items()},
-        "comparisons": found.comparisons,
-        "floors": found.floors,
+        "ratios": {name: round(value, 2) for name, value in measured.ratios.items()},
+        "comparisons": measured.comparisons,
+        "floors": measured.floors,
     }
 
 

@@ -95,8 +95,8 @@ def play(sides: ColdSides, rounds: int) -> ColdSeconds:
     for number in range(rounds + 1):
         order = list(run) if number % 2 else list(reversed(run))
         took = {side: run[side](number) for side in order}
-        told = ", ".join(f"{side} {took[side]:.1f} s" for side in run)
-        print(f"round {number}, {sides.tables.rows} rows: {told}, load {os.getloadavg()[0]:.1f}", flush=True)
+        seconds = ", ".join(f"{side} {took[side]:.1f} s" for side in run)
+        print(f"round {number}, {sides.tables.rows} rows: {seconds}, load {os.getloadavg()[0]:.1f}", flush=True)
         if not list(Path(os.environ["AIRFLOW__LAKE__CLASS_ARCHIVE"]).glob("*.jsa")):
             raise SystemExit("no archive was made")
         if number:
@@ -117,11 +117,11 @@ def _checked_floor(lake: SubmittedLake, tables: ColdTables) -> Floor:
     file = lake.home / "check.json"
     arguments = (str(lake.home), str(lake.home / "tables.json"), str(file))
     lake.submit(APPLICATION.format(function="check"), *arguments, PYTHONPATH=str(REPOSITORY))
-    found = ColdCheck.of_file(file)
-    if wrong := found.wrong():
-        raise SystemExit(wrong)
-    print(f"both tables of {tables.rows} rows are equal: {found.expected_rows} rows now", flush=True)
-    return found.floor
+    checked = ColdCheck.of_file(file)
+    if difference := checked.wrong():
+        raise SystemExit(difference)
+    print(f"both tables of {tables.rows} rows are equal: {checked.expected_rows} rows now", flush=True)
+    return checked.floor
 
 
 def _told(size: ColdSize, seconds: ColdSeconds, floor: Floor, ratios: Mapping[str, float]) -> dict[str, Any]:

@@ -74,21 +74,21 @@ def measure_floor(
     low, high = rows.selectExpr("min(id)", "max(id)").collect()[0]
     key_pass = KEY_PASS.format(table=table, low=low, high=high)
     # What reading the batch takes is the batch's, not the write's.
-    held = rows.coalesce(1).cache()
-    count = held.count()
+    cached = rows.coalesce(1).cache()
+    count = cached.count()
     catalog: Any = spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
     java = catalog.loadIcebergTable(spark._jsparkSession, table)
     try:
         played = [
             Floor(
                 key_pass=_seconds_of_query(spark, key_pass),
-                write=_seconds_of_write(held, folder / str(number)),
+                write=_seconds_of_write(cached, folder / str(number)),
                 commit=_seconds_of_commit(spark, java, folder / str(number), count),
             )
             for number in range(warm_up + rounds)
         ]
     finally:
-        held.unpersist()
+        cached.unpersist()
         _remove_branch(java)
     return Floor.median(played[warm_up:])
 

@@ -39,10 +39,10 @@ def numbers(text: str) -> tuple[float, ...]:
 
     :raises ArgumentTypeError: one is not.
     """
-    found = tuple(float(number) for number in text.split(","))
-    if min(found) <= 0:
+    parsed = tuple(float(number) for number in text.split(","))
+    if min(parsed) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} has a number that is not above 0")
-    return found
+    return parsed
 
 
 def _sizes(text: str) -> list[ColdSize]:

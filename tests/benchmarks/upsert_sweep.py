@@ -119,8 +119,8 @@ def _measure(tables: SweepTables, cell: Cell, rounds: int, *, gives_up: bool) ->
 def _summary(result: CellResult) -> str:
     medians = ", ".join(f"{side} {result.median(side):.2f} s" for side in result.seconds)
     ratio = result.ratio(PEERS)
-    told = "no peer" if ratio is None else f"best peer {result.best(PEERS)} {ratio:.2f} times ours"
-    return f"{medians}; {result.strategy}; {told}; floor_ratio {result.floor_ratio:.2f}, of {result.floor}"
+    peer = "no peer" if ratio is None else f"best peer {result.best(PEERS)} {ratio:.2f} times ours"
+    return f"{medians}; {result.strategy}; {peer}; floor_ratio {result.floor_ratio:.2f}, of {result.floor}"
 
 
 @dataclass

@@ -93,8 +93,8 @@ def measure(lake: WatchedLake, folder: Path, trigger: str, plan: Plan) -> Measur
         wait_for_heads(lake, triggerer, plan)
         lags = _lags(lake, triggerer.events(), plan.interval)
         unseen, _ = account(lake, triggerer.events())
-        found = Measured(share, lags, triggerer.proxy.most_open, started, unseen)
-        return hang(lake, triggerer, plan, found) if plan.hang else found
+        measured = Measured(share, lags, triggerer.proxy.most_open, started, unseen)
+        return hang(lake, triggerer, plan, measured) if plan.hang else measured
 
 
 def _core_share(lake: WatchedLake, triggerer: WatchingTriggerer, plan: Plan) -> float:
@@ -108,7 +108,7 @@ def _core_share(lake: WatchedLake, triggerer: WatchingTriggerer, plan: Plan) -> 
     return (triggerer.cpu_seconds() - before) / (time.monotonic() - begin)
 
 
-def hang(lake: WatchedLake, triggerer: WatchingTriggerer, plan: Plan, found: Measured) -> Measured:
+def hang(lake: WatchedLake, triggerer: WatchingTriggerer, plan: Plan, measured: Measured) -> Measured:
     """Let the catalog hang while tables are committed to, and count what is lost, repeated and said."""
     moments = random.Random(plan.seed + 1)
     triggerer.proxy.freeze()
@@ -121,7 +121,7 @@ def hang(lake: WatchedLake, triggerer: WatchingTriggerer, plan: Plan, found: Mea
     triggerer.proxy.thaw()
     wait_for_heads(lake, triggerer, plan)
     lost, repeated = account(lake, triggerer.events())
-    return replace(found, lost=lost, repeated=repeated, alarms=alarms, connections=triggerer.proxy.most_open)
+    return replace(measured, lost=lost, repeated=repeated, alarms=alarms, connections=triggerer.proxy.most_open)
 
 
 def wait_for_heads(lake: WatchedLake, triggerer: WatchingTriggerer, plan: Plan) -> None:
@@ -165,11 +165,11 @@ def parse_seconds(tables: int, rounds: int) -> float:
         "LAKE_BENCH_TRIGGER": "ours",
     }
     command = [sys.executable, "-c", _PARSE, str(DAGS / "watched_tables.py")]
-    found = []
+    seconds = []
     for _ in range(rounds):
         done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=600)
-        found.append(float(done.stdout.split()[-1]))
-    return statistics.median(found)
+        seconds.append(float(done.stdout.split()[-1]))
+    return statistics.median(seconds)
 
 
 def run(plan: Plan, official: bool, rounds: int) -> dict[str, float]:

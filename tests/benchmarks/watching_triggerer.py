@@ -81,9 +81,9 @@ class WatchingTriggerer:
     def wait_for_events(self, tables: int, seconds: float = _START_SECONDS) -> None:
         """Wait until that many tables have an event."""
         deadline = time.monotonic() + seconds
-        while (found := len({event.table for event in self.events()})) < tables:
+        while (count := len({event.table for event in self.events()})) < tables:
             assert self.command.process.poll() is None, self.command.output[-5000:]
-            assert time.monotonic() < deadline, f"{found} of {tables} tables: {self.command.output[-5000:]}"
+            assert time.monotonic() < deadline, f"{count} of {tables} tables: {self.command.output[-5000:]}"
             time.sleep(1)
 
 

@@ -41,7 +41,7 @@ from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.incremental_plan import is_guard_left, nothing_new
 from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
-from airflow_lake_provider.spark_jobs.failures.broken_tables import told_as_ours
+from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.spark.equality_delete import delete_by_equality
@@ -248,7 +248,7 @@ def row_change(kind: type[DeleteRowsSpec | UpdateRowsSpec], **arguments: Any) ->
 
 def _as_ours(flow: Flow, call: Callable[[], JobReport]) -> JobReport:
     """Translate errors as the driver and the hook do."""
-    with told_as_ours(flow.table, dict):
+    with lake_errors(flow.table, dict):
         try:
             return call()
         except DBAPIError as error:

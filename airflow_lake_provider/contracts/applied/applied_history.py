@@ -37,8 +37,8 @@ class MainHistory:
         :param snapshots: of the table, by id.
         :raises BrokenMetadataError: a snapshot is its own ancestor.
         """
-        line = {snapshot.id: snapshot for snapshot in ancestors(snapshots, head)}
-        return cls(tuple(line.values()), tuple(other for id_, other in snapshots.items() if id_ not in line))
+        ancestry = {snapshot.id: snapshot for snapshot in ancestors(snapshots, head)}
+        return cls(tuple(ancestry.values()), tuple(other for id_, other in snapshots.items() if id_ not in ancestry))
 
     @property
     def first(self) -> Snapshot | None:
@@ -62,8 +62,8 @@ class MainHistory:
             return True
         if newest_generation((commit.summary for commit in self.line), source_name) is not None or self.first is None:
             return False
-        known = [commit.order for commit in self._commits_of(source_name)]
-        return bool(known) and max(known) < self.first.order
+        orders = [commit.order for commit in self._commits_of(source_name)]
+        return bool(orders) and max(orders) < self.first.order
 
     def run_keys(self, recent: RecentRunKeys) -> RecentRunKeys:
         """Return the run keys without those of a table that this one has replaced; what was dropped stays unknown."""

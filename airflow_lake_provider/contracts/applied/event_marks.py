@@ -62,10 +62,10 @@ class EventMarks:
         marks = [replace(mark, consumed=()) for mark in (self.table, *self.partitions.values()) if mark is not None]
         if not marks:
             return None
-        found = marks[0]
+        greatest = marks[0]
         for mark in marks[1:]:
-            found = found.merged(mark)
-        return found
+            greatest = greatest.merged(mark)
+        return greatest
 
     @property
     def key_floor(self) -> tuple[Mark | None, bool]:
@@ -85,14 +85,14 @@ class EventMarks:
         :param applied: by label of the partition, None where it is not known; what was applied of it.
         """
         if ordering is not EventOrdering.PARTITION:
-            found = EventMarks(ordering=ordering, table=self.greatest)
+            marks = EventMarks(ordering=ordering, table=self.greatest)
             for mark in applied.values():
                 plain = replace(mark, consumed=())
-                found = replace(found, table=found.table.merged(plain) if found.table else plain)
+                marks = replace(marks, table=marks.table.merged(plain) if marks.table else plain)
             if ordering is EventOrdering.KEY:
                 unkeyed, by_stream = self.key_floor
-                found = replace(found, unkeyed=unkeyed, unkeyed_stream=unkeyed is not None and by_stream)
-            return found
+                marks = replace(marks, unkeyed=unkeyed, unkeyed_stream=unkeyed is not None and by_stream)
+            return marks
         partitions = dict(self.partitions)
         for label, mark in applied.items():
             digest = partition_digest(label or "")
@@ -307,11 +307,11 @@ def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(joined)
 
 
-def missing(wanted: Ranges, held: Ranges) -> Ranges:
-    """Return the offsets of ``wanted`` that are not in ``held``."""
+def missing(wanted: Ranges, present: Ranges) -> Ranges:
+    """Return the offsets of ``wanted`` that are not in ``present``."""
     gaps: list[tuple[int, int]] = []
     for low, high in wanted:
-        for start, end in held:
+        for start, end in present:
             if end < low or start > high:
                 continue
             if start > low:
@@ -334,13 +334,13 @@ def of_bitmap(bucket: int, bitmap: bytes) -> Ranges:
     :param bitmap: least significant bit first.
     """
     bits = int.from_bytes(bitmap, "little")
-    first, found = bucket * BUCKET, []
+    first, ranges = bucket * BUCKET, []
     while bits:
         zeros = (bits & -bits).bit_length() - 1
         bits >>= zeros
         # Adding one carries through the ones at the end and stops at the first zero.
         ones = ((bits + 1) & -(bits + 1)).bit_length() - 1
-        found.append((first + zeros, first + zeros + ones - 1))
+        ranges.append((first + zeros, first + zeros + ones - 1))
         bits >>= ones
         first += zeros + ones
-    return tuple(found)
+    return tuple(ranges)

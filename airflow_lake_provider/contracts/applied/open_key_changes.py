@@ -73,8 +73,8 @@ class OpenKeyChanges:
         """
         name = KEY_CHANGES_PREFIX + source_name
         with reading_property(table, name, properties, _REMEDY):
-            found = [_group(text) for text in properties.get(name, "").split(";") if text]
-            return cls(tuple(_entry(text, snapshot) for snapshot, listed in found for text in listed.split(",")))
+            groups = [_group(text) for text in properties.get(name, "").split(";") if text]
+            return cls(tuple(_entry(text, snapshot) for snapshot, listed in groups for text in listed.split(",")))
 
     def add(self, entries: Iterable[OpenKeyChange]) -> OpenKeyChanges:
         """Put some in front, and forget the oldest that a property has no room for.
@@ -98,10 +98,10 @@ class OpenKeyChanges:
 
 
 def _group(text: str) -> tuple[str, str]:
-    found = _GROUP.fullmatch(text)
-    if found is None:
+    match = _GROUP.fullmatch(text)
+    if match is None:
         raise ValueError("a group is not <snapshot id>=<position>-<hash>,...")
-    return str(checked_number(found[1])), found[2]
+    return str(checked_number(match[1])), match[2]
 
 
 def _entry(text: str, snapshot: str) -> OpenKeyChange:

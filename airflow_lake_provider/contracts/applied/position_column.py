@@ -33,8 +33,8 @@ def epoch_of(properties: Mapping[str, str], source_name: str, table: str = "the 
     :param table: name, for messages.
     :raises BrokenMetadataError: a property is no number.
     """
-    known = EPOCH_PREFIX + source_name
-    return _epoch(properties, known, table) if known in properties else next_epoch(properties, table)
+    name = EPOCH_PREFIX + source_name
+    return _epoch(properties, name, table) if name in properties else next_epoch(properties, table)
 
 
 def next_epoch(properties: Mapping[str, str], table: str = "the table") -> int:

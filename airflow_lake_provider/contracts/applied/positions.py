@@ -63,10 +63,10 @@ class Position(ABC):
 
         :raises ValueError: the two are incomparable, and the kind does not say what is after both.
         """
-        found = self.compare(other)
-        if found is Comparison.INCOMPARABLE:
+        comparison = self.compare(other)
+        if comparison is Comparison.INCOMPARABLE:
             raise ValueError(f"{self} and {other} have no order")
-        return other if found is Comparison.BEFORE else self
+        return other if comparison is Comparison.BEFORE else self
 
     def restarted(self) -> Self | None:
         """Return what is kept of this position when all of the source is read again; None for nothing."""
@@ -141,8 +141,8 @@ class FilesPosition(Position):
 
     def unconsumed(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
         """Return the files that this position does not know, in their order."""
-        known = self.files or ConsumedFiles()
-        return tuple(file for file in files if file.digest not in known)
+        consumed = self.files or ConsumedFiles()
+        return tuple(file for file in files if file.digest not in consumed)
 
     def corrected(self, files: Iterable[InputFile]) -> tuple[InputFile, ...]:
         """Return the unconsumed files of which an earlier version was consumed under the same path."""
@@ -222,8 +222,8 @@ class FilesPosition(Position):
             "superseded": isinstance(superseded, list) and all(isinstance(text, str) for text in superseded),
             "forgotten_until": until is None or is_whole_number(until, LAST_SECOND),
         }
-        if wrong := [name for name, is_sound in sound.items() if not is_sound]:
-            raise ValueError(f"no position has such a {' and '.join(wrong)}")
+        if unsound := [name for name, is_sound in sound.items() if not is_sound]:
+            raise ValueError(f"no position has such a {' and '.join(unsound)}")
         packed = base64.b64decode(plain.get("files", ""), validate=True)
         has_side_file = "side_file" in plain
         return cls(
@@ -388,9 +388,9 @@ class PostgresLogPosition(LogPosition):
 
 
 POSITIONS: dict[str, type[Position]] = {
-    found.kind: found for found in (FilesPosition, SnapshotPosition, OffsetsPosition, WatermarkPosition)
+    each.kind: each for each in (FilesPosition, SnapshotPosition, OffsetsPosition, WatermarkPosition)
 }
-LOG_POSITIONS: dict[int, type[LogPosition]] = {found.code: found for found in (PostgresLogPosition,)}
+LOG_POSITIONS: dict[int, type[LogPosition]] = {each.code: each for each in (PostgresLogPosition,)}
 
 
 def _day(at: datetime) -> int:

@@ -80,9 +80,9 @@ class RecentRunKeys:
     @classmethod
     def read(cls, properties: Mapping[str, str]) -> RecentRunKeys:
         """Read the two properties; a table without them remembers nothing."""
-        found = _ENTRY.findall(properties.get(RECENT_RUN_KEYS, ""))
+        pairs = _ENTRY.findall(properties.get(RECENT_RUN_KEYS, ""))
         dropped = properties.get(RUN_KEYS_DROPPED_BEFORE)
-        entries = ((key, whole_number(at)) for key, at in found)
+        entries = ((key, whole_number(at)) for key, at in pairs)
         # What is no number may be any time: then no old retry is taken for a new run.
         until = whole_number(dropped) if dropped else None
         return cls(
@@ -104,8 +104,8 @@ class RecentRunKeys:
         while len(_text(kept)) > MAX_VALUE_CHARACTERS:
             kept = kept[:-1]
         lost = [when for _, when in entries[len(kept) :]]
-        known = [self.dropped_before] if self.dropped_before is not None else []
-        return RecentRunKeys(kept, max([*lost, *known], default=None))
+        dropped = [self.dropped_before] if self.dropped_before is not None else []
+        return RecentRunKeys(kept, max([*lost, *dropped], default=None))
 
     def to_properties(self) -> dict[str, str]:
         """Return the properties to set."""

@@ -82,10 +82,10 @@ class SourcePosition:
 
         :raises ValueError: it is not of this kind, whatever its tag says.
         """
-        found = self.positions.get(kind.kind)
-        if found is None or isinstance(found, kind):
-            return found
-        return kind.from_plain(found.to_plain())
+        position = self.positions.get(kind.kind)
+        if position is None or isinstance(position, kind):
+            return position
+        return kind.from_plain(position.to_plain())
 
     @property
     def files(self) -> FilesPosition:
@@ -95,8 +95,8 @@ class SourcePosition:
     @property
     def snapshot(self) -> str | None:
         """Consumed snapshot id of a source table, as text."""
-        found = self.of(SnapshotPosition)
-        return found.id if found else None
+        position = self.of(SnapshotPosition)
+        return position.id if position else None
 
     def moved(self, position: Position, shape: Mapping[str, str] | None = None) -> SourcePosition:
         """Return the position after a commit that has moved one of its kinds."""
@@ -109,7 +109,7 @@ class SourcePosition:
 
     def restarted(self) -> SourcePosition:
         """Return a position that has consumed nothing, with this one's generation count."""
-        kept = {kind: left for kind, found in self.positions.items() if (left := found.restarted()) is not None}
+        kept = {kind: left for kind, position in self.positions.items() if (left := position.restarted()) is not None}
         return SourcePosition(generation=self.generation, positions=kept, events=self.events)
 
     def without_lost(self, at: datetime) -> SourcePosition:
@@ -117,7 +117,7 @@ class SourcePosition:
 
         :param at: of the listing that is consumed next.
         """
-        return replace(self, positions={kind: found.without_lost(at) for kind, found in self.positions.items()})
+        return replace(self, positions={kind: position.without_lost(at) for kind, position in self.positions.items()})
 
     @property
     def needs_side_file(self) -> bool:
@@ -133,7 +133,7 @@ class SourcePosition:
     def _text(self) -> str:
         plain: dict[str, object] = {"generation": self.generation}
         if self.positions:
-            plain["positions"] = {kind: found.to_plain() for kind, found in self.positions.items()}
+            plain["positions"] = {kind: position.to_plain() for kind, position in self.positions.items()}
         if self.shape:
             plain["shape"] = dict(self.shape)
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
@@ -154,10 +154,10 @@ class SourcePosition:
         """
         if not self.is_rolled_back(newest):
             return
-        said = f"the newest snapshot that names this source says {source_name}={newest}"
+        text = f"the newest snapshot that names this source says {source_name}={newest}"
         raise RolledBackError(
             f"{table}: its property says that commit {self.generation} of source {source_name} was applied, but "
-            f"{said if newest else 'no snapshot in the history of main is of this source'}: the table was rolled back. "
+            f"{text if newest else 'no snapshot in the history of main is of this source'}: the table was rolled back. "
             "Use on_repeat='apply' to apply the input again, or full_refresh=True where the operator has it."
         )
 
@@ -184,8 +184,8 @@ def newest_generation(summaries: Iterable[Mapping[str, str]], source_name: str) 
 
     :param summaries: of the unexpired ancestors of main, newest first.
     """
-    said = (moved_sources(summary).get(source_name, "") for summary in summaries)
-    return next((int(text) for text in said if _SAID.fullmatch(text)), None)
+    texts = (moved_sources(summary).get(source_name, "") for summary in summaries)
+    return next((int(text) for text in texts if _SAID.fullmatch(text)), None)
 
 
 def _tagged(plain: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -198,5 +198,5 @@ def _tagged(plain: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _position(kind: str, plain: Any) -> Position:
-    known = POSITIONS.get(kind)
-    return known.from_plain(plain) if known else UnreadPosition(plain)
+    position_type = POSITIONS.get(kind)
+    return position_type.from_plain(plain) if position_type else UnreadPosition(plain)

@@ -36,13 +36,13 @@ class Deletes(str, Enum):
 
 
 def _aggregates(value: object, name: str) -> dict[str, str]:
-    found = texts(value, name, "a column to its function")
-    unknown = sorted(set(found.values()) - set(AGGREGATES))
+    functions = texts(value, name, "a column to its function")
+    unknown = sorted(set(functions.values()) - set(AGGREGATES))
     if unknown:
         raise InvalidSpecError(f"{name} has no {unknown}; it takes {', '.join(AGGREGATES)}")
-    if not found:
+    if not functions:
         raise InvalidSpecError(f"{name} must name one or more columns, got none")
-    return found
+    return functions
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class MergeEngine(AuthorObject):
         merged = set(self.named_columns)
         if self.deletes is Deletes.SOFT:
             merged.add(self.deleted_column)
-        wrong = sorted({name.lower() for name in merged} & {key.lower() for key in keys})
-        if wrong:
-            raise InvalidSpecError(f"{table}: key columns {wrong} identify a row and cannot be merged or flag a delete")
+        both = sorted({name.lower() for name in merged} & {key.lower() for key in keys})
+        if both:
+            raise InvalidSpecError(f"{table}: key columns {both} identify a row and cannot be merged or flag a delete")
 
     def refuse_order(self, table: str, order_by: tuple[str, ...]) -> None:
         """Refuse order columns with a merge of their own: they are those of the row that is the last.
@@ -108,10 +108,10 @@ class MergeEngine(AuthorObject):
         fitting |= {name.lower() for name in self.sequence_groups}
         always = {name.lower() for name, function in self.aggregates.items() if function == "last"}
         merged = {name.lower() for name in self.named_columns}
-        wrong = sorted((merged & set(ordering)) - (fitting & set(ordering[:1])) - always)
-        if wrong:
+        clashes = sorted((merged & set(ordering)) - (fitting & set(ordering[:1])) - always)
+        if clashes:
             raise InvalidSpecError(
-                f"{table}: order_by columns {wrong} are those of the last row of a key, and merge_engine merges them "
+                f"{table}: order_by columns {clashes} are those of the last row of a key, and merge_engine merges them "
                 "otherwise. The first of order_by may be aggregated by 'max' or be the order of a sequence group; "
                 "for anything else order by another column"
             )
@@ -178,5 +178,5 @@ def merge_engine(value: object, name: str = "merge_engine") -> MergeEngine:
         return MergeEngine.from_mapping(value, name)
     if isinstance(value, str):
         return MergeEngine.from_mapping({"type": value}, name)
-    known = ", ".join(found.__name__ for found in MergeEngine.kinds().values())
-    raise InvalidSpecError(f"{name} must be a type, a mapping with type, or one of {known}, got {value!r}")
+    names = ", ".join(kind.__name__ for kind in MergeEngine.kinds().values())
+    raise InvalidSpecError(f"{name} must be a type, a mapping with type, or one of {names}, got {value!r}")

@@ -121,10 +121,10 @@ def check_reader_options(options: Mapping[str, str], kind: str | None, name: str
         if lower not in taken and not lower.startswith(_PREFIXES):
             instead = _INSTEAD.get(lower)
             why = "may leave out rows, columns or files" if instead else "is not known"
-            known = ", ".join(_options_of(kind))
+            allowed = ", ".join(_options_of(kind))
             raise InvalidSpecError(
                 f"{name}: the option {given!r} {why}, so a source of {kind or 'any'} files does not take it; "
-                + (instead or f"it takes {known}, and fs.* of Hadoop")
+                + (instead or f"it takes {allowed}, and fs.* of Hadoop")
             )
         losing, instead = _LOSING.get(lower, ("", ""))
         if losing and value.strip().lower() == losing:
@@ -177,11 +177,11 @@ class _ColumnList:
         self.tokens = []
         at, end = 0, len(self.text.rstrip())
         while at < end:
-            found = _TOKEN.match(self.text, at)
-            if found is None:
+            token = _TOKEN.match(self.text, at)
+            if token is None:
                 raise self._refused(self.text[at:].strip()[:20], "is neither a name nor a text; put it in backticks")
-            self.tokens.append(found[0].strip())
-            at = found.end()
+            self.tokens.append(token[0].strip())
+            at = token.end()
 
     def check(self) -> None:
         self._columns()
@@ -274,9 +274,9 @@ class _ColumnList:
 def format_of_path(path: str) -> str:
     """Return the format that a path's ending tells, also before ``.gz``."""
     suffixes = reversed(PurePosixPath(path).suffixes)
-    found = next((_FORMAT_OF_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_OF_SUFFIX), None)
-    if found is None:
+    kind = next((_FORMAT_OF_SUFFIX[suffix] for suffix in suffixes if suffix in _FORMAT_OF_SUFFIX), None)
+    if kind is None:
         raise InvalidSpecError(
             f"the path {path!r} does not tell a format; give Files(..., format=), one of {', '.join(FORMATS)}"
         )
-    return found
+    return kind

@@ -71,47 +71,47 @@ def _format(value: object, name: str) -> str:
 
 
 def _columns(value: object, name: str) -> str:
-    found = value if isinstance(value, str) else text(value, name)
-    check_column_list(found, name)
-    return found
+    columns = value if isinstance(value, str) else text(value, name)
+    check_column_list(columns, name)
+    return columns
 
 
 def _file_age(value: object, name: str) -> timedelta:
     # A position keeps whole days.
-    found = timedelta(days=math.ceil(duration(value, name) / timedelta(days=1)))
-    if found.days > _LONGEST_MEMORY_DAYS:
+    age = timedelta(days=math.ceil(duration(value, name) / timedelta(days=1)))
+    if age.days > _LONGEST_MEMORY_DAYS:
         raise InvalidSpecError(
-            f"{name} must be at most {_LONGEST_MEMORY_DAYS:,} days, got {found.days:,}; an Aggregation forgets no file"
+            f"{name} must be at most {_LONGEST_MEMORY_DAYS:,} days, got {age.days:,}; an Aggregation forgets no file"
         )
-    return found
+    return age
 
 
 def _query(value: object, name: str) -> str:
-    found = value if isinstance(value, str) else text(value, name)
-    check_query_start(found, name)
-    return found
+    query = value if isinstance(value, str) else text(value, name)
+    check_query_start(query, name)
+    return query
 
 
 def _ordering(value: object, name: str) -> EventOrdering:
     asked = EventOrdering.asked()
     if value not in asked:
-        known = ", ".join(repr(ordering.value) for ordering in asked)
-        raise InvalidSpecError(f"{name} must be one of {known}, or left out, got {value!r}")
+        names = ", ".join(repr(ordering.value) for ordering in asked)
+        raise InvalidSpecError(f"{name} must be one of {names}, or left out, got {value!r}")
     return EventOrdering(value)
 
 
 def _placeholder(value: object, name: str) -> str:
-    found = text(value, name)
-    if found.startswith(_HEX) and not re.fullmatch("(?:[0-9A-Fa-f]{2})+", found.removeprefix(_HEX)):
+    placeholder = text(value, name)
+    if placeholder.startswith(_HEX) and not re.fullmatch("(?:[0-9A-Fa-f]{2})+", placeholder.removeprefix(_HEX)):
         raise InvalidSpecError(f"{name} must have pairs of hexadecimal digits after 'hex:', got {value!r}")
-    return found
+    return placeholder
 
 
 def _below(value: object, name: str) -> Source:
-    found = source(value, name)
-    if not found.has_plain_rows:
-        raise InvalidSpecError(f"{name} must be Files or a LakeTable, got {found!r}")
-    return found
+    below = source(value, name)
+    if not below.has_plain_rows:
+        raise InvalidSpecError(f"{name} must be Files or a LakeTable, got {below!r}")
+    return below
 
 
 @dataclass(frozen=True)
@@ -356,12 +356,12 @@ class Debezium(Source):
                 "merge_engine may only be a Deduplicate without ignore_stale"
             )
         keeps = spec.missing_columns is MissingColumns.KEEP
-        wrong = {
+        clashes = {
             "branch, because deleted keys are remembered for main": spec.branch is not None,
             "deletes='ignore', because a delete ends what a key's values are": engine.deletes is Deletes.IGNORE,
             "missing_columns='keep', because an event writes the whole row": keeps,
         }
-        if self.is_by_key and (named := [name for name, given in wrong.items() if given]):
+        if self.is_by_key and (named := [name for name, given in clashes.items() if given]):
             raise InvalidSpecError(f"{spec.table}: ordering='key' does not go with {'; nor with '.join(named)}")
 
     @property
@@ -393,5 +393,5 @@ def source(value: object, name: str = "source") -> Source:
         return Source.from_mapping(value, name)
     if isinstance(value, str):
         return Files(text(value, name))
-    known = ", ".join(found.__name__ for found in Source.kinds().values())
-    raise InvalidSpecError(f"{name} must be a path, a mapping with type, or one of {known}, got {value!r}")
+    names = ", ".join(kind.__name__ for kind in Source.kinds().values())
+    raise InvalidSpecError(f"{name} must be a path, a mapping with type, or one of {names}, got {value!r}")

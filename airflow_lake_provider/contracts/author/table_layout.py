@@ -188,8 +188,8 @@ def sort_terms(texts: Sequence[str]) -> tuple[LayoutTerm, ...]:
 
 
 def _names(path: str) -> tuple[str, ...]:
-    found = re.findall(_NAME, path)
-    return tuple(name[1:-1].replace("``", "`") if name[0] == "`" else name for name in found)
+    parts = re.findall(_NAME, path)
+    return tuple(name[1:-1].replace("``", "`") if name[0] == "`" else name for name in parts)
 
 
 def _refused(text: str, role: str, why: str) -> InvalidSpecError:

@@ -53,8 +53,8 @@ def counts_in_words(counts: Mapping[str, int | None]) -> str:
 
     :param counts: of :func:`counts_in_summary`.
     """
-    known = [f"{count:,} {_words(name)}" for name, count in counts.items() if count is not None]
-    return f": {', '.join(known)}" if known else ""
+    parts = [f"{count:,} {_words(name)}" for name, count in counts.items() if count is not None]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _words(name: str) -> str:

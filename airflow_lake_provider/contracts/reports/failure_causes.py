@@ -43,8 +43,8 @@ class FailureKind:
 
     def find(self, text: str) -> str | None:
         """Return the line of ``text`` that says it; None where none does."""
-        found = next((match for pattern in self.patterns if (match := pattern.search(text))), None)
-        return None if found is None else _line_around(text, found.start())
+        first = next((match for pattern in self.patterns if (match := pattern.search(text))), None)
+        return None if first is None else _line_around(text, first.start())
 
 
 @dataclass(frozen=True)
@@ -235,10 +235,10 @@ def cause_in(texts: Iterable[str], *, is_of_a_catalog: bool = False) -> FailureC
     texts = list(texts)
     for kind in (*_KINDS, *((CATALOG,) if is_of_a_catalog else ())):
         for text in texts:
-            said = kind.find(text)
-            if said is not None:
+            line = kind.find(text)
+            if line is not None:
                 is_scratch = kind is DISK_FULL and any(_OF_SPARKS_FILES.search(each) for each in texts)
-                return FailureCause(SCRATCH_FULL if is_scratch else kind, said)
+                return FailureCause(SCRATCH_FULL if is_scratch else kind, line)
     return None
 
 

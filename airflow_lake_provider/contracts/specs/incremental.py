@@ -71,9 +71,9 @@ class IncrementalSpec(JobSpec):
         check_code({f"{self.table}: query": self.query}, allow_sql=self.allow_sql)
         if self.transform is not None and not re.fullmatch(r"[\w.]+:\w+", self.transform):
             raise InvalidSpecError(f"{self.table}: transform {self.transform!r} is not of the form module:function")
-        for name, known in {"on_gap": ("fail", "full"), "on_transform_change": ("fail", "full", "continue")}.items():
-            if getattr(self, name) not in known:
-                raise InvalidSpecError(f"{self.table}: {name} must be one of {known}, got {getattr(self, name)!r}")
+        for name, choices in {"on_gap": ("fail", "full"), "on_transform_change": ("fail", "full", "continue")}.items():
+            if getattr(self, name) not in choices:
+                raise InvalidSpecError(f"{self.table}: {name} must be one of {choices}, got {getattr(self, name)!r}")
 
     @property
     def needs(self) -> tuple[str, ...]:

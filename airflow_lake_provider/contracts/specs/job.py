@@ -79,13 +79,13 @@ class JobSpec(AuthorObject):
     @classmethod
     def arguments(cls) -> list[Argument]:
         """Return what an author gives, the table first."""
-        return [Argument(found) for found in fields(cls) if found.metadata.get("is_argument")]
+        return [Argument(field) for field in fields(cls) if field.metadata.get("is_argument")]
 
     def __post_init__(self) -> None:
-        for known in self.arguments():
-            value = known.as_object(getattr(self, known.name))
-            known.refuse_template(value)
-            object.__setattr__(self, known.name, value)
+        for argument in self.arguments():
+            value = argument.as_object(getattr(self, argument.name))
+            argument.refuse_template(value)
+            object.__setattr__(self, argument.name, value)
         super().__post_init__()
 
     def complete(self) -> None:
@@ -104,10 +104,10 @@ class JobSpec(AuthorObject):
 
         :raises InvalidSpecError: a field cannot be what it was rendered to, or what is sent.
         """
-        found = replace(self, **frame).checked()
+        spec = replace(self, **frame).checked()
         # What cannot be written is known of its task alone, and not of a job of many.
-        found.to_json_data()
-        return found
+        spec.to_json_data()
+        return spec
 
     def to_json_data(self) -> dict[str, Any]:
         """Return the fields as JSON has them.
@@ -190,12 +190,14 @@ class JobSpec(AuthorObject):
     def to_mapping(self) -> dict[str, Any]:
         """Return the author's arguments with the action, as a task of :class:`.LakeApplicationOperator` has them."""
         given = super().to_mapping()
-        named = {known.author_name: given[known.name] for known in self.arguments() if known.name in given}
+        named = {argument.author_name: given[argument.name] for argument in self.arguments() if argument.name in given}
         return {"action": self.action, **named}
 
     def serialize(self) -> dict[str, Any]:
         """Return what Airflow shows of a task, without what may name whom to forget."""
-        unseen = {known.author_name for known in self.arguments() if known.is_templated and not known.is_shown}
+        unseen = {
+            argument.author_name for argument in self.arguments() if argument.is_templated and not argument.is_shown
+        }
         return {name: "***" if name in unseen else value for name, value in self.to_mapping().items()}
 
     @classmethod

@@ -19,23 +19,23 @@ _RESERVED = "lake"
 
 def _snapshot_id(value: object, name: str) -> str:
     is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    found = str(value) if is_number else text(value, name).strip()
-    if whole_number(found) is None:
-        raise InvalidSpecError(f"{name} must be a snapshot id, digits as text or a whole number, got {shown(found)}")
-    return found
+    id_ = str(value) if is_number else text(value, name).strip()
+    if whole_number(id_) is None:
+        raise InvalidSpecError(f"{name} must be a snapshot id, digits as text or a whole number, got {shown(id_)}")
+    return id_
 
 
 def _moment(value: object, name: str) -> datetime:
     try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else value
-        found = found.astimezone(UTC) if isinstance(found, datetime) and found.tzinfo is not None else None
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        moment = moment.astimezone(UTC) if isinstance(moment, datetime) and moment.tzinfo is not None else None
     except (ValueError, OverflowError):
-        found = None
-    if found is None:
+        moment = None
+    if moment is None:
         raise InvalidSpecError(
             f"{name} must be a time with a zone, for example '2026-11-20T08:00:00+00:00', got {value!r}"
         )
-    return found
+    return moment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,8 +69,8 @@ def written_task(value: object, name: str) -> JobSpec:
     given = dict(value)
     action = given.pop("action", None)
     if not isinstance(action, str) or action not in AUTHORED:
-        known = ", ".join(map(repr, AUTHORED))
-        raise InvalidSpecError(f"{name} needs an action, one of {known}, got {action!r}")
+        actions = ", ".join(map(repr, AUTHORED))
+        raise InvalidSpecError(f"{name} needs an action, one of {actions}, got {action!r}")
     return AUTHORED[action].from_mapping(given, name)
 
 

@@ -33,10 +33,10 @@ STRATEGIES = (_AUTO, *(name.removeprefix(_OF_STRATEGY) for name in CAPABILITIES 
 
 
 def _strategy(value: object, name: str) -> str:
-    found = next((known for known in STRATEGIES if known == value), None)
-    if found is None:
+    strategy = next((known for known in STRATEGIES if known == value), None)
+    if strategy is None:
         raise InvalidSpecError(f"{name} must be one of {', '.join(map(repr, STRATEGIES))}, got {value!r}")
-    return found
+    return strategy
 
 
 class OnRepeat(str, Enum):

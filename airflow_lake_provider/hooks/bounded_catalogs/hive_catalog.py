@@ -63,9 +63,9 @@ def _bounded_socket(host: str | None, port: int | None) -> Any:
             super().open()
 
         def _resolveAddr(self) -> Any:  # noqa: N802  as Thrift names it
-            found = super()._resolveAddr()
-            self._addresses = len(found)
-            return found
+            addresses = super()._resolveAddr()
+            self._addresses = len(addresses)
+            return addresses
 
         def _do_open(self, *args: Any) -> Any:
             # Thrift gives each address of a host the whole of the timeout.
@@ -75,10 +75,10 @@ def _bounded_socket(host: str | None, port: int | None) -> Any:
 
         def read(self, sz: int) -> bytes:
             self.setTimeout(1000 * self._left())
-            found: bytes = super().read(sz)
-            self._read += len(found)
+            data: bytes = super().read(sz)
+            self._read += len(data)
             refuse_size(self._read, self._most, "the answer")
-            return found
+            return data
 
         def _left(self) -> float:
             try:

@@ -74,10 +74,10 @@ class _BoundedConnect(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         name = self._dns_host
         try:
-            found = socket.getaddrinfo(name, self.port, allowed_gai_family(), socket.SOCK_STREAM)
+            resolved = socket.getaddrinfo(name, self.port, allowed_gai_family(), socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return super()._new_conn()  # says so
-        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in resolved))
         try:
             for left, self._dns_host in zip(range(len(addresses), 0, -1), addresses, strict=True):
                 self.timeout = min(CONNECT_SECONDS, seconds_left() / left)

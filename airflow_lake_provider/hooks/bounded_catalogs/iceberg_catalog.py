@@ -48,13 +48,13 @@ class IcebergCatalog:
 
     def tables_in(self, namespace: tuple[str, ...]) -> list[str]:
         """Return the whole names of a namespace's tables."""
-        return [".".join(found) for found in self.catalog.list_tables(namespace)]
+        return [".".join(identifier) for identifier in self.catalog.list_tables(namespace)]
 
     def load_table(self, name: TableName) -> Table:
         """Load a table as PyIceberg has it."""
-        found = self.catalog.load_table(name.levels)
-        refuse_broken_metadata(str(name), found.metadata)
-        return found
+        loaded = self.catalog.load_table(name.levels)
+        refuse_broken_metadata(str(name), loaded.metadata)
+        return loaded
 
     def load(self, name: TableName) -> LoadedIcebergTable:
         """Load a table's current metadata."""
@@ -66,11 +66,11 @@ class IcebergCatalog:
         """Load a table and the version of its metadata, or return None where the version is still ``seen``."""
         from airflow_lake_provider.hooks.conditional_load import load_if_changed
 
-        found = load_if_changed(self.catalog, name.levels, seen)
-        if found is None:
+        loaded = load_if_changed(self.catalog, name.levels, seen)
+        if loaded is None:
             return None
-        refuse_broken_metadata(str(name), found[0].metadata)
-        return LoadedIcebergTable(found[0]), found[1]
+        refuse_broken_metadata(str(name), loaded[0].metadata)
+        return LoadedIcebergTable(loaded[0]), loaded[1]
 
     def refuse_for_spark(self, name: TableName | None) -> None:
         """Refuse what Spark would follow though only the connection may say it."""

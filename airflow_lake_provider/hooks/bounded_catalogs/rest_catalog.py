@@ -54,10 +54,10 @@ class _BoundedTokens(OAuth2TokenProvider):
             session.hooks["response"].append(refuse_redirect)
             answer = session.post(self.token_url, data=data, headers={"Authorization": self._client_secret_header})
         answer.raise_for_status()
-        said = answer.json()
-        lifetime = said.get("expires_in", self.expires_in)
+        payload = answer.json()
+        lifetime = payload.get("expires_in", self.expires_in)
         if lifetime is None:
             raise ValueError(f"{self.token_url} does not say how long its token is valid; give expires_in")
-        token = str(said["access_token"])
+        token = str(payload["access_token"])
         self._token, self._expires_at = token, int(time.monotonic() + float(lifetime) - self.refresh_margin)
         return token

@@ -35,8 +35,8 @@ class TrustedAnswers(TrustedTables, RestCatalog):
         asked = self.uri
         super()._fetch_config()
         self._refuse_other_server(str(self.uri), asked)
-        said = {**self._config.get("defaults", {}), **self._own, **self._config.get("overrides", {})}
-        self._said = {name: value for name, value in said.items() if self._own.get(name) != value}
+        config = {**self._config.get("defaults", {}), **self._own, **self._config.get("overrides", {})}
+        self._said = {name: value for name, value in config.items() if self._own.get(name) != value}
         verdict = judge(self._said, self._own, asked)
         # An endpoint may get its credentials with a table.
         self._tell("its configuration says", [name for name in verdict.ignored if not is_endpoint(name)])
@@ -105,12 +105,12 @@ class TrustedAnswers(TrustedTables, RestCatalog):
         :raises UnsupportedError: naming the properties.
         """
         defaults = {name: value for name, value in self._config.get("defaults", {}).items() if name not in own}
-        said = {**defaults, **self._config.get("overrides", {})}
+        config = {**defaults, **self._config.get("overrides", {})}
         if table is None:
-            _refuse(f"catalog {self.name}", objections_of_spark(said, own, self.uri, awaits_credentials=True))
+            _refuse(f"catalog {self.name}", objections_of_spark(config, own, self.uri, awaits_credentials=True))
             return
         for answer in self._answers.get(table, []):
-            _refuse(f"table {'.'.join(table)}", objections_of_spark({**said, **answer}, own, self.uri))
+            _refuse(f"table {'.'.join(table)}", objections_of_spark({**config, **answer}, own, self.uri))
 
 
 def _refuse(what: str, names: tuple[str, ...]) -> None:

@@ -34,10 +34,10 @@ class TrustedTables(Catalog):
 
     def _tell(self, what: str, ignored: Iterable[str]) -> None:
         """Say once that properties are ignored, and of what nobody reads nothing."""
-        told: set[str] = self.__dict__.setdefault("_told", set())
-        new = sorted({name for name in ignored if is_read(name)} - told)[:_MOST_TOLD]
-        if new and len(told) < _MOST_TOLD:
-            told.update(new)
+        logged: set[str] = self.__dict__.setdefault("_told", set())
+        new = sorted({name for name in ignored if is_read(name)} - logged)[:_MOST_TOLD]
+        if new and len(logged) < _MOST_TOLD:
+            logged.update(new)
             log.warning(
                 "catalog %s: %s %s, ignored since only the connection may say it; if it is right, write it into the "
                 "connection's extra",

@@ -36,16 +36,16 @@ def recognised(spec: UpsertSpec, applied_state: AppliedState, listed: Listing, r
         applied_state,
         run_key,
         "applied this input",
-        is_told_otherwise=spec.on_repeat is OnRepeat.APPLY
-        or (spec.branch is None and listed.is_told_by(applied_state.position)),
+        is_covered_by_position=spec.on_repeat is OnRepeat.APPLY
+        or (spec.branch is None and listed.is_covered_by(applied_state.position)),
         way_out=f"run it again with on_repeat='apply', or {NEW_RUN}",
     )
     if done is not None:
         return _repeat(spec, done)
     if (earlier := _key_of_earlier_try(spec, applied_state)) is not None:
-        told = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
+        reason = f"recognised by run key {earlier}: an earlier try has applied the input that it found"
         commit = applied_state.commit_of(earlier)
-        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, told, _CHANGED_INPUT, earlier, commit))
+        return _repeat(spec, Unchanged(Outcome.ALREADY_APPLIED, reason, _CHANGED_INPUT, earlier, commit))
     return None
 
 
@@ -54,8 +54,8 @@ def without_new_input(spec: UpsertSpec, decision: InputDecision) -> Unchanged:
 
     :raises BadInputError: ``on_repeat`` is ``fail``.
     """
-    told = decision.noted("recognised by position: an earlier run has applied this input")
-    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
+    reason = decision.noted("recognised by position: an earlier run has applied this input")
+    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason))
 
 
 def without_new_events(spec: UpsertSpec, dropped: int) -> Unchanged:
@@ -63,8 +63,8 @@ def without_new_events(spec: UpsertSpec, dropped: int) -> Unchanged:
 
     :raises BadInputError: ``on_repeat`` is ``fail``.
     """
-    told = f"all {dropped} events were applied before; they were delivered again"
-    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, told))
+    reason = f"all {dropped} events were applied before; they were delivered again"
+    return _repeat(spec, Unchanged(Outcome.NOTHING_NEW, reason))
 
 
 def _repeat(spec: UpsertSpec, why: Unchanged) -> Unchanged:
@@ -87,20 +87,20 @@ def recognised_run(
     run_key: str,
     done: str,
     *,
-    is_told_otherwise: bool = False,
+    is_covered_by_position: bool = False,
     way_out: str = NEW_RUN,
 ) -> Unchanged | None:
     """Return that this run has made its commit; None where it has not.
 
     :param done: what it has done, for the report.
-    :param is_told_otherwise: whether something else than run keys tells what was applied, such as a position.
+    :param is_covered_by_position: whether something else than run keys tells what was applied, such as a position.
     :param way_out: what a person does about a refusal.
     :raises ForgottenRunError: nobody can tell.
     """
     if run_key in applied_state.run_keys:
-        told = f"recognised by run key {run_key}: this run has {done}"
-        return Unchanged(Outcome.ALREADY_APPLIED, told, run_key=run_key, commit=applied_state.commit_of(run_key))
-    if not is_told_otherwise:
+        reason = f"recognised by run key {run_key}: this run has {done}"
+        return Unchanged(Outcome.ALREADY_APPLIED, reason, run_key=run_key, commit=applied_state.commit_of(run_key))
+    if not is_covered_by_position:
         applied_state.run_keys.refuse_forgotten(spec.run, spec.table, way_out)
     return None
 
@@ -121,7 +121,7 @@ class Unchanged:
     run_key: str | None = None
     commit: Snapshot | None = None
 
-    def told(self, report: type[JobReport]) -> dict[str, Any]:
+    def reported(self, report: type[JobReport]) -> dict[str, Any]:
         """Return the fields of a report that say why, and what an earlier try did."""
         warnings = (self.warning,) if self.warning else ()
         if self.run_key is None:

@@ -74,9 +74,9 @@ def _attempt(
     # Where no row matches, as far as is known; a retry does not look at main before its proof.
     without = None
     if done is not None:
-        told = "digest and salt are in the report, and in the log, of the try that committed"
+        why = "digest and salt are in the report, and in the log, of the try that committed"
         digest_then = done.commit.summary.get(ERASED_DIGEST) if done.commit else None
-        report = replace(unchanged, erased_digest=digest_then, **replace(done, warning=told).told(DeleteRowsReport))
+        report = replace(unchanged, erased_digest=digest_then, **replace(done, warning=why).reported(DeleteRowsReport))
     else:
         commit = MatchedCommit(
             action=spec.action,
@@ -133,11 +133,11 @@ def _with_proof(
         looked = f"who still holds the rows is not known, looking failed with {type(error).__name__}"
         return replace(report, warnings=(*report.warnings, f"{looked}; run it again in a new run to look again"))
     to_do = still_to_do(retained)
-    told = f"{report.reason}; {_found(retained)}"
+    reason = f"{report.reason}; {_found(retained)}"
     warnings = (*report.warnings, *to_do[:1]) if retained.live else report.warnings
     return replace(
         report,
-        reason=told,
+        reason=reason,
         warnings=warnings,
         retained_by={str(holder): holder.snapshots for holder in retained.holders},
         bounds_in=retained.bounds_in,

@@ -154,7 +154,7 @@ def _recognised(
         applied_state,
         run_key,
         "applied this range",
-        is_told_otherwise=not (spec.full_refresh or spec.from_snapshot),
+        is_covered_by_position=not (spec.full_refresh or spec.from_snapshot),
     )
     if done is not None or spec.full_refresh:
         return done
@@ -162,8 +162,8 @@ def _recognised(
         # A changed transform is not hidden by an unchanged source.
         if spec.replaces_transform(target.properties()):
             return None
-        told = f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
-        return Unchanged(Outcome.NOTHING_NEW, told)
+        reason = f"the target is at snapshot {spec.to_snapshot} of {spec.source} already"
+        return Unchanged(Outcome.NOTHING_NEW, reason)
     if applied_state.position.snapshot is not None and source.has_passed(
         applied_state.position.snapshot, spec.to_snapshot
     ):
@@ -198,7 +198,7 @@ def _unchanged(
         source=spec.source,
         from_snapshot=applied_state.position.snapshot,
         to_snapshot=spec.to_snapshot,
-        **{"run_key": run_key, **why.told(IncrementalReport)},
+        **{"run_key": run_key, **why.reported(IncrementalReport)},
     )
 
 

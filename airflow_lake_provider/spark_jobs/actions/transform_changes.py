@@ -149,21 +149,21 @@ def _refuse_bad_keys(rows: DataFrame, spec: IncrementalSpec) -> None:
     by_key = rows.groupBy(*keys).agg(
         F.count(F.lit(1)).alias("_lake_rows"), F.count_if(F.col(DELETED).isNull()).alias("_lake_unknown")
     )
-    found = by_key.agg(
+    row = by_key.agg(
         F.sum(F.when(is_null, F.col("_lake_rows"))).alias("nulls"),
         F.count_if(F.col("_lake_rows") > 1).alias("twice"),
         F.sum("_lake_unknown").alias("unknown"),
     ).collect()[0]
     names = ", ".join(spec.keys)
-    if found["unknown"]:
+    if row["unknown"]:
         raise BadInputError(
-            f"{spec.table}: {found['unknown']} rows of the transform have a {CHANGE_TYPE} that is neither 'upsert' nor "
+            f"{spec.table}: {row['unknown']} rows of the transform have a {CHANGE_TYPE} that is neither 'upsert' nor "
             "'delete'"
         )
-    refuse_null_transform_keys(spec.table, found["nulls"] or 0, spec.keys)
-    if found["twice"]:
+    refuse_null_transform_keys(spec.table, row["nulls"] or 0, spec.keys)
+    if row["twice"]:
         raise BadInputError(
-            f"{spec.table}: {found['twice']} keys ({names}) occur more than once in what the transform returns; it "
+            f"{spec.table}: {row['twice']} keys ({names}) occur more than once in what the transform returns; it "
             "must return one row per key of the target"
         )
 

@@ -49,7 +49,7 @@ def _attempt(spec: UpdateRowsSpec, target: FormatTable, attempt: int, progress: 
     )
     done = recognised_run(spec, applied_state, run_key, "updated the rows")
     if done is not None:
-        return replace(unchanged, **done.told(UpdateRowsReport), seconds=dict(progress.seconds))
+        return replace(unchanged, **done.reported(UpdateRowsReport), seconds=dict(progress.seconds))
     applied = target.change(_commit(spec, applied_state.base, run_key), progress)
     if applied is None:
         return replace(unchanged, seconds=dict(progress.seconds))

@@ -202,8 +202,8 @@ def _unchanged(
     why: Unchanged,
 ) -> UpsertReport:
     state = target.state(spec.branch) if target.exists() else None
-    told = {"run_key": run_key, **why.told(UpsertReport)}
-    return UpsertReport(table=spec.table, before=state, after=state, seconds=dict(progress.seconds), **told)
+    fields = {"run_key": run_key, **why.reported(UpsertReport)}
+    return UpsertReport(table=spec.table, before=state, after=state, seconds=dict(progress.seconds), **fields)
 
 
 def _absent(batch: ChangeBatch) -> tuple[str, ...]:

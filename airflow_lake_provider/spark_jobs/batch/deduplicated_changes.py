@@ -144,10 +144,10 @@ def count_changes(latest: DataFrame, keys: Sequence[str]) -> ChangeCounts:
         sf.array(*(_rows_where(quoted(name).isNull()) for name in keys)).alias("null_by_key"),
     )
     with without_adaptive_execution(latest.sparkSession):
-        found = counted.collect()[0]
-    null_by_key = {name: count for name, count in zip(keys, found["null_by_key"], strict=True) if count}
-    ranges = read_ranges(keys, found["key_ranges"])
-    return ChangeCounts(**{**found.asDict(), "key_ranges": ranges, "null_by_key": null_by_key})
+        row = counted.collect()[0]
+    null_by_key = {name: count for name, count in zip(keys, row["null_by_key"], strict=True) if count}
+    ranges = read_ranges(keys, row["key_ranges"])
+    return ChangeCounts(**{**row.asDict(), "key_ranges": ranges, "null_by_key": null_by_key})
 
 
 def _rows_where(condition: Column) -> Column:

@@ -66,12 +66,12 @@ def _range_column(value: Column, kind: DataType) -> Column:
     return sf.struct(as_text(sf.min(value), kind), as_text(sf.max(value), kind), spread)
 
 
-def read_ranges(names: Sequence[str], found: Row) -> KeyRanges:
+def read_ranges(names: Sequence[str], row: Row) -> KeyRanges:
     """Return the ranges of the key columns with these names."""
-    count, *ranges = found
-    known = zip(names, ranges, strict=True)
+    count, *ranges = row
+    pairs = zip(names, ranges, strict=True)
     return KeyRanges(
-        keys=count, columns=tuple(_read_range(name, *found) for name, found in known if found[0] is not None)
+        keys=count, columns=tuple(_read_range(name, *measures) for name, measures in pairs if measures[0] is not None)
     )
 
 
@@ -85,18 +85,16 @@ def without_gaps(ranges: KeyRanges, rows: DataFrame) -> KeyRanges:
 
     :param rows: that the ranges are of, cached.
     """
-    return replace(
-        ranges, columns=tuple(_in_parts(found, rows) if found.is_uneven else found for found in ranges.columns)
-    )
+    return replace(ranges, columns=tuple(_in_parts(each, rows) if each.is_uneven else each for each in ranges.columns))
 
 
-def _in_parts(found: KeyRange, rows: DataFrame) -> KeyRange:
-    column = rows[f"`{found.column.replace('`', '``')}`"]
+def _in_parts(key_range: KeyRange, rows: DataFrame) -> KeyRange:
+    column = rows[f"`{key_range.column.replace('`', '``')}`"]
     number = as_number(column, rows.select(column).schema[0].dataType)
     if number is None:
-        return found
-    parts = occupied_ranges(rows, number, int(found.least), int(found.greatest))
-    return replace(found, is_uneven=False, parts=tuple((str(low), str(high)) for low, high in parts))
+        return key_range
+    parts = occupied_ranges(rows, number, int(key_range.least), int(key_range.greatest))
+    return replace(key_range, is_uneven=False, parts=tuple((str(low), str(high)) for low, high in parts))
 
 
 # Of numbers spread evenly, as a share of their range: mean, standard deviation, and how far a batch may be from both.

@@ -17,9 +17,9 @@ def refuse_null_keys(nulls: int, rows: int, by_key: Mapping[str, int]) -> None:
     :raises BadInputError: with the columns.
     """
     if nulls:
-        told = ", ".join(f"{name} in {count}" for name, count in by_key.items())
+        parts = ", ".join(f"{name} in {count}" for name, count in by_key.items())
         raise BadInputError(
-            f"{nulls} of {rows} rows have NULL in a key column: {told}. Such a row has no identity in the table: fill "
+            f"{nulls} of {rows} rows have NULL in a key column: {parts}. Such a row has no identity in the table: fill "
             "the keys in the source, leave these rows out (Query('SELECT * FROM source WHERE ... IS NOT NULL'), or "
             "choose keys that are always there"
         )
@@ -32,9 +32,9 @@ def refuse_null_event_keys(events: int, by_key: Mapping[str, int], types: Mappin
     :raises BadInputError: with the columns and their types.
     """
     if events:
-        told = ", ".join(f"{count} of {name} as {types[name].simpleString()}" for name, count in by_key.items())
+        parts = ", ".join(f"{count} of {name} as {types[name].simpleString()}" for name, count in by_key.items())
         raise BadInputError(
-            f"{events} events have a key that is NULL or cannot be read: {told}. Give the source table's primary key "
+            f"{events} events have a key that is NULL or cannot be read: {parts}. Give the source table's primary key "
             "as keys, whose columns are never NULL; or give them a type in the source's schema that holds their values"
         )
 

@@ -16,7 +16,7 @@ from airflow_lake_provider.spark_jobs.jvm.java_errors import java_causes, java_e
 _GONE = "NotFoundException"
 _GONE_IN_TEXT = f"org.apache.iceberg.exceptions.{_GONE}"
 # What Spark says of an error in another thread, which is a cause of this one.
-_NOTHING_SAID = "Exception thrown in awaitResult"
+_NO_MESSAGE = "Exception thrown in awaitResult"
 # Classes of Iceberg that read what a table's metadata says; their errors are about it, of whatever class they are.
 _READERS = (
     "TableMetadata",
@@ -57,7 +57,7 @@ _LONGEST = 300
 
 
 @contextmanager
-def told_as_ours(table: str, properties: Callable[[], Mapping[str, str]]) -> Iterator[None]:
+def lake_errors(table: str, properties: Callable[[], Mapping[str, str]]) -> Iterator[None]:
     """Turn an error of Java, or one of a known cause, into one that begins with the cause and says what to do.
 
     :param table: how messages begin.
@@ -70,37 +70,37 @@ def told_as_ours(table: str, properties: Callable[[], Mapping[str, str]]) -> Ite
     except LakeProviderError:
         raise
     except Exception as error:
-        found = _as_ours(table, error, properties)
-        if found is None:
+        translated = _as_ours(table, error, properties)
+        if translated is None:
             raise
-        raise found from error
+        raise translated from error
 
 
 def _as_ours(table: str, error: Exception, properties: Callable[[], Mapping[str, str]]) -> LakeProviderError | None:
     is_of_java = java_exception(error) is not None
-    if is_of_java and (wrong := settings_at_fault(error, properties)):
-        return BrokenMetadataError(f"{table}: {'; '.join(wrong)}. Until then, {failed_with(error)}")
+    if is_of_java and (faults := settings_at_fault(error, properties)):
+        return BrokenMetadataError(f"{table}: {'; '.join(faults)}. Until then, {failed_with(error)}")
     if (cause := root_cause(error)) is not None:
         return cause.kind.error(f"{table}: {cause.sentence()}")
     if not is_of_java:
         return None
     if (broken := unreadable_file(error)) is not None:
-        return BrokenMetadataError(f"{table}: {_told_of_file(error, broken)}")
+        return BrokenMetadataError(f"{table}: {_message_with_file(error, broken)}")
     return JobFailedError(f"{table}: {failed_with(error)}")
 
 
 def failed_with(error: BaseException) -> str:
     """Return what failed: the innermost exception of Java, and what Spark made of it where that says more."""
     causes = list(java_causes(error))
-    telling = [cause for cause in causes if cause[1] not in ("", "None") and not cause[1].startswith(_NOTHING_SAID)]
-    (outer, outer_said), (inner, said) = (telling or causes)[0], (telling or causes)[-1]
-    around = "" if outer_said == said or _OF_A_STAGE in outer_said else f" ({outer}: {_first_line(outer_said)})"
-    return f"the Spark job failed with {inner}: {_first_line(said)}{around}"
+    telling = [cause for cause in causes if cause[1] not in ("", "None") and not cause[1].startswith(_NO_MESSAGE)]
+    (outer, outer_text), (inner, text) = (telling or causes)[0], (telling or causes)[-1]
+    around = "" if outer_text == text or _OF_A_STAGE in outer_text else f" ({outer}: {_first_line(outer_text)})"
+    return f"the Spark job failed with {inner}: {_first_line(text)}{around}"
 
 
-def _told_of_file(error: BaseException, said: str) -> str:
+def _message_with_file(error: BaseException, message: str) -> str:
     """Return what is wrong with a file that the table needs, and what to do."""
-    line = _first_line(said)
+    line = _first_line(message)
     named = (_LOCATION.search(text) for text in (line, *(message for _, message in java_causes(error))))
     location = next((match[0].rstrip(".,;:)") for match in named if match is not None), "")
     if location.endswith(".metadata.json"):
@@ -114,9 +114,9 @@ def _told_of_file(error: BaseException, said: str) -> str:
     return f"{what} cannot be read: {line}. {remedy}"
 
 
-def is_gone(said: str) -> bool:
+def is_gone(message: str) -> bool:
     """Tell whether what was said of a file is that storage does not have it."""
-    return any(words in said for words in _GONE_WORDS)
+    return any(words in message for words in _GONE_WORDS)
 
 
 def is_of_a_broken_file(text: str) -> bool:
@@ -127,7 +127,7 @@ def is_of_a_broken_file(text: str) -> bool:
 def settings_at_fault(error: BaseException, properties: Callable[[], Mapping[str, str]]) -> list[str]:
     """Return what is wrong with the table's settings; nothing for an error that does not come of one.
 
-    :param properties: see :func:`told_as_ours`.
+    :param properties: see :func:`lake_errors`.
     """
     is_of_a_value = any(name in _OF_VALUES for name, _ in java_causes(error))
     # What could not be loaded would only be tried again: for 90 s, where Iceberg's parser refuses the metadata.

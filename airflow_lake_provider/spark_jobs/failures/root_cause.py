@@ -26,24 +26,24 @@ def root_cause(error: BaseException) -> FailureCause | None:
         # To look for the class costs a call for each frame.
         return cause_in(texts) or (cause_in(texts, is_of_a_catalog=True) if is_of_a_catalog(of_java) else None)
     texts = [f"{type(each).__name__}: {each}" for each in _chain(error)][::-1]
-    said = next(filter(None, (JVM_GONE.find(text) for text in texts)), None)
-    return cause_in(texts) if said is None else FailureCause(JVM_GONE, said)
+    line = next(filter(None, (JVM_GONE.find(text) for text in texts)), None)
+    return cause_in(texts) if line is None else FailureCause(JVM_GONE, line)
 
 
 def is_of_a_catalog(error: BaseException) -> bool:
     """Tell whether an error of Java came out of a client of a catalog, and of nothing that it called."""
-    found = _iceberg_class(error)
-    return found is not None and found.startswith(_CATALOGS)
+    class_name = _iceberg_class(error)
+    return class_name is not None and class_name.startswith(_CATALOGS)
 
 
 def _iceberg_class(error: BaseException) -> str | None:
     """Return the class of Iceberg that is next to where the innermost exception of Java comes from."""
-    found = None
+    nearest = None
     for java in java_exceptions(error):
         names = (str(frame.getClassName()) for frame in java.getStackTrace())
         # An exception of another thread, or of a plain library's, may have none.
-        found = next((name for name in names if name.startswith(_ICEBERG) and not _RELOCATED.search(name)), found)
-    return found
+        nearest = next((name for name in names if name.startswith(_ICEBERG) and not _RELOCATED.search(name)), nearest)
+    return nearest
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -71,13 +71,13 @@ def is_unreachable(error: BaseException) -> bool:
 
 def is_cut_connection(error: BaseException) -> bool:
     """Tell whether an end of file is one of a connection to a store; HDFS and S3A say the same of both."""
-    return any(_is_of_network(told) for told in _ends(error))
+    return any(_is_of_network(text) for text in _ends(error))
 
 
-def _is_of_network(told: str) -> bool:
-    words, _, stack = told.lower().partition("\n")
+def _is_of_network(text: str) -> bool:
+    words, _, stack = text.lower().partition("\n")
     # A broken footer points behind the end of its file.
-    return any(said in words for said in _WORDS) or ("seek" not in words and any(name in stack for name in _CLIENTS))
+    return any(sign in words for sign in _WORDS) or ("seek" not in words and any(name in stack for name in _CLIENTS))
 
 
 def _ends(error: BaseException) -> list[str]:

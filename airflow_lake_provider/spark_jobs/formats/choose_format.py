@@ -19,8 +19,8 @@ def format_named(name: str) -> TableFormat:
     :raises UnsupportedError: this version does not know it.
     """
     module, _, kind = declared_format(name).driver.partition(":")
-    found: TableFormat = getattr(import_module(module), kind)()
-    return found
+    table_format: TableFormat = getattr(import_module(module), kind)()
+    return table_format
 
 
 def table_of(spark: SparkSession, spec: JobSpec, name: TableName | None = None) -> FormatTable:

@@ -53,7 +53,7 @@ def fit_session(spark: SparkSession, submitted: SparkConf) -> list[str]:
     :return: see :func:`open_session`.
     """
     reply_promptly(spark)
-    tell_of_retries(spark)
+    log_retries(spark)
     remember_lookups(spark)
     overruled = pin_settings(spark)
     if not submitted.contains(_COMPRESSED_CACHE):
@@ -70,7 +70,7 @@ _DEFAULTS = "org/apache/spark/log4j2-defaults.properties"
 _TYPE_OF_CATALOG = re.compile(r"spark\.sql\.catalog\.[^.\s]+\.type")
 
 
-def tell_of_retries(spark: SparkSession) -> None:
+def log_retries(spark: SparkSession) -> None:
     """Let the client say when it waits, where there is a REST catalog and no site has settings of log4j."""
     if not _has_rest_catalog(spark):
         return

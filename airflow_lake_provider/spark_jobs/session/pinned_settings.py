@@ -110,23 +110,23 @@ def pin_settings(spark: SparkSession) -> list[str]:
     """
     sentences = []
     for setting in PINNED:
-        found = _found(spark, setting.name)
+        current = _found(spark, setting.name)
         if setting.value is None:
             spark.conf.unset(setting.name)
         # Spark warns of a deprecated setting each time it is set, and again in each session made from this one.
-        elif (_default(spark, setting.name) if found is None else found) != setting.value:
+        elif (_default(spark, setting.name) if current is None else current) != setting.value:
             spark.conf.set(setting.name, setting.value)
-        if found is not None and found.lower() != (setting.value or "").lower():
+        if current is not None and current.lower() != (setting.value or "").lower():
             wanted = "is not set" if setting.value is None else f"is {setting.value}"
-            sentences.append(f"{setting.name}={found} is overruled, in a job it {wanted}: otherwise {setting.why}")
+            sentences.append(f"{setting.name}={current} is overruled, in a job it {wanted}: otherwise {setting.why}")
     return [*sentences, *_without_legacy(spark)]
 
 
 def _found(spark: SparkSession, name: str) -> str | None:
-    found = spark.conf.get(name, None)
-    if found is None and not name.startswith("spark."):
-        found = hadoop_settings(spark).get(name)
-    return found
+    value = spark.conf.get(name, None)
+    if value is None and not name.startswith("spark."):
+        value = hadoop_settings(spark).get(name)
+    return value
 
 
 def _default(spark: SparkSession, name: str) -> str | None:

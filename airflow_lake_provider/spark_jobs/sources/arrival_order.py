@@ -52,8 +52,8 @@ class Scan:
         # The rows may have a column of that name.
         metadata = metadata_column(self.rows, "_metadata")
         path, block, row = metadata["file_path"], metadata["file_block_start"], sf.monotonically_increasing_id()
-        found = self.rows.select(*self.columns, path.alias(_FILE), block.alias(_BLOCK), row.alias(_ROW))
-        return found if self.where is None else found.filter(self.where)
+        rows = self.rows.select(*self.columns, path.alias(_FILE), block.alias(_BLOCK), row.alias(_ROW))
+        return rows if self.where is None else rows.filter(self.where)
 
 
 def with_arrival(spark: SparkSession, files: tuple[InputFile, ...], *scans: Scan) -> DataFrame:
@@ -68,8 +68,8 @@ def with_arrival(spark: SparkSession, files: tuple[InputFile, ...], *scans: Scan
     placed = reduce(_both, (scan.placed() for scan in scans))
     if len(uris) <= _MAX_COMPARED:
         # A join is a job of its own, which takes longer than a small batch.
-        known = " ".join(f"WHEN {text_literal(uri)} THEN {number}" for number, uri in enumerate(uris))
-        return placed.withColumn(ARRIVAL, _arrival(f"CASE {_FILE} {known} END")).drop(_FILE, _BLOCK, _ROW)
+        cases = " ".join(f"WHEN {text_literal(uri)} THEN {number}" for number, uri in enumerate(uris))
+        return placed.withColumn(ARRIVAL, _arrival(f"CASE {_FILE} {cases} END")).drop(_FILE, _BLOCK, _ROW)
     # As an Arrow table: rows of Python objects would start a Python worker.
     order = pa.table({_FILE: pa.array(uris, pa.string()), _NUMBER: pa.array(range(len(uris)), pa.int32())})
     numbered = placed.join(sf.broadcast(dataframe_of(spark, order)), _FILE, "left")
@@ -100,14 +100,14 @@ def _to_uri(spark: SparkSession) -> Any:
     return make.function(make.then(path, make.method(_PATH, "toUri", "java.net.URI")))
 
 
-def describe_first(rows: DataFrame, wrong: Column, files: tuple[InputFile, ...]) -> str:
+def describe_first(rows: DataFrame, is_bad: Column, files: tuple[InputFile, ...]) -> str:
     """Return file and line of the first bad row, for a message. It takes two jobs, so it is asked in failures only.
 
     :param rows: all rows of the input with their arrival.
-    :param wrong: condition over ``rows``.
+    :param is_bad: condition over ``rows``.
     """
     counted = rows.groupBy(sf.col(f"{ARRIVAL}.file").alias("file")).agg(
-        sf.count_if(wrong).alias("wrong"), sf.min(sf.when(wrong, sf.col(ARRIVAL))).alias("first")
+        sf.count_if(is_bad).alias("wrong"), sf.min(sf.when(is_bad, sf.col(ARRIVAL))).alias("first")
     )
     worst = counted.filter("wrong > 0").orderBy("file").limit(1).collect()[0]
     first = worst["first"]

@@ -74,11 +74,11 @@ class Listing(ABC):
         """Return how many inputs a position has surely consumed."""
         return len(self.identities) - len(self.beyond(position).identities)
 
-    def known_to(self, position: SourcePosition) -> int:
+    def possibly_consumed_by(self, position: SourcePosition) -> int:
         """Return how many inputs a position has consumed, or may have."""
         return self.consumed_by(position)
 
-    def is_told_by(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
+    def is_covered_by(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
         """Tell whether a position knows all that was applied, also of runs whose keys are forgotten."""
         return True
 
@@ -99,8 +99,8 @@ class Listing(ABC):
 
         :param start: position that was gone on from.
         """
-        known = listed.consumed_by(start)
-        return f"applied {len(self.identities)} of {len(listed.identities)} inputs, {known} known by position"
+        consumed = listed.consumed_by(start)
+        return f"applied {len(self.identities)} of {len(listed.identities)} inputs, {consumed} known by position"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,5 +273,5 @@ def open_source(spark: SparkSession, spec: UpsertSpec, source: Any = None) -> Ba
         ) from error
     if not (isinstance(reader, type) and issubclass(reader, BatchSource)):
         raise InvalidSpecError(f"{spec.table}: {source.reader!r} is no subclass of BatchSource")
-    found: BatchSource = reader(spark, spec, source)
-    return found
+    opened: BatchSource = reader(spark, spec, source)
+    return opened

@@ -94,44 +94,44 @@ def _is_unordered(kind: DataType) -> bool:
     return any(isinstance(each, MapType) or each.typeName() in _UNORDERED for each in types_inside(kind))
 
 
-def refuse_lossy_types(found: StructType, declared: StructType, what: str) -> None:
+def refuse_lossy_types(stored: StructType, declared: StructType, what: str) -> None:
     """Refuse declared types that are narrower than those of the files; a reader of ORC makes NULL of what does not fit.
 
     Fields that only one of the two has are none of it, as they are none of an error among columns.
 
-    :param found: columns of the files.
+    :param stored: columns of the files.
     :raises BadInputError: naming the columns with both types.
     """
-    lossy = list(_lossy(found, declared))
+    lossy = list(_lossy(stored, declared))
     if lossy:
         raise BadInputError(
             f"{what}: {'; '.join(lossy)}. Declare the types of the files in the source's schema, and cast in a Query"
         )
 
 
-def _lossy(found: DataType, declared: DataType, name: str = "") -> Iterator[str]:
+def _lossy(stored: DataType, declared: DataType, name: str = "") -> Iterator[str]:
     """Yield what is lost, field by field: the reader of ORC finds nested ones by name too, without case."""
-    if isinstance(found, StructType) and isinstance(declared, StructType):
-        pairs = ((have, want) for want in declared for have in found if have.name.lower() == want.name.lower())
+    if isinstance(stored, StructType) and isinstance(declared, StructType):
+        pairs = ((have, want) for want in declared for have in stored if have.name.lower() == want.name.lower())
         for have, want in pairs:
             yield from _lossy(have.dataType, want.dataType, f"{name}.{want.name}" if name else want.name)
-    elif isinstance(found, ArrayType) and isinstance(declared, ArrayType):
-        yield from _lossy(found.elementType, declared.elementType, f"{name}.element")
-    elif isinstance(found, MapType) and isinstance(declared, MapType):
-        yield from _lossy(found.keyType, declared.keyType, f"{name}.key")
-        yield from _lossy(found.valueType, declared.valueType, f"{name}.value")
-    elif not _widens(found.simpleString(), declared.simpleString()):
-        yield f"{name} is {found.simpleString()} and declared as {declared.simpleString()}"
+    elif isinstance(stored, ArrayType) and isinstance(declared, ArrayType):
+        yield from _lossy(stored.elementType, declared.elementType, f"{name}.element")
+    elif isinstance(stored, MapType) and isinstance(declared, MapType):
+        yield from _lossy(stored.keyType, declared.keyType, f"{name}.key")
+        yield from _lossy(stored.valueType, declared.valueType, f"{name}.value")
+    elif not _widens(stored.simpleString(), declared.simpleString()):
+        yield f"{name} is {stored.simpleString()} and declared as {declared.simpleString()}"
 
 
-def _more_digits(found: str, declared: str) -> bool:
-    narrow, wide = (_DECIMAL.fullmatch(text) for text in (found, declared))
+def _more_digits(stored: str, declared: str) -> bool:
+    narrow, wide = (_DECIMAL.fullmatch(text) for text in (stored, declared))
     return bool(narrow and wide and narrow[2] == wide[2] and int(narrow[1]) <= int(wide[1]))
 
 
-def _widens(found: str, declared: str) -> bool:
-    if found == declared or _more_digits(found, declared):
+def _widens(stored: str, declared: str) -> bool:
+    if stored == declared or _more_digits(stored, declared):
         return True
     return any(
-        found in widths and declared in widths and widths.index(found) < widths.index(declared) for widths in _WIDER
+        stored in widths and declared in widths and widths.index(stored) < widths.index(declared) for widths in _WIDER
     )

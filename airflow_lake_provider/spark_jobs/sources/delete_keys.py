@@ -178,11 +178,11 @@ def _of_batch(spec: DeleteRowsSpec, batch: RawBatch, names: dict[str, DataType])
 
 
 def _refuse_unparsable(spec: DeleteRowsSpec, batch: RawBatch) -> None:
-    wrong = sf.col(UNPARSABLE).isNotNull()
-    if batch.rows.filter(wrong).count():
+    is_unparsable = sf.col(UNPARSABLE).isNotNull()
+    if batch.rows.filter(is_unparsable).count():
         raise BadInputError(
             f"{spec.table}: records of the keys cannot be read as format, options and schema of keys_from say: "
-            f"{describe_first(batch.rows, wrong, batch.files)}"
+            f"{describe_first(batch.rows, is_unparsable, batch.files)}"
         )
     batch.refuse_undecodable()
 

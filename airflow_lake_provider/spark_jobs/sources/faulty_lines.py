@@ -66,10 +66,10 @@ def faulty_lines(
     is_whole = lower.get("multiline", "false").lower() == "true"
     line = _decoded(lower)
     if source.format == "json":
-        found = fault_of_line(line, options)
+        json_fault = fault_of_line(line, options)
         # In this order: a sound line is not parsed once more.
         parsed = is_parsed(line, columns_text(schema), options)
-        fault = f"CASE WHEN {found} IS NOT NULL THEN CASE WHEN {parsed} THEN {found} END END"
+        fault = f"CASE WHEN {json_fault} IS NOT NULL THEN CASE WHEN {parsed} THEN {json_fault} END END"
     elif is_whole or not _has_lines(lower):
         # A value of several lines is whole only in its file.
         return []

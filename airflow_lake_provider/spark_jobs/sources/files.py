@@ -44,13 +44,13 @@ class FilesListing(Listing):
         """Return the position once all of these files are consumed."""
         return position.moved(position.files.next(self.files, self.at, max_age), self.shape)
 
-    def known_to(self, position: SourcePosition) -> int:
+    def possibly_consumed_by(self, position: SourcePosition) -> int:
         """Return how many files a position has consumed, or may have."""
         if self.is_lost_in(position):
             return len(self.files)
         return self.consumed_by(position) + len(self.uncertain(position))
 
-    def is_told_by(self, position: SourcePosition) -> bool:
+    def is_covered_by(self, position: SourcePosition) -> bool:
         """Return whether a position has its list of files."""
         return not self.is_lost_in(position)
 
@@ -64,10 +64,10 @@ class FilesListing(Listing):
 
     def applied(self, listed: Self, start: SourcePosition) -> str:
         """Return the counts of new, corrected and already consumed files as a sentence."""
-        corrected, known = len(start.files.corrected(listed.files)), len(listed.files) - len(self.files)
+        corrected, consumed = len(start.files.corrected(listed.files)), len(listed.files) - len(self.files)
         return (
             f"applied {len(self.files)} of {len(listed.files)} files: {len(self.files) - corrected} new, "
-            f"{corrected} corrected since they were applied, {known} known by position"
+            f"{corrected} corrected since they were applied, {consumed} known by position"
         )
 
 

@@ -38,12 +38,12 @@ def list_input_files(spark: SparkSession, pattern: str) -> tuple[InputFile, ...]
     if not matches:
         return ()
     statuses = _file_statuses(spark)
-    found = sorted(set(_visible_files(statuses, filesystem, matches)))
-    for file in found:
+    files = sorted(set(_visible_files(statuses, filesystem, matches)))
+    for file in files:
         # Hadoop asks for a checksum under the name, and takes what is before the colon for a scheme.
         if file.path.startswith("file:") and ":" in file.path.rpartition("/")[2]:
             raise BadInputError(f"{file.path} {_COLON}")
-    return tuple(found)
+    return tuple(files)
 
 
 def _path(spark: SparkSession, pattern: str) -> Any:

@@ -47,7 +47,7 @@ class TableListing(Listing):
         """Return the position at the head."""
         return position.moved(SnapshotPosition(self.snapshot), self.shape) if self.snapshot else position
 
-    def is_told_by(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
+    def is_covered_by(self, position: SourcePosition) -> bool:  # noqa: ARG002  # others ask it
         """Return False: a position knows the last snapshot only."""
         return False
 

@@ -51,8 +51,8 @@ def _refuse(spark: SparkSession, files: Sequence[InputFile], options: Mapping[st
     suspects = [file for file in files if _may_be_long(file)]
     line_break = _line_break(lower)
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as opened:
-        found = opened.map(lambda file: _has_long_line(spark, file.path, line_break, until), suspects)
-        for file, is_long in zip(suspects, found, strict=True):
+        results = opened.map(lambda file: _has_long_line(spark, file.path, line_break, until), suspects)
+        for file, is_long in zip(suspects, results, strict=True):
             if is_long:
                 raise BadInputError(
                     f"{file.path} has more than {LONGEST_LINE // MEGABYTE} MiB without a line break, in {file.size} "

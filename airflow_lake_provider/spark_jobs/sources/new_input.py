@@ -152,23 +152,23 @@ def _consumed_under_other_names(
     if not is_asked or spec.branch is not None or unknown.is_empty:
         return ()
     asked = {name: other for name, other in others().items() if not _is_agreed(applied_state.position, other)}
-    known = {name: unknown.known_to(other) for name, other in asked.items()}
-    names = [name for name, count in known.items() if count]
+    counts = {name: unknown.possibly_consumed_by(other) for name, other in asked.items()}
+    names = [name for name, count in counts.items() if count]
     if not names:
         return ()
-    found = (
-        f"{max(known.values())} of {len(unknown.identities)} inputs of source {spec.source_name} were applied, or may "
+    sentence = (
+        f"{max(counts.values())} of {len(unknown.identities)} inputs of source {spec.source_name} were applied, or may "
         f"have been, under the name {' and '.join(names)}"
     )
     # A list that another source has lost stops no source that was there beside it.
     is_sure = is_new or any(unknown.consumed_by(asked[name]) for name in names)
     if is_sure and _counts(spec) and spec.on_repeat is not OnRepeat.APPLY:
         raise BadInputError(
-            f"{spec.table}: {found}, and an Aggregation would count them twice. Give "
+            f"{spec.table}: {sentence}, and an Aggregation would count them twice. Give "
             f"the source name={names[0]!r} "
             "to go on from there, or on_repeat='apply' to count all files that are there now once more"
         )
-    return (f"{found}; they are applied again. Give the source name={names[0]!r} where it is the same source",)
+    return (f"{sentence}; they are applied again. Give the source name={names[0]!r} where it is the same source",)
 
 
 def _is_agreed(position: SourcePosition, other: SourcePosition) -> bool:

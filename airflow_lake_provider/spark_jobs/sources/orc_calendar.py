@@ -46,17 +46,17 @@ def calendar_options(spark: SparkSession, files: Sequence[InputFile], schema: St
     if not read or not _has_days(schema):
         return {}
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as readers:
-        found = dict(zip(read, readers.map(lambda file: _calendar_of(spark, file), read), strict=True))
-    for file, calendar in found.items():
+        calendars = dict(zip(read, readers.map(lambda file: _calendar_of(spark, file), read), strict=True))
+    for file, calendar in calendars.items():
         if calendar is _Calendar.LEFT_OUT_OF_OTHERS:
             raise BadInputError(
                 f"{file.path} has days from 1582-10-05 to 1582-10-14, which Spark's reader of ORC would shift; write "
                 "them as text, or the file as Parquet"
             )
-    kinds = set(found.values())
+    kinds = set(calendars.values())
     if _Calendar.OF_JAVA not in kinds:
         return GREGORIAN if kinds - {_Calendar.RECORDED} else {}
-    old = [file for file, calendar in found.items() if calendar is _Calendar.OLD_OF_OTHERS]
+    old = [file for file, calendar in calendars.items() if calendar is _Calendar.OLD_OF_OTHERS]
     if old:
         raise BadInputError(
             f"{old[0].path} has days before 1582-10-15 in the Gregorian calendar, and other files of the batch, of "

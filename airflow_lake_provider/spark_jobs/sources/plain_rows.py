@@ -223,6 +223,6 @@ def _headers(spark: SparkSession, files: Sequence[InputFile]) -> str:
     placed = lines.select("value", sf.col("_metadata.file_path").alias("file"), place)
     first = placed.groupBy("file").agg(sf.min_by("value", "place").alias("header"))
     named = first.groupBy("header").agg(sf.min("file").alias("file"), sf.count("*").alias("files"))
-    found = named.orderBy("file").limit(_SHOWN + 1).collect()
-    shown = [f"{row['header'][:_LONGEST]!r} in {row['files']} files, such as {row['file']}" for row in found[:_SHOWN]]
-    return "; ".join([*shown, *(["and others"] if len(found) > _SHOWN else [])])
+    rows = named.orderBy("file").limit(_SHOWN + 1).collect()
+    shown = [f"{row['header'][:_LONGEST]!r} in {row['files']} files, such as {row['file']}" for row in rows[:_SHOWN]]
+    return "; ".join([*shown, *(["and others"] if len(rows) > _SHOWN else [])])

@@ -35,9 +35,9 @@ class QuerySource(PlainSource):
     @cached_property
     def below(self) -> PlainSource:
         """The source that it reads."""
-        found = open_source(self.spark, self.spec, self.source.below)
-        assert isinstance(found, PlainSource), "a source with plain rows has a reader of plain rows"
-        return found
+        opened = open_source(self.spark, self.spec, self.source.below)
+        assert isinstance(opened, PlainSource), "a source with plain rows has a reader of plain rows"
+        return opened
 
     def location(self) -> SourceLocation:
         """Return where the source below is."""

@@ -85,8 +85,8 @@ class RawBatch:
             place = describe_first(self.rows, sf.col(UNPARSABLE).isNotNull(), self.files)
             fault = sf.split_part(UNPARSABLE, sf.lit(_IN_COLUMN), sf.lit(1)).alias("fault")
             flagged = self.rows.filter(sf.col(UNPARSABLE).isNotNull()).select(fault, UNPARSABLE)
-            said = flagged.filter(sf.col("fault").isin(*FAULTS)).distinct().orderBy(UNPARSABLE).limit(_SHOWN).collect()
-            faults = "".join(f"; {text}: {FAULTS[fault]}" for fault, text in said)
+            rows = flagged.filter(sf.col("fault").isin(*FAULTS)).distinct().orderBy(UNPARSABLE).limit(_SHOWN).collect()
+            faults = "".join(f"; {text}: {FAULTS[fault]}" for fault, text in rows)
             hints = f"{_about_numbers(self.rows)}{self.hint}{faults}"
             raise BadInputError(
                 f"{count} records cannot be read as {_columns(self.rows)}: {place}. Repair the file, or give "
@@ -104,10 +104,10 @@ class RawBatch:
         # Only where there is such a character, which the source may have itself, is the text read once more.
         if self.lines is None or not flagged or self.rows.filter(reduce(or_, flagged)).isEmpty():
             return
-        wrong = self.lines.filter(~is_utf8("value")).groupBy("file").count().orderBy("file").head()
-        if wrong is not None:
+        row = self.lines.filter(~is_utf8("value")).groupBy("file").count().orderBy("file").head()
+        if row is not None:
             raise BadInputError(
-                f"{wrong['count']} lines of {wrong['file']} are no UTF-8 text; say what they are with "
+                f"{row['count']} lines of {row['file']} are no UTF-8 text; say what they are with "
                 "options={'encoding': 'ISO-8859-1'}, for example"
             )
 
@@ -143,8 +143,8 @@ def read_files(
     if declared is not None:
         refuse_unfit_columns(declared.names, "the schema of the source")
         if source.format == "orc":
-            for found in _schemas(reader, source, [file for file in files if file.size]):
-                refuse_lossy_types(found, declared, f"orc files of {source.path!r}")
+            for file_schema in _schemas(reader, source, [file for file in files if file.size]):
+                refuse_lossy_types(file_schema, declared, f"orc files of {source.path!r}")
         reader = reader.schema(declared)
     elif source.format == "parquet" and not source.options:
         shared = schema_of_footers(spark, files)
@@ -204,10 +204,10 @@ def _loaded(reader: DataFrameReader, source: Files, files: Sequence[InputFile]) 
             ) from error
         if not is_content_error(error):
             raise
-        wrong = first_failing(files, lambda some: _fails(reader, some))
-        refuse_unread_types(SparkSession.active(), wrong, str(source.format), error)
+        failing = first_failing(files, lambda some: _fails(reader, some))
+        refuse_unread_types(SparkSession.active(), failing, str(source.format), error)
         raise BadInputError(
-            f"{wrong.path} cannot be read as {source.format}, by itself or together with the files before it "
+            f"{failing.path} cannot be read as {source.format}, by itself or together with the files before it "
             f"({reason_of(error)}): repair the file, remove it from the source, or say in the source's schema how "
             "it is to be read"
         ) from error
@@ -255,8 +255,8 @@ def _read_text(
     scans = [Scan(rows=rows), *faulty_lines(spark, source, paths, options, rows.schema)]
     # Cached whole: Spark parses only the columns a query names, and a record is found bad only by the parsed ones.
     arrived = with_arrival(spark, files, *scans)
-    known = declared_types(source.schema, table_schema)
-    inferred = [field.name for field in schema if field.name.lower() not in known]
+    declared = declared_types(source.schema, table_schema)
+    inferred = [field.name for field in schema if field.name.lower() not in declared]
     rows = _converted(arrived, plain, schema, kind, inferred).persist()
     lines = _lines(spark, paths) if kind == "csv" and encoding_of(source.options).replace("-", "") == "utf8" else None
     return RawBatch(rows=rows, files=files, has_arrival=True, may_be_unparsable=True, lines=lines, hint=hint)
@@ -273,11 +273,11 @@ def _converted(rows: DataFrame, read: StructType, schema: StructType, kind: str,
     for had, field in changed:
         name, types = quoted_name(field.name), (had.dataType, field.dataType, kind)
         results[field.name] = f"{converted(name, *types)} AS {name}"
-        wrong = [is_lost(raw[field.name], name, *types)]
+        conditions = [is_lost(raw[field.name], name, *types)]
         if field.name in inferred:
-            wrong.append(rounds_integer(raw[field.name], name, had.dataType, field.dataType))
+            conditions.append(rounds_integer(raw[field.name], name, had.dataType, field.dataType))
         may_be = may_be_lost(raw[field.name], name, had.dataType, field.dataType)
-        lost[field.name] = f"{may_be} AND ({any_of(wrong)})"
+        lost[field.name] = f"{may_be} AND ({any_of(conditions)})"
     # In two steps, so that what is looked at twice is made once.
     texts = (f"{quoted_name(name)} AS {hidden}" for name, hidden in raw.items())
     made = rows.selectExpr(*(results.get(name, quoted_name(name)) for name in rows.columns), *texts) if raw else rows
@@ -303,9 +303,9 @@ def _unparsable(schema: StructType, lost: Mapping[str, str]) -> str:
         f"WHEN {condition} THEN {text_literal(f'{CHANGED_VALUE}{_IN_COLUMN}{name}')}"
         for name, condition in lost.items()
     )
-    wrong = f"CASE WHEN {past} THEN 'a time that is out of range' {named} END"
+    fault = f"CASE WHEN {past} THEN 'a time that is out of range' {named} END"
     # The text of a record may be long, and nobody shows it.
-    return f"coalesce(substring({UNPARSABLE}, 1, {_LONGEST}), {wrong}) AS {UNPARSABLE}"
+    return f"coalesce(substring({UNPARSABLE}, 1, {_LONGEST}), {fault}) AS {UNPARSABLE}"
 
 
 def _about_numbers(rows: DataFrame) -> str:

@@ -36,10 +36,10 @@ def declared_types(schema: str | None, table_schema: StructType | None) -> dict[
     :param table_schema: of the target table; None when there is none.
     :raises BadInputError: the DDL cannot be parsed.
     """
-    known = {field.name.lower(): nullable(field.dataType) for field in (table_schema.fields if table_schema else ())}
+    types = {field.name.lower(): nullable(field.dataType) for field in (table_schema.fields if table_schema else ())}
     if schema:
-        known.update((field.name.lower(), field.dataType) for field in parse_ddl(schema).fields)
-    return known
+        types.update((field.name.lower(), field.dataType) for field in parse_ddl(schema).fields)
+    return types
 
 
 def parse_ddl(schema: str) -> StructType:
@@ -89,7 +89,7 @@ def json_schema(
     # Any name but the batch's own, so that a field of that name is told from a record that is none.
     corrupt = f"corrupt {uuid.uuid4()}"
     try:
-        found = spark.read.options(**{**options, "columnNameOfCorruptRecord": corrupt}).json(paths).schema
+        inferred = spark.read.options(**{**options, "columnNameOfCorruptRecord": corrupt}).json(paths).schema
     except AnalysisException as error:
         if condition_of(error) != "COLUMN_ALREADY_EXISTS":
             raise
@@ -97,19 +97,19 @@ def json_schema(
             f"records of {source.path!r} have a field twice, as names are compared without case: {message_of(error)} "
             "Name the field that is meant, as it is spelled, in the source's schema, or give each a name of its own"
         ) from error
-    fields = [field for field in found.fields if field.name != corrupt]
+    fields = [field for field in inferred.fields if field.name != corrupt]
     if not fields:
         raise BadInputError(
             f"no record of {source.path!r} is a JSON object with fields, in UTF-8, of at most {MOST_LEVELS} levels; "
             "a column with more is read as text, if the source's schema says STRING"
         )
-    known = declared_types(None, table_schema)
+    declared = declared_types(None, table_schema)
     # The fields of a struct that no record has may be the table's to keep; a map has none.
     kinds = MapType if keeps_absent else (MapType, StructType)
     objects = [field for field in table_schema or () if isinstance(field.dataType, kinds)]
     fields += _empty_objects(spark, paths, {**options, "columnNameOfCorruptRecord": corrupt}, fields, objects)
     types = {
-        f.name: completed(f.dataType, known.get(f.name.lower(), f.dataType), with_absent=not keeps_absent)
+        f.name: completed(f.dataType, declared.get(f.name.lower(), f.dataType), with_absent=not keeps_absent)
         for f in fields
     }
     schema = StructType([StructField(name, kind) for name, kind in types.items()])
@@ -125,15 +125,15 @@ def _empty_objects(
     spark: SparkSession,
     paths: list[str],
     options: Mapping[str, str],
-    found: list[StructField],
+    fields: list[StructField],
     objects: list[StructField],
 ) -> list[StructField]:
     """Return the objects of which all values in the records are empty: inference leaves them out.
 
     :param objects: columns of the table.
     """
-    held = {field.name.lower() for field in found}
-    absent = [f for f in objects if f.name.lower() not in held]
+    names = {field.name.lower() for field in fields}
+    absent = [f for f in objects if f.name.lower() not in names]
     if not absent:
         return []
     # As text, so that a value of any type is there.
@@ -178,12 +178,12 @@ def _csv_columns(
             f"the header of {source.path!r} is no UTF-8 text; say what it is with "
             "options={'header': 'true', 'encoding': 'UTF-16'}, for example"
         )
-    known = declared_types(source.schema, table_schema)
+    declared = declared_types(source.schema, table_schema)
     if source.schema:
         _refuse_other_columns(source, header)
-    if all(name.lower() in known for name in header):
-        return _retyped([StructField(name, StringType()) for name in header], known)
-    return _retyped(_inferred_csv(spark, paths, options).fields, known)
+    if all(name.lower() in declared for name in header):
+        return _retyped([StructField(name, StringType()) for name in header], declared)
+    return _retyped(_inferred_csv(spark, paths, options).fields, declared)
 
 
 def _has_header(source: Files) -> bool:
@@ -206,5 +206,5 @@ def _refuse_other_columns(source: Files, header: list[str]) -> None:
         )
 
 
-def _retyped(fields: list[StructField], known: Mapping[str, DataType]) -> StructType:
-    return StructType([StructField(field.name, known.get(field.name.lower(), field.dataType)) for field in fields])
+def _retyped(fields: list[StructField], types: Mapping[str, DataType]) -> StructType:
+    return StructType([StructField(field.name, types.get(field.name.lower(), field.dataType)) for field in fields])

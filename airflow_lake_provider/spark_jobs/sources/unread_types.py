@@ -98,13 +98,13 @@ def schema_of_footers(spark: SparkSession, files: Sequence[InputFile]) -> Struct
     if len(files) > _MOST_FILES:
         return None
     try:
-        found = set(_schemas(spark, files))
+        schemas = set(_schemas(spark, files))
     except (GatewayError, PySparkException):
         # What Spark says of such a file is told with its name.
         return None
-    if len(found) != 1:
+    if len(schemas) != 1:
         return None
-    schema = found.pop()
+    schema = schemas.pop()
     return None if any(kind in schema for kind in _PADDED) else StructType.fromJson(json.loads(schema))
 
 

@@ -124,10 +124,10 @@ def refusing_unreadable(
     except SPARK_ERRORS as error:
         if kind in _TEXT and any(word in str(error) for word in _OUT_OF_MEMORY):
             blame_long_line(spark, files, options or {})
-        found = _translated(error, files, kind, is_secret)
-        if found is None:
+        translated = _translated(error, files, kind, is_secret)
+        if translated is None:
             raise
-        raise found from (None if is_secret else error)
+        raise translated from (None if is_secret else error)
 
 
 def refuse_unfit_files(spark: SparkSession, files: Sequence[InputFile], kind: str | None) -> None:
@@ -189,43 +189,43 @@ def reason_of(error: Exception) -> str:
     """Return what the reader said last, in one line."""
     causes = list(java_causes(error))
     name, message = causes[-1] if causes else (type(error).__name__, str(error))
-    line = " ".join(message.split())
-    return f"{name}: {line[:_LONGEST]}"
+    text = " ".join(message.split())
+    return f"{name}: {text[:_LONGEST]}"
 
 
 def _translated(
     error: PySparkException | JavaError, files: Sequence[InputFile], kind: str | None, is_secret: bool
 ) -> LakeProviderError | None:
     causes = list(java_causes(error))
-    told = " ".join((str(error), *(f"{name} {message}" for name, message in causes)))
-    file = _named(told, files)
-    said = "" if is_secret else f" ({reason_of(error)})"
-    if any(word in told for word in _GONE) and (file is not None or _GONE[0] in told):
+    text = " ".join((str(error), *(f"{name} {message}" for name, message in causes)))
+    file = _named(text, files)
+    reason = "" if is_secret else f" ({reason_of(error)})"
+    if any(word in text for word in _GONE) and (file is not None or _GONE[0] in text):
         where = file.path if file else "a file of the source"
         return JobFailedError(f"{where} was listed and is gone; a retry lists the source anew")
-    if "FAILED_READ_FILE" not in told:
-        wrong_option = bool(files) and not is_secret and _is_wrong_option(error)
-        return InvalidSpecError(f"the reader's options are refused{said}") if wrong_option else None
+    if "FAILED_READ_FILE" not in text:
+        is_option_refused = bool(files) and not is_secret and _is_refused_option(error)
+        return InvalidSpecError(f"the reader's options are refused{reason}") if is_option_refused else None
     if file is None:
         return None
     if not is_content_error(error):
-        return JobFailedError(f"{file.path} cannot be read now{said}")
-    if _UNESCAPED in told.lower():
+        return JobFailedError(f"{file.path} cannot be read now{reason}")
+    if _UNESCAPED in text.lower():
         return BadInputError(
-            f"{file.path} has a quote in a quoted value that is not doubled, as RFC 4180 has it{said}; say how it is "
+            f"{file.path} has a quote in a quoted value that is not doubled, as RFC 4180 has it{reason}; say how it is "
             r"escaped, options={'escape': '\\'} for a backslash, or repair the file"
         )
-    if any(word in told for word in _OTHER_TYPE):
+    if any(word in text for word in _OTHER_TYPE):
         return BadInputError(
-            f"{file.path} cannot be read as {kind}: a column has another type than it is read in{said}; declare the "
+            f"{file.path} cannot be read as {kind}: a column has another type than it is read in{reason}; declare the "
             "types of the files in the source's schema, and cast in a Query"
         )
     return BadInputError(
-        f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{said}: {_WAY_OUT}"
+        f"{file.path} cannot be read as {kind}, it is cut off, broken or no such file{reason}: {_WAY_OUT}"
     )
 
 
-def _is_wrong_option(error: Exception) -> bool:
+def _is_refused_option(error: Exception) -> bool:
     """Tell whether Spark's reader refused an option; expressions, Iceberg and Hadoop throw the same class."""
     if not isinstance(error, IllegalArgumentException) or isinstance(error, NumberFormatException):
         return False
@@ -237,9 +237,9 @@ def _is_wrong_option(error: Exception) -> bool:
     return of_reader and not any(name.startswith(_HADOOP) for name in stack)
 
 
-def _named(told: str, files: Sequence[InputFile]) -> InputFile | None:
+def _named(text: str, files: Sequence[InputFile]) -> InputFile | None:
     """Return the file that an error names; of paths that begin alike the longest."""
-    spelled = f"{told} {unquote(told)}".replace("file:///", "file:/")
+    spelled = f"{text} {unquote(text)}".replace("file:///", "file:/")
     named = [file for file in files if file.path.replace("file:///", "file:/") in spelled]
     return max(named, key=lambda file: len(file.path), default=None)
 

@@ -45,7 +45,7 @@ def types_inside(data_type: DataType) -> Iterator[DataType]:
     yield data_type
     match data_type:
         case StructType():
-            inner = [found.dataType for found in data_type]
+            inner = [field.dataType for field in data_type]
         case ArrayType():
             inner = [data_type.elementType]
         case MapType():
@@ -61,9 +61,9 @@ def field_twins(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator[lis
     match data_type:
         case StructType():
             by_name: dict[str, list[str]] = {}
-            for found in data_type:
-                by_name.setdefault(found.name.lower(), []).append(".".join((*path, found.name)))
-                yield from field_twins(found.dataType, (*path, found.name))
+            for field in data_type:
+                by_name.setdefault(field.name.lower(), []).append(".".join((*path, field.name)))
+                yield from field_twins(field.dataType, (*path, field.name))
             yield from (twins for twins in by_name.values() if len(twins) > 1)
         case ArrayType():
             yield from field_twins(data_type.elementType, (*path, "element"))
@@ -76,10 +76,10 @@ def nameless_fields(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator
     """Yield the path of each struct that has a field without a name; empty for the columns themselves."""
     match data_type:
         case StructType():
-            if any(not found.name for found in data_type):
+            if any(not field.name for field in data_type):
                 yield ".".join(path)
-            for found in data_type:
-                yield from nameless_fields(found.dataType, (*path, found.name))
+            for field in data_type:
+                yield from nameless_fields(field.dataType, (*path, field.name))
         case ArrayType():
             yield from nameless_fields(data_type.elementType, (*path, "element"))
         case MapType():
@@ -87,48 +87,48 @@ def nameless_fields(data_type: DataType, path: tuple[str, ...] = ()) -> Iterator
             yield from nameless_fields(data_type.valueType, (*path, "value"))
 
 
-def completed(found: DataType, known: DataType, *, with_absent: bool) -> DataType:
+def completed(inferred: DataType, declared: DataType, *, with_absent: bool) -> DataType:
     """Return the type to read values with: types that are known win, fields that are not are added.
 
     Fields keep the spelling of the values, as a reader of JSON tells names by case.
 
-    :param found: told from the values.
-    :param known: of the table.
+    :param inferred: told from the values.
+    :param declared: of the table.
     :param with_absent: add the fields that no value has; they are NULL then.
     """
-    match found, known:
+    match inferred, declared:
         case StructType(), StructType():
-            types = {field.name.lower(): field.dataType for field in known}
+            types = {field.name.lower(): field.dataType for field in declared}
             rank = {name: place for place, name in enumerate(types)}
             fields = [
                 StructField(
                     f.name, completed(f.dataType, types.get(f.name.lower(), f.dataType), with_absent=with_absent)
                 )
-                for f in found
+                for f in inferred
             ]
-            held = {field.name.lower() for field in found}
-            fields += [field for field in known if with_absent and field.name.lower() not in held]
+            names = {field.name.lower() for field in inferred}
+            fields += [field for field in declared if with_absent and field.name.lower() not in names]
             return StructType(sorted(fields, key=lambda field: rank.get(field.name.lower(), len(rank))))
         case ArrayType(), ArrayType():
-            return ArrayType(completed(found.elementType, known.elementType, with_absent=with_absent))
-        case StructType(), MapType() if len(found):
+            return ArrayType(completed(inferred.elementType, declared.elementType, with_absent=with_absent))
+        case StructType(), MapType() if len(inferred):
             # What a record has as an object is told as a struct, whose fields are the keys.
-            values = reduce(_united, (field.dataType for field in found))
-            return MapType(known.keyType, completed(values, known.valueType, with_absent=True))
-    return known
+            values = reduce(_united, (field.dataType for field in inferred))
+            return MapType(declared.keyType, completed(values, declared.valueType, with_absent=True))
+    return declared
 
 
 def _united(one: DataType, other: DataType) -> DataType:
     """Return a struct with the fields of both; of other types the first."""
     match one, other:
         case StructType(), StructType():
-            held = {field.name: field for field in one}
+            fields = {field.name: field for field in one}
             for field in other:
-                mine = held.get(field.name)
-                held[field.name] = (
+                mine = fields.get(field.name)
+                fields[field.name] = (
                     field if mine is None else StructField(field.name, _united(mine.dataType, field.dataType))
                 )
-            return StructType(list(held.values()))
+            return StructType(list(fields.values()))
         case ArrayType(), ArrayType():
             return ArrayType(_united(one.elementType, other.elementType))
         case (_, StructType() | ArrayType()):
@@ -149,14 +149,14 @@ def fitted_value(value: str, given: DataType, wanted: DataType, absent: Absent, 
     item = f"lake_item{depth}"
     match given, wanted:
         case StructType(), StructType():
-            held = {field.name.lower(): field for field in given}
+            by_name = {field.name.lower(): field for field in given}
 
             def inner(field: StructField) -> str:
-                found = held.get(field.name.lower())
-                if found is None:
+                match = by_name.get(field.name.lower())
+                if match is None:
                     return absent(field)
-                name = f"{value}.{quoted_name(found.name)}"
-                return fitted_value(name, found.dataType, field.dataType, absent, depth)
+                name = f"{value}.{quoted_name(match.name)}"
+                return fitted_value(name, match.dataType, field.dataType, absent, depth)
 
             return _struct(value, wanted, inner)
         case ArrayType(), ArrayType():
@@ -177,12 +177,12 @@ def with_kept_fields(new: str, old: str, given: DataType, wanted: DataType) -> s
     """
     if not (isinstance(given, StructType) and isinstance(wanted, StructType)):
         return new
-    held = {field.name.lower(): field for field in given}
+    by_name = {field.name.lower(): field for field in given}
 
     def inner(field: StructField) -> str:
         new_field, old_field = (f"{side}.{quoted_name(field.name)}" for side in (new, old))
-        found = held.get(field.name.lower())
-        return old_field if found is None else with_kept_fields(new_field, old_field, found.dataType, field.dataType)
+        match = by_name.get(field.name.lower())
+        return old_field if match is None else with_kept_fields(new_field, old_field, match.dataType, field.dataType)
 
     return new if lacks_no_field(given, wanted) else _struct(new, wanted, inner)
 
@@ -191,8 +191,10 @@ def lacks_no_field(given: DataType, wanted: DataType) -> bool:
     """Tell whether a struct has all fields of another one, and so have the structs in it; arrays and maps count."""
     if not (isinstance(given, StructType) and isinstance(wanted, StructType)):
         return True
-    held = {field.name.lower(): field for field in given}
-    return all(f.name.lower() in held and lacks_no_field(held[f.name.lower()].dataType, f.dataType) for f in wanted)
+    by_name = {field.name.lower(): field for field in given}
+    return all(
+        f.name.lower() in by_name and lacks_no_field(by_name[f.name.lower()].dataType, f.dataType) for f in wanted
+    )
 
 
 def _struct(value: str, wanted: StructType, inner: Callable[[StructField], str]) -> str:

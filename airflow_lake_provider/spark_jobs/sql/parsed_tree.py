@@ -84,17 +84,17 @@ def has_subquery(spark: SparkSession, expression: Any) -> bool:
     return bool(jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression.hasSubquery(expression))
 
 
-def read_tree(spark: SparkSession, text: str, known: Collection[str]) -> ParsedTree:
+def read_tree(spark: SparkSession, text: str, kinds: Collection[str]) -> ParsedTree:
     """Parse a text and read its tree.
 
-    :param known: the kinds of expressions that it may have. Others are not read: as JSON a CASE takes twice the space
+    :param kinds: the kinds of expressions that it may have. Others are not read: as JSON a CASE takes twice the space
         for each that is inside of it.
     :raises UnparsedError: it cannot be parsed, or read.
     :raises ForeignKindError: it has an expression of another kind.
     """
     java = parse_expression(spark, text)
     try:
-        foreign = sorted(_kind(name) for name in kinds_in(spark, java) if _kind(name) not in known)
+        foreign = sorted(_kind(name) for name in kinds_in(spark, java) if _kind(name) not in kinds)
         if foreign:
             raise ForeignKindError(foreign[0])
         listed = json.loads(str(java.toJSON()))

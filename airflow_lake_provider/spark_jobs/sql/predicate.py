@@ -106,8 +106,8 @@ def check_expression(spark: SparkSession, where: str, table: str, *, is_secret: 
     try:
         parse_expression(spark, where)
     except UnparsedError as error:
-        told = "and its text is withheld" if is_secret else f"got where={shown(where)}: {error}"
-        raise InvalidSpecError(f"{table}: where is not one SQL expression, {told}") from None
+        given = "and its text is withheld" if is_secret else f"got where={shown(where)}: {error}"
+        raise InvalidSpecError(f"{table}: where is not one SQL expression, {given}") from None
 
 
 def _check(spark: SparkSession, where: str, schema: StructType) -> None:
@@ -149,8 +149,8 @@ def _in_words(kind: str) -> str:
 
 
 def _is_between(node: Node) -> bool:
-    told = {name: value for name, value in node.fields.items() if name != "arguments"}
-    return told == _BETWEEN and len(node.children) == len(node.fields["arguments"]) == 3
+    fields = {name: value for name, value in node.fields.items() if name != "arguments"}
+    return fields == _BETWEEN and len(node.children) == len(node.fields["arguments"]) == 3
 
 
 def _check_name(spark: SparkSession, parts: tuple[str, ...], schema: StructType) -> None:
@@ -162,12 +162,12 @@ def _check_name(spark: SparkSession, parts: tuple[str, ...], schema: StructType)
 
 
 def _is_column(parts: tuple[str, ...], schema: StructType, spelling: Callable[[str], str]) -> bool:
-    found: DataType | None = schema
+    current: DataType | None = schema
     for part in parts:
-        if not isinstance(found, StructType):
+        if not isinstance(current, StructType):
             return False
-        found = next((f.dataType for f in found.fields if spelling(f.name) == spelling(part)), None)
-    return found is not None
+        current = next((f.dataType for f in current.fields if spelling(f.name) == spelling(part)), None)
+    return current is not None
 
 
 def _is_constant(node: Node) -> bool:
@@ -185,5 +185,5 @@ def _is_replaced(spark: SparkSession, function: str) -> bool:
     session = java_session(spark)
     jvm = jvm_of(spark)
     identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(function)
-    found = session.sessionState().functionRegistry().lookupFunction(identifier)
-    return not found.isDefined() or not str(found.get().getClassName()).startswith(_BUILT_IN)
+    registered = session.sessionState().functionRegistry().lookupFunction(identifier)
+    return not registered.isDefined() or not str(registered.get().getClassName()).startswith(_BUILT_IN)

@@ -62,12 +62,12 @@ class DeleteIndex:
     def on(self, file: DataFile, sequence: int) -> list[DeleteRecord]:
         """Return the deletes on a data file."""
         key = (file.spec_id, _values(file))
-        found = chain(self._by_target.get(file.file_path, ()), self._by_partition.get(key, ()), self._everywhere)
-        found_list = list(found)
+        candidates = chain(self._by_target.get(file.file_path, ()), self._by_partition.get(key, ()), self._everywhere)
+        deletes = list(candidates)
         # Once a file has a vector, older position deletes of it are part of the vector.
-        if any(delete.is_vector for delete in found_list):
-            found_list = [delete for delete in found_list if delete.is_vector or delete.is_equality]
-        return [d for d in found_list if sequence < d.sequence or (sequence == d.sequence and not d.is_equality)]
+        if any(delete.is_vector for delete in deletes):
+            deletes = [delete for delete in deletes if delete.is_vector or delete.is_equality]
+        return [d for d in deletes if sequence < d.sequence or (sequence == d.sequence and not d.is_equality)]
 
 
 def _parsed_where(where: str | None, table: str) -> BooleanExpression:

@@ -99,8 +99,8 @@ class LoadedIcebergTable(LoadedTable):
         return True
 
     def _manifests(self, snapshot: int) -> list[ManifestFile]:
-        found = self._table.snapshot_by_id(snapshot)
-        return found.manifests(self._table.io) if found is not None else []
+        loaded = self._table.snapshot_by_id(snapshot)
+        return loaded.manifests(self._table.io) if loaded is not None else []
 
 
 def facts_of(name: str, metadata: TableMetadata) -> TableFacts:

@@ -17,7 +17,7 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.dispatch_action import dispatch_action
-from airflow_lake_provider.spark_jobs.failures.broken_tables import told_as_ours
+from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
 from airflow_lake_provider.spark_jobs.progress import Progress
 from tests.spark.full_disk import files_of_at_most
 from tests.spark.upsert_flow import Flow, row
@@ -70,7 +70,7 @@ def test_a_disk_without_space_is_the_cause_wherever_it_ends(
 
 def test_sparks_own_disk_is_told_from_the_tables(two_batches: Flow) -> None:
     spark = two_batches.spark
-    with files_of_at_most(spark, 1000), pytest.raises(JobFailedError) as told, told_as_ours("table t in lake", dict):
+    with files_of_at_most(spark, 1000), pytest.raises(JobFailedError) as told, lake_errors("table t in lake", dict):
         spark.range(20_000).selectExpr("uuid() AS v").groupBy("v").count().orderBy("v").collect()
     assert cause_of(told.value).startswith("no space is left on the disk of Spark's own files: IOException: ")
     assert "spark.local.dir" in str(told.value)
@@ -78,7 +78,7 @@ def test_sparks_own_disk_is_told_from_the_tables(two_batches: Flow) -> None:
 
 def test_memory_that_runs_out_is_told(spark: SparkSession) -> None:
     java: Any = spark._jvm
-    with pytest.raises(JobFailedError) as told, told_as_ours("table t in lake", dict):
+    with pytest.raises(JobFailedError) as told, lake_errors("table t in lake", dict):
         java.java.util.ArrayList(2**31 - 1)
     assert cause_of(told.value).startswith("memory ran out: OutOfMemoryError: ")
 

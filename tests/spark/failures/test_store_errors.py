@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import JobFailedError, LakeProviderError
-from airflow_lake_provider.spark_jobs.failures.broken_tables import told_as_ours
+from airflow_lake_provider.spark_jobs.failures.broken_tables import lake_errors
 from tests.soak.faulty_session import FaultySession
 from tests.soak.lake import CATALOG, NAMESPACE, Lake
 
@@ -73,7 +73,7 @@ def test_an_error_of_the_store_is_not_taken_for_broken_metadata(
     table = load(session)
     session.faults.arm(kind, 1, 1, "")
     try:
-        with pytest.raises(LakeProviderError, match="Input/output error") as told, told_as_ours(f"table {TABLE}", dict):
+        with pytest.raises(LakeProviderError, match="Input/output error") as told, lake_errors(f"table {TABLE}", dict):
             call(session.spark._jvm, table)
     finally:
         assert "raised " in session.faults.disarm()

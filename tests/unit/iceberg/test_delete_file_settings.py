@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings, held_settings
+from airflow_lake_provider.iceberg.owner_settings import DeleteFileSettings, owner_settings
 
 OWN, DATA = "write.delete.parquet.", "write.parquet."
 MEMBERS: dict[str, tuple[dict[str, str], dict[str, object], str]] = {
@@ -92,6 +92,6 @@ HELD = [
 def test_a_report_says_whose_settings_held(
     properties: dict[str, str], strategy: str, asked: bool, version: int, said: str
 ) -> None:
-    found = held_settings("shop.orders", properties, MODE, strategy, asked=asked, format_version=version)
+    found = owner_settings("shop.orders", properties, MODE, strategy, asked=asked, format_version=version)
     assert found.startswith(said)
     assert bool(found) is bool(said)

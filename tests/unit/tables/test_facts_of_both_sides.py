@@ -45,7 +45,7 @@ def all_of(facts: TableFacts) -> dict[str, Any]:
     strategies = {each.value: [*strategy_obstacles(shape, each, shape.identifiers)] for each in UpsertStrategy}
     return {
         "state": {name: facts.state(lambda _: 7, name) for name in facts.references},
-        "lines": [[each.id for each in line] for line in facts.branch_lines()],
+        "lines": [[each.id for each in line] for line in facts.branch_histories()],
         "snapshots": [(each.counts, each.changes_rows, each.begins_history) for each in facts.snapshots.values()],
         "columns": shape.columns,
         "names": (shape.names, shape.names_ever, shape.identifiers, shape.sort_columns),

@@ -121,28 +121,28 @@ def read_debezium_changes(
         cached.append(raw)
         surveyed = survey(raw, names, target.marks)
         refuse_bad_events(spark, surveyed, source, files, keys)
-        found = surveyed.without(exclude_columns)
-        refuse_unfit_columns(found.columns, f"events of {source.table}")
-        if not target.has_had_events and not found.events:
+        facts = surveyed.without(exclude_columns)
+        refuse_unfit_columns(facts.columns, f"events of {source.table}")
+        if not target.has_had_events and not facts.events:
             _refuse_other_tables(spark, source, files)
         if target.earlier is not None:
-            refuse_other_table(spark, source, target.earlier, found.positions, ignore_marks=ignore_marks)
-        told = _told_repeated(found, source, target.marks, ignore_marks)
-        if told.dropped == found.events:
+            refuse_other_table(spark, source, target.earlier, facts.positions, ignore_marks=ignore_marks)
+        repeated = _repeated_events(facts, source, target.marks, ignore_marks)
+        if repeated.dropped == facts.events:
             raw.unpersist()
-            return told.on(_empty(spark, source, target.schema, found.events))
-        columns = find_columns(spark, source, files, found, target.schema)
-        rows = RowBuilder(columns=columns, keys=spelled_keys(keys, found.columns), hole_columns=found.hole_columns)
+            return repeated.on(_empty(spark, source, target.schema, facts.events))
+        columns = find_columns(spark, source, files, facts, target.schema)
+        rows = RowBuilder(columns=columns, keys=spelled_keys(keys, facts.columns), hole_columns=facts.hole_columns)
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
-        kept = raw.filter(~is_below_mark(target.marks, told.ordering)) if target.marks and told.dropped else raw
+        kept = raw.filter(~is_below_mark(target.marks, repeated.ordering)) if target.marks and repeated.dropped else raw
         events = _typed_events(kept.filter("op IS NOT NULL"), columns, keys).localCheckpoint()
         raw.unpersist()
         if order is not None:
-            batch = read_by_key(events, columns, rows.keys, found, order)
-            return told.on(batch)
-        if "r" in found.operations:
+            batch = read_by_key(events, columns, rows.keys, facts, order)
+            return repeated.on(batch)
+        if "r" in facts.operations:
             refuse_below_snapshots(events, source.table)
-        may_be_cut = not ignore_deletes and target.keeps_history and found.may_be_cut(is_whole=told.dropped == 0)
+        may_be_cut = not ignore_deletes and target.keeps_history and facts.may_be_cut(is_whole=repeated.dropped == 0)
         reduced = _Reduction(
             events=events,
             rows=rows,
@@ -151,7 +151,7 @@ def read_debezium_changes(
             tells_resets=tells_resets,
             may_be_cut=may_be_cut,
         )
-        return told.on(reduced.batch(found.events))
+        return repeated.on(reduced.batch(facts.events))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,21 +192,21 @@ class _Repeated:
     marks: EventMarks | None
 
     def on(self, batch: ChangeBatch) -> ChangeBatch:
-        known = StreamState.of(batch)
-        dropped = self.dropped + (known.dropped or 0)
-        side = replace(known, ordering=self.ordering.value, dropped=dropped, marks=self.marks)
+        state = StreamState.of(batch)
+        dropped = self.dropped + (state.dropped or 0)
+        side = replace(state, ordering=self.ordering.value, dropped=dropped, marks=self.marks)
         return replace(batch, side=side)
 
 
-def _told_repeated(found: EventSurvey, source: Debezium, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
+def _repeated_events(facts: EventSurvey, source: Debezium, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
     table = source.table
     asked = EventOrdering(source.ordering) if source.ordering else None
-    ordering = choose_ordering(asked, marks, found.positions, table)
-    refuse_two_logs(ordering, found.positions, table)
+    ordering = choose_ordering(asked, marks, facts.positions, table)
+    refuse_two_logs(ordering, facts.positions, table)
     return _Repeated(
         ordering=ordering,
-        dropped=count_repeated(ordering, marks, found.positions, table) if marks and not ignore_marks else 0,
-        marks=applied_marks(ordering, marks, found.positions, again=ignore_marks) if found.events else marks,
+        dropped=count_repeated(ordering, marks, facts.positions, table) if marks and not ignore_marks else 0,
+        marks=applied_marks(ordering, marks, facts.positions, again=ignore_marks) if facts.events else marks,
     )
 
 
@@ -218,10 +218,10 @@ def _refuse_other_tables(spark: SparkSession, source: Debezium, files: tuple[Inp
     seen = count_tables(spark, source, files, _TABLES_NAMED)
     if not seen:
         return
-    told = ", ".join(f"{table} ({count})" for table, count in seen.items())
+    listed = ", ".join(f"{table} ({count})" for table, count in seen.items())
     raise BadInputError(
         f"none of the events belongs to {source.table}, and no earlier run has had one; there are events of "
-        f"{told}. Give table as one of these, as <table> or <schema>.<table>; or wait with this task until "
+        f"{listed}. Give table as one of these, as <table> or <schema>.<table>; or wait with this task until "
         "the table has its first event"
     )
 
@@ -244,10 +244,10 @@ class _KnownValues:
         """
         if not self.rows.hole_columns:
             return last
-        known = last_known_values(events, self.rows.hole_columns, self.old.roots)
+        values = last_known_values(events, self.rows.hole_columns, self.old.roots)
         named = {f"t{i}": name for i, name in enumerate(self.rows.hole_columns)}
         rows_at = {**({PRESENT: self.table_rows} if self.table_rows is not None else {}), **self.old.rows_at}
-        return last.join(with_table_values(known, rows_at, self.rows.keys, named, self.rows.types), "key", "left")
+        return last.join(with_table_values(values, rows_at, self.rows.keys, named, self.rows.types), "key", "left")
 
     def last_rows(self, before: DataFrame) -> DataFrame:
         """Return the rows that cut deletes took away, see ``last_rows``.

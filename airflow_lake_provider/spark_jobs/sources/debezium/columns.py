@@ -81,7 +81,7 @@ def find_columns(
     spark: SparkSession,
     source: Debezium,
     files: tuple[InputFile, ...],
-    found: EventSurvey,
+    surveyed: EventSurvey,
     table_schema: StructType | None,
 ) -> EventColumns:
     """Give each column of the events a type: declared, else the table's, else the connect schema's, else inferred.
@@ -91,17 +91,17 @@ def find_columns(
     :param files: the files that the events are in.
     :raises BadInputError: a column whose connect types have nothing in common.
     """
-    known = declared_types(source.schema, table_schema)
-    rank = {name: place for place, name in enumerate(known)}
-    columns = sorted(found.columns, key=lambda name: rank.get(name.lower(), len(rank)))
-    types = {name: known.get(name.lower()) or _connect_type(found, name) for name in columns}
+    declared = declared_types(source.schema, table_schema)
+    rank = {name: place for place, name in enumerate(declared)}
+    columns = sorted(surveyed.columns, key=lambda name: rank.get(name.lower(), len(rank)))
+    types = {name: declared.get(name.lower()) or _connect_type(surveyed, name) for name in columns}
     if None in types.values():
         inferred = _inferred(spark, read_images(spark, source, files))
         types = {name: kind or inferred[name] for name, kind in types.items()}
     return EventColumns(
         types={name: kind for name, kind in types.items() if kind is not None},
-        connect_types=found.connect_types,
-        schemaless=found.schemaless > 0 or not found.connect_types,
+        connect_types=surveyed.connect_types,
+        schemaless=surveyed.schemaless > 0 or not surveyed.connect_types,
         binary=BinaryHandling(source.binary_handling_mode) if source.binary_handling_mode else None,
     )
 
@@ -119,8 +119,8 @@ def spelled_keys(keys: Sequence[str], columns: Sequence[str]) -> list[str]:
     return list(keys)
 
 
-def _connect_type(found: EventSurvey, column: str) -> DataType | None:
-    kinds = [fields[column] for fields in found.connect_types.values() if column in fields]
+def _connect_type(surveyed: EventSurvey, column: str) -> DataType | None:
+    kinds = [fields[column] for fields in surveyed.connect_types.values() if column in fields]
     return common_type(column, kinds) if kinds else None
 
 

@@ -43,8 +43,8 @@ def _line_schema(image: str) -> str:
     )
     value = f"{envelope}, `schema`: {_SCHEMA}, payload: STRUCT<{envelope}>"
     record = "topic: STRING, `partition`: STRING, `offset`: STRING, `key`: STRING, headers: MAP<STRING, STRING>"
-    line = f"{value}, {record}, `value`: STRUCT<{value}>"
-    return f"STRUCT<{line}, {_CORRUPT}: STRING>"
+    fields = f"{value}, {record}, `value`: STRUCT<{value}>"
+    return f"STRUCT<{fields}, {_CORRUPT}: STRING>"
 
 
 def read_events(
@@ -212,11 +212,11 @@ def _record_key(added: str) -> Column:
     """
     names = sf.json_object_keys("key_text")
     payload = sf.json_object_keys(sf.get_json_object("key_text", "$.payload"))
-    told = sf.when(sf.array_contains(names, "payload") & sf.array_contains(names, "schema"), payload).otherwise(names)
+    named = sf.when(sf.array_contains(names, "payload") & sf.array_contains(names, "schema"), payload).otherwise(names)
     # A sink may write records without their keys, which tells nothing.
     says_null = sf.array_contains(sf.json_object_keys("value"), "key")
     keyless = sf.when(says_null, sf.array().cast("ARRAY<STRING>"))
-    columns = sf.when(sf.col("key_text").isNull(), keyless).otherwise(sf.array_sort(sf.array_remove(told, added)))
+    columns = sf.when(sf.col("key_text").isNull(), keyless).otherwise(sf.array_sort(sf.array_remove(named, added)))
     return sf.when(sf.col("of_record"), columns).alias("record_key")
 
 
@@ -346,5 +346,5 @@ def is_service_record(line: str) -> Column:
 
 def _has(names: Column, fields: _Fields) -> Column:
     needed = sf.array(*map(sf.lit, fields.needed))
-    known = sf.array(*map(sf.lit, (*fields.needed, *fields.others)))
-    return (sf.size(sf.array_except(needed, names)) == 0) & (sf.size(sf.array_except(names, known)) == 0)
+    allowed = sf.array(*map(sf.lit, (*fields.needed, *fields.others)))
+    return (sf.size(sf.array_except(needed, names)) == 0) & (sf.size(sf.array_except(names, allowed)) == 0)

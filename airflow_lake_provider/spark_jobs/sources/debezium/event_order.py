@@ -86,14 +86,14 @@ def in_lines(events: DataFrame) -> DataFrame:
     streamed = sf.when(~place["snapshot"], place["lsn"])
     by_place = key.orderBy(sf.col("_reached").desc()).rangeBetween(Window.unboundedPreceding, Window.currentRow)
     by_time = key.orderBy(sf.col("_told").desc()).rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    found = parts.withColumns({"_reached": _reached(place), "_told": _told(place)})
+    numbered = parts.withColumns({"_reached": _reached(place), "_told": _told(place)})
     next_by_time = sf.when(sf.col("_told").isNotNull(), sf.min(streamed).over(by_time))
-    found = found.withColumn("_next", sf.least(sf.min(streamed).over(by_place), next_by_time))
+    numbered = numbered.withColumn("_next", sf.least(sf.min(streamed).over(by_place), next_by_time))
     # Records of the log are eight bytes apart at least, so a few snapshots fit between two.
     nearest = sf.dense_rank().over(Window.partitionBy("key", "_next").orderBy(place["lsn"].desc()))
     is_below = place["snapshot"] & (sf.col("_next") <= place["lsn"])
     number = sf.when(is_below, sf.col("_next") - nearest).otherwise(place["lsn"])
-    return _gathered(found.withColumn("_number", number)).drop("part", "_place", "_reached", "_told", "_next")
+    return _gathered(numbered.withColumn("_number", number)).drop("part", "_place", "_reached", "_told", "_next")
 
 
 def _parts() -> Column:
@@ -108,16 +108,16 @@ def _parts() -> Column:
     return sf.concat(sf.array_compact(sf.array(part(_OWN, sf.col("place")), *named)), others)
 
 
-def _gathered(found: DataFrame) -> DataFrame:
+def _gathered(numbered: DataFrame) -> DataFrame:
     """Put the numbers of each event's own parts beside it."""
     parts = sf.collect_list(sf.struct("part.name", "_number")).over(Window.partitionBy(*_EVENT))
-    found = found.withColumn("_numbers", sf.map_from_entries(parts)).filter(sf.col("part.name") == _OWN)
+    numbered = numbered.withColumn("_numbers", sf.map_from_entries(parts)).filter(sf.col("part.name") == _OWN)
     numbers = sf.col("_numbers")
     older = sf.transform_values("held.older", lambda name, _: numbers[sf.concat(sf.lit(_OLDER), name)])
     line = sf.struct(numbers[_SINCE].alias("since"), older.alias("older")).cast(_LINE_TYPE)
     own = sf.col("_number")
     put = {"first": own, "second": own, "known": numbers[_KNOWN], "line": line}
-    return found.withColumns(put).drop("_number", "_numbers")
+    return numbered.withColumns(put).drop("_number", "_numbers")
 
 
 def _reached(place: Column) -> Column:

@@ -34,7 +34,7 @@ class EventSurvey:
     :param columns: names in their images, in the events' order.
     :param hole_columns: those of them that have an unavailable value somewhere.
     :param connect_types: by text of the connect schema, each column's connect type.
-    :param told_changes: events whose header tells a changed key; ``told_deletes``: deletes among them.
+    :param key_changes: events whose header tells a changed key; ``key_change_deletes``: deletes among them.
     :param ends_with_delete: whether a delete without a create stands at the greatest position.
     :param record_keys: the columns of the records' keys, each combination once; an empty one for records without key.
     :param positions: of the events, in the log and in Kafka.
@@ -49,8 +49,8 @@ class EventSurvey:
     hole_columns: tuple[str, ...]
     connect_types: dict[str, dict[str, ConnectType]]
     schemaless: int
-    told_changes: int = 0
-    told_deletes: int = 0
+    key_changes: int = 0
+    key_change_deletes: int = 0
     ends_with_delete: bool = False
     record_keys: tuple[tuple[str, ...], ...] = ()
     positions: EventPositions = field(default_factory=EventPositions)
@@ -63,7 +63,7 @@ class EventSurvey:
         if "d" not in self.operations:
             return False
         # Where headers tell key changes, a delete without one is none.
-        return self.told_deletes > 0 if self.told_changes else self.ends_with_delete or not is_whole
+        return self.key_change_deletes > 0 if self.key_changes else self.ends_with_delete or not is_whole
 
     def without(self, excluded: Sequence[str]) -> EventSurvey:
         """Return the same without these columns; names are compared without case."""
@@ -88,7 +88,7 @@ def survey(events: DataFrame, names: Names = (), marks: EventMarks | None = None
         & (sf.col("key_before") != sf.col("key"))
     )
     is_event = sf.expr(IS_EVENT)
-    found = events.groupBy(*survey_groups()).agg(
+    grouped = events.groupBy(*survey_groups()).agg(
         *survey_columns(marks),
         sf.count_if(is_event).alias("events"),
         sf.count_if("bad").alias("bad_lines"),
@@ -100,11 +100,11 @@ def survey(events: DataFrame, names: Names = (), marks: EventMarks | None = None
         sf.collect_set("types").alias("types"),
         sf.count_if(is_event & sf.col("types").isNull()).alias("schemaless"),
         sf.collect_set("record_key").alias("record_keys"),
-        sf.count_if(is_event & sf.coalesce("new_key", "old_key").isNotNull()).alias("told_changes"),
-        sf.count_if(is_event & sf.col("new_key").isNotNull()).alias("told_deletes"),
+        sf.count_if(is_event & sf.coalesce("new_key", "old_key").isNotNull()).alias("key_changes"),
+        sf.count_if(is_event & sf.col("new_key").isNotNull()).alias("key_change_deletes"),
         sf.max(sf.when(is_event, sf.struct("first", "second", sf.expr("op = 'c'").alias("flag")))).alias("created"),
     )
-    groups = [row.asDict() for row in found.collect()]
+    groups = [row.asDict() for row in grouped.collect()]
     return _survey(groups, event_positions(groups, names))
 
 
@@ -114,7 +114,7 @@ def _unsequenced() -> Column:
 
 def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> EventSurvey:
     images = sorted(_all_of(groups, "images"), key=lambda names: (-len(names), names))
-    counts = ("events", "bad_lines", "unsequenced", "keys_changed", "schemaless", "told_changes", "told_deletes")
+    counts = ("events", "bad_lines", "unsequenced", "keys_changed", "schemaless", "key_changes", "key_change_deletes")
     return EventSurvey(
         operations=frozenset(_all_of(groups, "operations")),
         columns=tuple(dict.fromkeys(name for names in images for name in names)),
@@ -129,17 +129,17 @@ def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> Even
 
 def _at_the_end(groups: Sequence[dict[str, Any]], name: str) -> bool:
     """Tell whether an event for which a flag is true stands at the greatest position of all groups."""
-    greatest = [found for found in (group[name] for group in groups) if found is not None and None not in found]
+    greatest = [place for place in (group[name] for group in groups) if place is not None and None not in place]
     return bool(greatest and max(greatest)["flag"])
 
 
 def _all_of(groups: Sequence[dict[str, Any]], name: str) -> set[Any]:
-    found = (item for group in groups for item in group[name])
-    return {tuple(item) if isinstance(item, list) else item for item in found}
+    items = (item for group in groups for item in group[name])
+    return {tuple(item) if isinstance(item, list) else item for item in items}
 
 
 def refuse_bad_events(
-    spark: SparkSession, found: EventSurvey, source: Debezium, files: tuple[InputFile, ...], keys: Sequence[str]
+    spark: SparkSession, facts: EventSurvey, source: Debezium, files: tuple[InputFile, ...], keys: Sequence[str]
 ) -> None:
     """Refuse what cannot be applied.
 
@@ -149,49 +149,49 @@ def refuse_bad_events(
     :raises UnsupportedError: truncations, and operations this package does not know.
     """
     table = source.table
-    if found.bad_lines:
+    if facts.bad_lines:
         place = describe_first(mark_bad(spark, source, files), sf.col("bad"), files)
         raise BadInputError(
-            f"{found.bad_lines} lines are no Debezium change events, which are JSON with op and source.table: {place}"
+            f"{facts.bad_lines} lines are no Debezium change events, which are JSON with op and source.table: {place}"
         )
-    if "t" in found.operations:
+    if "t" in facts.operations:
         raise UnsupportedError(
             f"the events of {table} hold a truncation (op 't'), which an upsert cannot apply. Set skipped.operations=t "
             "in the connector, so that there are no more. To go on, take a new snapshot with the connector, delete the "
             "table's rows, and give the source a new name and the new files only, by another path or folder"
         )
-    unknown = sorted(found.operations - set("crud"))
+    unknown = sorted(facts.operations - set("crud"))
     if unknown:
         raise BadInputError(f"events of {table} have the operations {unknown}; known ones are c, r, u, d, m and t")
-    if found.unsequenced:
+    if facts.unsequenced:
         raise BadInputError(
-            f"{found.unsequenced} of {found.events} events of {table} have no source.sequence with two positions, "
+            f"{facts.unsequenced} of {facts.events} events of {table} have no source.sequence with two positions, "
             "which orders them; the PostgreSQL connector writes it, other connectors are not supported yet"
         )
-    _refuse_other_keys(found, source, keys)
-    if found.keys_changed:
+    _refuse_other_keys(facts, source, keys)
+    if facts.keys_changed:
         raise BadInputError(
-            f"{found.keys_changed} updates of {table} change the key columns; the connector splits such an update into "
+            f"{facts.keys_changed} updates of {table} change the key columns; the connector splits such an update into "
             "a delete and a create only for the primary key, so give the primary key as keys"
         )
 
 
-def _refuse_other_keys(found: EventSurvey, source: Debezium, keys: Sequence[str]) -> None:
+def _refuse_other_keys(facts: EventSurvey, source: Debezium, keys: Sequence[str]) -> None:
     """Refuse keys that do not tell the rows of the source apart, where the records say which columns do."""
     table = source.table
-    if source.key_field_name in found.columns:
+    if source.key_field_name in facts.columns:
         raise BadInputError(
             f"rows of {table} have a column {source.key_field_name}, so it is no field that a transform adds to the "
             "key, as key_field_name says of it; give key_field_name the name of that field, or leave it out"
         )
-    if () in found.record_keys:
+    if () in facts.record_keys:
         raise BadInputError(
             f"events of {table} have no key: the source table has no primary key, so several of its rows may be equal "
             f"in {list(keys)}, and an upsert would make one of them. REPLICA IDENTITY FULL does not help. Give the "
             "table a primary key, or name columns that are unique in the connector's message.key.columns"
         )
-    others = [names for names in found.record_keys if set(names) != set(keys)]
-    added = sorted({name for names in others for name in names} - set(found.columns))
+    others = [names for names in facts.record_keys if set(names) != set(keys)]
+    added = sorted({name for names in others for name in names} - set(facts.columns))
     if added:
         raise BadInputError(
             f"events of {table} are keyed by {list(others[0])}, and their rows have no {added}. Where a transform adds "

@@ -57,7 +57,7 @@ class _Facts:
 
 
 def read_by_key(
-    events: DataFrame, columns: EventColumns, keys: Sequence[str], found: EventSurvey, order: KeyOrder
+    events: DataFrame, columns: EventColumns, keys: Sequence[str], surveyed: EventSurvey, order: KeyOrder
 ) -> ChangeBatch:
     """Reduce the events and what the table knows to the keys that change.
 
@@ -71,21 +71,21 @@ def read_by_key(
             "exclude_columns"
         )
     _refuse_other_positions(order)
-    old = old_rows(events, order.history, columns.types, keys, every=True) if found.hole_columns else OldRows()
+    old = old_rows(events, order.history, columns.types, keys, every=True) if surveyed.hole_columns else OldRows()
     timeline = KeyTimeline(order=order, keys=keys, types=columns.types).of(events, old)
     facts = _facts(timeline, again=order.again)
     if facts.restarted and order.again:
-        return read_by_key(events, columns, keys, found, replace(order, epoch=order.epoch + 1))
+        return read_by_key(events, columns, keys, surveyed, replace(order, epoch=order.epoch + 1))
     _refuse_restarted(facts.restarted)
     if facts.deletes and not order.again:
         refuse_reused(timeline)
     if facts.begun and not order.again:
         refuse_pending(timeline)
-    holes = sorted({*found.hole_columns, *(name for name in facts.older if name in columns.types)})
+    holes = sorted({*surveyed.hole_columns, *(name for name in facts.older if name in columns.types)})
     rows = RowBuilder(columns=columns, keys=keys, hole_columns=holes)
     lines = _Lines(rows=rows, order=order, old=old, has_deletes=facts.deletes > 0)
-    batch = rows.batch_of(lines.checked(timeline), found.events, old.hint if old.expired else _MAY_COME)
-    found_cut = cut_deletes(timeline.filter("is_new"), keys) if found.may_be_cut(is_whole=False) else ()
+    batch = rows.batch_of(lines.checked(timeline), surveyed.events, old.hint if old.expired else _MAY_COME)
+    found_cut = cut_deletes(timeline.filter("is_new"), keys) if surveyed.may_be_cut(is_whole=False) else ()
     # Late values may have come to the row under other keys, so each is looked at.
     cut = tuple(replace(delete, changed=True) for delete in found_cut)
     return replace(
@@ -107,12 +107,12 @@ def read_by_key(
 def _refuse_other_positions(order: KeyOrder) -> None:
     """Refuse a table whose positions cannot be compared with a snapshot's."""
     deleted = order.deleted_keys.schema if order.deleted_keys is not None else None
-    known = ((order.schema, POSITION_COLUMN, POSITION_TYPE), (deleted, _DELETED, DELETED_POSITION_TYPE))
-    for schema, name, expected in known:
-        held = {field.name.lower(): field.dataType.simpleString() for field in schema or ()}.get(name)
-        if held is not None and held != expected.lower().replace(": ", ":").replace(", ", ","):
+    columns = ((order.schema, POSITION_COLUMN, POSITION_TYPE), (deleted, _DELETED, DELETED_POSITION_TYPE))
+    for schema, name, expected in columns:
+        kind = {field.name.lower(): field.dataType.simpleString() for field in schema or ()}.get(name)
+        if kind is not None and kind != expected.lower().replace(": ", ":").replace(", ", ","):
             raise BadInputError(
-                f"the table has a column {name} of type {held}, and ordering='key' needs {expected}: another version "
+                f"the table has a column {name} of type {kind}, and ordering='key' needs {expected}: another version "
                 "or somebody else wrote it. Make the table and its table of deleted keys anew; or drop the column, "
                 "so that events win over each row once"
             )
@@ -120,22 +120,22 @@ def _refuse_other_positions(order: KeyOrder) -> None:
 
 def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
     key = Window.partitionBy("key")
-    known = (sf.col("op").isin(HELD, REMOVED) | sf.col("was_known")) & (sf.col("at") == PRESENT)
-    place = sf.when(known, sf.col("second"))
+    is_known = (sf.col("op").isin(HELD, REMOVED) | sf.col("was_known")) & (sf.col("at") == PRESENT)
+    place = sf.when(is_known, sf.col("second"))
     lines = timeline.withColumns({"floor": sf.max(place).over(key), "floor_ts": sf.max_by("ts_ms", place).over(key)})
     sent = sf.col("is_new") & (sf.col(f"{ARRIVAL}.file") >= 0)
     # A snapshot's clock is read after its place in the log. One that comes late is dropped, as older events are.
     is_snapshot = sf.col("op") == "r"
     known_ts = sf.col("floor_ts") + sf.when(is_snapshot, LATE_TOLERANCE_MS).otherwise(0)
     restarted = (sf.col("second") < sf.col("floor")) & (sf.col("ts_ms") > known_ts) & (~is_snapshot | sf.lit(again))
-    found = lines.agg(
+    row = lines.agg(
         sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("line.older")))).alias("older"),
         sf.count_if(sent & (sf.col("second") <= sf.col("floor"))).alias("dropped"),
         sf.count_if(sent & restarted).alias("restarted"),
         sf.count_if((sf.col("op") == BEGUN) & sf.col("old_key").isNotNull()).alias("begun"),
         sf.count_if(sf.col("op").isin("d", REMOVED)).alias("deletes"),
     ).collect()[0]
-    return _Facts(**{**found.asDict(), "older": tuple(found["older"])})
+    return _Facts(**{**row.asDict(), "older": tuple(row["older"])})
 
 
 def _refuse_restarted(events: int) -> None:
@@ -179,11 +179,11 @@ class _Lines:
         others = [name for name in self.order.rows.columns if name.lower() not in mine]
         others = [name for name in others if name != self.order.deleted_column]
         spelled = {name.lower(): name for name in self.rows.types}
-        held = self.order.rows.select(
+        table_rows = self.order.rows.select(
             *(quoted(name).cast(self.rows.types[name]).alias(name) for name in keys),
             *(quoted(name).alias(spelled.get(name.lower(), name)) for name in others),
         )
-        patched = held.join(sf.broadcast(patches), list(keys))
+        patched = table_rows.join(sf.broadcast(patches), list(keys))
         return changes.filter(~sf.col(PATCH)).drop(PATCH).unionByName(patched, allowMissingColumns=True)
 
     def last_rows(self, before: DataFrame) -> DataFrame:
@@ -192,9 +192,9 @@ class _Lines:
 
     def completed(self) -> tuple[str, ...]:
         """Return the columns of ``whole`` that only the table has."""
-        known = {name.lower() for name in (*self.rows.types, POSITION_COLUMN, self.order.deleted_column or "")}
-        held = () if self.order.rows is None else self.order.rows.columns
-        return tuple(name for name in held if name.lower() not in known)
+        own = {name.lower() for name in (*self.rows.types, POSITION_COLUMN, self.order.deleted_column or "")}
+        columns = () if self.order.rows is None else self.order.rows.columns
+        return tuple(name for name in columns if name.lower() not in own)
 
     def _filled(self, last: DataFrame) -> DataFrame:
         """Add ``t0``...: values that rows of the table or of a snapshot hold."""
@@ -210,8 +210,8 @@ class _Lines:
         needed = sf.explode(sf.array(*map(_reference, range(len(holes))))).alias("r")
         refs = last.filter("op != 'd'").select("key", needed)
         refs = refs.filter("r.root.at IS NOT NULL").select("key", "r.root", "r.i").localCheckpoint()
-        found = values_at(rows_at, refs.select("root").distinct(), self.rows.keys, named, self.rows.types)
-        values = refs.join(found, "root").groupBy("key").agg(*map(_value_of, range(len(holes))))
+        table_values = values_at(rows_at, refs.select("root").distinct(), self.rows.keys, named, self.rows.types)
+        values = refs.join(table_values, "root").groupBy("key").agg(*map(_value_of, range(len(holes))))
         return last.withColumns(sent).join(values, "key", "left")
 
 
@@ -267,7 +267,7 @@ def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder, hol
     )
 
 
-def _values_place(line: WindowSpec, holes: Sequence[str]) -> Column:
+def _values_place(window: WindowSpec, holes: Sequence[str]) -> Column:
     """Return up to which position no earlier event of the key can bring a value, of the events before this one.
 
     :param holes: columns that are stored; an event that leaves out another one is complete.
@@ -280,7 +280,7 @@ def _values_place(line: WindowSpec, holes: Sequence[str]) -> Column:
     )
     held = sf.array_min(sf.concat(sf.array(own), sf.coalesce(older, sf.array().cast(f"ARRAY<{_NUMBERED}>"))))
     place = sf.when(sf.col("op") == HELD, held).when(sf.col("op").isin("c", "r", "u"), whole)
-    return sf.max(place).over(line.rowsBetween(Window.unboundedPreceding, -1))
+    return sf.max(place).over(window.rowsBetween(Window.unboundedPreceding, -1))
 
 
 def _numbered(number: Column, place: Column) -> Column:

@@ -84,8 +84,8 @@ def cut_deletes(events: DataFrame, keys: Sequence[str]) -> tuple[CutDelete, ...]
         .limit(_MOST_KEPT)
         .select(*_SEQUENCE, "deleted")
     )
-    found = sorted((first, second, hashed) for first, second, deleted in cut.collect() for hashed in deleted)
-    return tuple(_in_rounds(found, _begins(events, {hashed for _, _, hashed in found}, keys)))[::-1]
+    deletes = sorted((first, second, hashed) for first, second, deleted in cut.collect() for hashed in deleted)
+    return tuple(_in_rounds(deletes, _begins(events, {hashed for _, _, hashed in deletes}, keys)))[::-1]
 
 
 def _begins(events: DataFrame, hashes: Collection[int], keys: Sequence[str]) -> dict[int, tuple[int, int]]:
@@ -97,9 +97,9 @@ def _begins(events: DataFrame, hashes: Collection[int], keys: Sequence[str]) -> 
     return {key: (first, second) for key, (first, second) in begins.collect()}
 
 
-def _in_rounds(found: Iterable[tuple[int, int, int]], begins: Mapping[int, tuple[int, int]]) -> Iterator[CutDelete]:
+def _in_rounds(deletes: Iterable[tuple[int, int, int]], begins: Mapping[int, tuple[int, int]]) -> Iterator[CutDelete]:
     rounds: dict[int, int] = {}
-    for first, position, hashed in found:
+    for first, position, hashed in deletes:
         rounds[hashed] = rounds.get(hashed, -1) + 1
         yield CutDelete(
             first=first,
@@ -121,13 +121,13 @@ def last_rows(
 
     :param rows_of: makes rows of what came before the deletes of a round; ``is_cut`` tells their keys.
     """
-    found = {}
+    by_round = {}
     for number in {delete.round for delete in cut if delete.changed}:
         deletes = [delete for delete in cut if delete.round == number]
         rows = rows_of(_events_before(events, deletes, keys).localCheckpoint()).localCheckpoint()
         if not rows.isEmpty():
-            found[number] = rows
-    return found
+            by_round[number] = rows
+    return by_round
 
 
 def _events_before(events: DataFrame, deletes: Sequence[CutDelete], keys: Sequence[str]) -> DataFrame:
@@ -167,8 +167,8 @@ def old_rows(
     creates = creates if every else creates.join(deletes, _SEQUENCE, "left_anti")
     hashed = sf.when(sf.col("old_key").isNotNull(), key_hash(sf.col("old_key"), keys)).alias("hash")
     wanted = creates.select(*_SEQUENCE, hashed).distinct().collect()
-    found = [(first, second, _remembered(history, second, old)) for first, second, old in wanted]
-    known = [(first, second, entry) for first, second, entry in found if entry is not None]
+    entries = [(first, second, _remembered(history, second, old)) for first, second, old in wanted]
+    known = [(first, second, entry) for first, second, entry in entries if entry is not None]
     rows_at = {at: history.rows_then(at) for at in {entry.snapshot for _, _, entry in known}}
     present = {at: rows for at, rows in rows_at.items() if rows is not None}
     kept = [(first, second, entry) for first, second, entry in known if entry.snapshot in present]
@@ -176,7 +176,7 @@ def old_rows(
     return OldRows(
         roots=reduce(DataFrame.unionByName, roots) if roots else None,
         rows_at=present,
-        unknown=len(found) - len(known),
+        unknown=len(entries) - len(known),
         expired=len(known) - len(kept),
     )
 
@@ -190,15 +190,15 @@ def _remembered(history: KeyHistory, position: int, hashed: int | None) -> OpenK
 def _roots(
     rows: DataFrame,
     at: str,
-    known: Sequence[tuple[int, int, OpenKeyChange]],
+    changes: Sequence[tuple[int, int, OpenKeyChange]],
     types: Mapping[str, DataType],
     keys: Sequence[str],
 ) -> DataFrame:
     """Return ``first``, ``second`` and ``root`` of the creates whose old row is in a snapshot."""
-    wanted = [(first, second, _signed(entry.key_hash)) for first, second, entry in known if entry.snapshot == at]
+    wanted = [(first, second, _signed(entry.key_hash)) for first, second, entry in changes if entry.snapshot == at]
     creates = _integers(rows.sparkSession, wanted, ("first", "second", "h"))
     key = sf.struct(*(quoted(name).cast(types[name]).alias(f"k{i}") for i, name in enumerate(keys)))
-    held = rows.select(key.alias("key"))
-    joined = held.join(sf.broadcast(creates), key_hash(sf.col("key"), keys) == sf.col("h"))
+    old_keys = rows.select(key.alias("key"))
+    joined = old_keys.join(sf.broadcast(creates), key_hash(sf.col("key"), keys) == sf.col("h"))
     root = sf.struct("key", sf.lit(at).alias("at")).alias("root")
     return joined.select(*_SEQUENCE, root).localCheckpoint()

@@ -71,9 +71,9 @@ class KeyTimeline:
         """
         new_events = self._with_implied(events, old)
         deletes, keys = self._deletes(new_events.select("key").distinct())
-        found = [new_events, *deletes, *self._old_rows(old), *self._rows(keys)]
+        frames = [new_events, *deletes, *self._old_rows(old), *self._rows(keys)]
         # Once for all that is done by key. The first job on the lines fills them.
-        lines = reduce(DataFrame.unionByName, found).repartition("key")
+        lines = reduce(DataFrame.unionByName, frames).repartition("key")
         return in_lines(_once(lines)).localCheckpoint(eager=False)
 
     def _with_implied(self, events: DataFrame, old: OldRows) -> DataFrame:
@@ -104,21 +104,21 @@ class KeyTimeline:
         if self.order.deleted_keys is None:
             return [], wanted
         deletes = self._deleted(self.order.deleted_keys)
-        found: list[DataFrame] = []
+        frames: list[DataFrame] = []
         seen = wanted = wanted.localCheckpoint()
         for _ in range(_MAX_ROUNDS):
             deleted = deletes.join(sf.broadcast(wanted), "key", "left_semi").localCheckpoint()
-            found.append(deleted)
+            frames.append(deleted)
             moved = deleted.filter("new_key IS NOT NULL")
             if moved.isEmpty():
                 break
-            found.append(moved.select(*self._event(sf.col("new_key"), BEGUN, sf.col("place"), old_key=sf.col("key"))))
+            frames.append(moved.select(*self._event(sf.col("new_key"), BEGUN, sf.col("place"), old_key=sf.col("key"))))
             heirs = moved.select(sf.col("new_key").alias("key")).distinct()
             wanted = heirs.join(seen, "key", "left_anti").localCheckpoint()
             if wanted.isEmpty():
                 break
             seen = seen.union(wanted)
-        return found, seen
+        return frames, seen
 
     def _rows(self, wanted: DataFrame) -> list[DataFrame]:
         """Return the rows of keys, and where those with older values began."""
@@ -211,9 +211,9 @@ def _struct(values: Iterable[Column]) -> Column:
 def _once(events: DataFrame) -> DataFrame:
     """Keep one of each: delivered events, deletes that are known from several sides, begins of a key."""
     kind = sf.when(sf.col("op").isin("d", REMOVED), "d").otherwise(sf.col("op"))
-    told = sf.coalesce("new_key", "old_key").isNotNull()
+    has_key_change = sf.coalesce("new_key", "old_key").isNotNull()
     one = Window.partitionBy("key", "second", kind, "at")
-    best = one.orderBy(sf.col("is_new").desc(), told.desc(), sf.col(ARRIVAL).desc())
+    best = one.orderBy(sf.col("is_new").desc(), has_key_change.desc(), sf.col(ARRIVAL).desc())
     # A connector that starts again may tell an earlier commit before the same event, or none.
     last_commit = sf.max("place.last_commit").over(one)
     was_known = sf.coalesce(sf.max(sf.col("op") == REMOVED).over(one), sf.lit(False))

@@ -60,7 +60,7 @@ def survey_columns(marks: EventMarks | None) -> list[Column]:
     """
     is_event = sf.expr(IS_EVENT)
     tops = [sf.struct("first", "second", sf.expr(flag).alias("flag")) for flag in (_MOVED, _DELETED)]
-    found = [
+    columns = [
         sf.count(sf.lit(1)).alias("lines"),
         sf.count_if(is_event & (sf.col("partition").isNull() | sf.col("offset").isNull())).alias("without_offset"),
         *(sf.max(sf.when(is_event, top)).alias(name) for top, name in zip(tops, ("moved", "deleted"), strict=True)),
@@ -72,11 +72,11 @@ def survey_columns(marks: EventMarks | None) -> list[Column]:
         _bitmap(sf.lit(True)).alias("offsets"),
     ]
     if marks is None:
-        return found
+        return columns
     of_partition = is_event & is_below_mark(marks, EventOrdering.PARTITION)
     of_table = is_event & is_below_mark(marks, EventOrdering.STREAM)
     return [
-        *found,
+        *columns,
         sf.count_if(of_partition).alias("below_mark"),
         sf.max(sf.when(of_partition, sf.col("ts_ms"))).alias("below_mark_ts_ms"),
         sf.min(sf.when(is_event & ~of_partition, sf.col("ts_ms"))).alias("above_mark_ts_ms"),

@@ -132,10 +132,10 @@ class RowBuilder:
         text, types = sf.element_at("after", name), sf.col("types")
         if name not in self.hole_columns:
             return {"text": text, "schema": types}
-        hole, known = sf.array_contains("holes", name), sf.col(f"s{self.hole_columns.index(name)}")
+        hole, last_known = sf.array_contains("holes", name), sf.col(f"s{self.hole_columns.index(name)}")
         return {
-            "text": sf.when(hole, known["text"]).otherwise(text),
-            "schema": sf.when(hole, known["types"]).otherwise(types),
+            "text": sf.when(hole, last_known["text"]).otherwise(text),
+            "schema": sf.when(hole, last_known["types"]).otherwise(types),
         }
 
     def _value(self, number: int, name: str) -> Column:
@@ -164,10 +164,10 @@ class RowBuilder:
     def _named(
         self,
         is_so: Callable[[int, str], Column | None],
-        told: Callable[[int, str], Column] = lambda _, name: sf.lit(name),
+        text_of: Callable[[int, str], Column] = lambda _, name: sf.lit(name),
     ) -> Column:
-        found = [(told(i, name), is_so(i, name)) for i, name in self._numbered()]
-        texts = [sf.when(condition, text) for text, condition in found if condition is not None]
+        conditions = [(text_of(i, name), is_so(i, name)) for i, name in self._numbered()]
+        texts = [sf.when(condition, text) for text, condition in conditions if condition is not None]
         return sf.array_compact(sf.array(*texts)) if texts else sf.array().cast("ARRAY<STRING>")
 
     def _text_of(self, name: str) -> Column:
@@ -184,11 +184,11 @@ class RowBuilder:
     def _refuse_lost(self, lost: dict[str, int], texts: dict[str, str]) -> None:
         if not lost:
             return
-        told = ", ".join(
+        examples = ", ".join(
             f"{count} of {name} as {self.types[name].simpleString()}, such as {texts[name]!r}"
             for name, count in lost.items()
         )
-        raise BadInputError(f"values cannot be converted: {told}. {self._remedy(lost, texts)}")
+        raise BadInputError(f"values cannot be converted: {examples}. {self._remedy(lost, texts)}")
 
     def _remedy(self, lost: dict[str, int], texts: dict[str, str]) -> str:
         kinds = [_element_type(self.types[name]) for name in lost]
@@ -202,9 +202,9 @@ class RowBuilder:
     def _refuse_unfilled(self, unfilled: dict[str, int], hint: str) -> None:
         if not unfilled:
             return
-        told = ", ".join(f"{count} of {name}" for name, count in unfilled.items())
+        counts = ", ".join(f"{count} of {name}" for name, count in unfilled.items())
         raise BadInputError(
-            f"values are not in the events, and neither earlier in the batch nor in the table: {told}. "
+            f"values are not in the events, and neither earlier in the batch nor in the table: {counts}. "
             + (
                 hint
                 or "The batch does not follow what was applied before: apply the missing events first, or take a "

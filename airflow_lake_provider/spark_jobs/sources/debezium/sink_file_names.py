@@ -40,13 +40,13 @@ def sink_file(path: str, table: str) -> SinkFile | None:
     :param table: ``orders`` or ``public.orders``.
     """
     name = path.rpartition("/")[2]
-    found = _CONFLUENT.fullmatch(name)
-    if found is None:
-        found = _AIVEN.fullmatch(name)
-        if found is None or not found["topic"].endswith("." + table.rpartition(".")[2]):
+    match = _CONFLUENT.fullmatch(name)
+    if match is None:
+        match = _AIVEN.fullmatch(name)
+        if match is None or not match["topic"].endswith("." + table.rpartition(".")[2]):
             return None
-    last = found.groupdict().get("last")
-    return SinkFile(f"{found['topic']}-{int(found['partition'])}", int(found["first"]), int(last) if last else None)
+    last = match.groupdict().get("last")
+    return SinkFile(f"{match['topic']}-{int(match['partition'])}", int(match["first"]), int(last) if last else None)
 
 
 Names = Sequence[SinkFile | None]

@@ -84,14 +84,14 @@ class DebeziumSource(FileBatchSource):
             earlier=earlier,
         )
 
-    def _key_order(self, wanted: Wanted, known: TargetState) -> KeyOrder:
+    def _key_order(self, wanted: Wanted, target: TargetState) -> KeyOrder:
         engine = self.spec.merge_engine
         return KeyOrder(
-            epoch=known.history.epoch,
-            schema=known.schema,
-            rows=known.rows,
-            deleted_keys=known.history.deleted_keys(),
-            history=known.history,
+            epoch=target.history.epoch,
+            schema=target.schema,
+            rows=target.rows,
+            deleted_keys=target.history.deleted_keys(),
+            history=target.history,
             deleted_column=engine.deleted_column if engine.deletes is Deletes.SOFT else None,
             again=wanted.repeats,
         )

@@ -70,7 +70,7 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
     numbered = begun.withColumn("number", sf.sum("begins").over(in_order))
     order = sf.struct(*EVENT_ORDER)
     states = [_last_known(name, order).alias(f"s{i}") for i, name in enumerate(hole_columns)]
-    found = (
+    grouped = (
         numbered.withColumn("numbers", sf.max("number").over(key))
         .groupBy("key", "number", "numbers")
         .agg(
@@ -80,7 +80,7 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
         )
     )
     older_than_batch = (sf.col("number") == 1) & ~sf.col("start.op").isin("c", "r")
-    return found.select(
+    return grouped.select(
         sf.struct("key", "number").alias("id"),
         (sf.col("number") == sf.col("numbers")).alias("is_last"),
         sf.when(older_than_batch, sf.struct("key", sf.lit(PRESENT).alias("at"))).alias("root"),
@@ -92,9 +92,9 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
 
 def _last_known(column: str, order: Column) -> Column:
     present = ~is_delete() & sf.map_contains_key("after", column)
-    known = present & ~sf.array_contains("holes", column)
+    is_known = present & ~sf.array_contains("holes", column)
     value = sf.struct(sf.element_at("after", column).alias("text"), "types")
-    return sf.max_by(value, sf.when(known, order))
+    return sf.max_by(value, sf.when(is_known, order))
 
 
 def with_parents(
@@ -197,8 +197,8 @@ def values_at(
     :param roots: few, so they are sent to the rows of the table, which are not shuffled.
     """
     wanted = sf.broadcast(roots)
-    found = (_values(rows, at, keys, named, types).join(wanted, "root", "left_semi") for at, rows in rows_at.items())
-    values = reduce(DataFrame.unionByName, found)
+    parts = (_values(rows, at, keys, named, types).join(wanted, "root", "left_semi") for at, rows in rows_at.items())
+    values = reduce(DataFrame.unionByName, parts)
     once = values.groupBy("root").agg(sf.count(sf.lit(1)).alias("copies"), *(sf.first(s).alias(s) for s in named))
     return once.filter("copies = 1").drop("copies")
 

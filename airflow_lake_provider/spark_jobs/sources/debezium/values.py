@@ -331,12 +331,12 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None else None
 
 
-def common_type(column: str, found: Iterable[ConnectType]) -> types.DataType:
+def common_type(column: str, connect_types: Iterable[ConnectType]) -> types.DataType:
     """Return one type for all connect types a column had in the batch.
 
     :raises BadInputError: they have nothing in common.
     """
-    return reduce(lambda one, other: _wider(column, one, other), dict.fromkeys(c.natural_type() for c in found))
+    return reduce(lambda one, other: _wider(column, one, other), dict.fromkeys(c.natural_type() for c in connect_types))
 
 
 def _wider(column: str, one: types.DataType, other: types.DataType) -> types.DataType:
@@ -354,8 +354,8 @@ def _wider(column: str, one: types.DataType, other: types.DataType) -> types.Dat
     )
 
 
-def inferred_type(found: types.DataType) -> types.DataType:
+def inferred_type(inferred: types.DataType) -> types.DataType:
     """Return the type for what Spark inferred from plain JSON; objects stay text."""
-    if isinstance(found, types.ArrayType):
-        return types.ArrayType(inferred_type(found.elementType))
-    return types.StringType() if isinstance(found, types.StructType) else found
+    if isinstance(inferred, types.ArrayType):
+        return types.ArrayType(inferred_type(inferred.elementType))
+    return types.StringType() if isinstance(inferred, types.StructType) else inferred

@@ -78,8 +78,8 @@ def deletes_without_live_key(
     deleted = F.broadcast(deleted) if count <= MAX_BROADCAST_KEYS else deleted.distinct()
     live = live_rows.where(bounds) if bounds is not None else live_rows
     # The few deleted keys are broadcast against the many live ones, never the other way round.
-    found = live.join(deleted, same, "left_semi")
-    still_live, same_again = keys_apart(found, keys, without_nulls=not has_nulls)
+    matched = live.join(deleted, same, "left_semi")
+    still_live, same_again = keys_apart(matched, keys, without_nulls=not has_nulls)
     orphans = gone.join(still_live.distinct(), same_again, "left_anti")
     whole_row = F.struct(*(column(name) for name in gone.columns))
     by_key = orphans.groupBy(*(column(key) for key in keys))
@@ -103,13 +103,13 @@ def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[st
         )
     ]
     nulls = F.count_if(reduce(Column.__or__, (column(key).isNull() for key in keys))).alias("nulls")
-    found = gone.agg(F.count(F.lit(1)).alias("rows"), nulls, *measures).collect()[0]
+    row = gone.agg(F.count(F.lit(1)).alias("rows"), nulls, *measures).collect()[0]
     within = []
     for position, key in enumerate(bounded):
         # A NULL key has no bounds and must find its live rows too.
-        if found[f"count_{position}"] == found["rows"] > 0 and not may_wrap(wrapped, key, found[f"min_{position}"]):
-            least = least_literal(found[f"min_{position}"], types[key])
-            greatest = greatest_literal(found[f"max_{position}"], types[key])
+        if row[f"count_{position}"] == row["rows"] > 0 and not may_wrap(wrapped, key, row[f"min_{position}"]):
+            least = least_literal(row[f"min_{position}"], types[key])
+            greatest = greatest_literal(row[f"max_{position}"], types[key])
             within += [column(key) >= F.expr(least)] if least else []
             within += [column(key) <= F.expr(greatest)] if greatest else []
-    return found["rows"], found["nulls"] > 0, reduce(Column.__and__, within) if within else None
+    return row["rows"], row["nulls"] > 0, reduce(Column.__and__, within) if within else None

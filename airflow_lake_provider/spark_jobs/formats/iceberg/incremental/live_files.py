@@ -59,14 +59,14 @@ class ChangedFiles:
     @cached_property
     def added(self) -> tuple[LiveFile, ...]:
         """Of ``after``, those that were not live at the first snapshot with whatever deletes."""
-        known = {file.identity for file in self.before}
-        return tuple(file for file in self.after if file.identity not in known)
+        identities = {file.identity for file in self.before}
+        return tuple(file for file in self.after if file.identity not in identities)
 
     @cached_property
     def removed(self) -> tuple[LiveFile, ...]:
         """Of ``before``, those that are not live at the second snapshot with whatever deletes."""
-        known = {file.identity for file in self.after}
-        return tuple(file for file in self.before if file.identity not in known)
+        identities = {file.identity for file in self.after}
+        return tuple(file for file in self.before if file.identity not in identities)
 
     @cached_property
     def with_other_deletes(self) -> tuple[tuple[LiveFile, LiveFile], ...]:

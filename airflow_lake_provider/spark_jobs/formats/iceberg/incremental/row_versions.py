@@ -228,11 +228,11 @@ def newly_deleted_rows(
     earlier = [first for first, _ in pairs if first.deletes]
     if earlier:
         scans.append(deleted(earlier))
-        known = scans[1].dataframe.where(IS_DELETED).select(FILE, POSITION)
+        deleted_before = scans[1].dataframe.where(IS_DELETED).select(FILE, POSITION)
         if sum(file.deleted_rows for file in earlier) <= _MOST_BROADCAST:
-            known = sf.broadcast(known)
+            deleted_before = sf.broadcast(deleted_before)
         # Not by row id: the place that a row was updated from has the id of the place it went to.
-        rows = rows.join(known, [FILE, POSITION], "left_anti")
+        rows = rows.join(deleted_before, [FILE, POSITION], "left_anti")
     return rows.drop(FILE, POSITION, IS_DELETED), scans
 
 

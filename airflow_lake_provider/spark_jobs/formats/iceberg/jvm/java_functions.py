@@ -100,12 +100,12 @@ class JavaFunctions:
         """
         return self._make.function(self._new_input_file.bindTo(io))
 
-    def value_in(self, found: Any) -> Any:
+    def value_in(self, java_map: Any) -> Any:
         """Map a key of a ``java.util.Map`` to its value; null where it has none.
 
-        :param found: the map.
+        :param java_map: the map.
         """
-        return self._make.function(self._value.bindTo(found))
+        return self._make.function(self._value.bindTo(java_map))
 
     @cached_property
     def add_deletes(self) -> Any:

@@ -26,10 +26,10 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
     UNTIDIED,
     choose_level,
-    held_target,
     is_untidied,
     rules_for,
     table_size,
+    target_size_owner,
 )
 from airflow_lake_provider.iceberg.owner_settings import unusable_settings
 from airflow_lake_provider.spark_jobs.failures.broken_tables import is_of_a_broken_file
@@ -106,7 +106,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     report = CompactionReport(
         table=spec.table,
         outcome=Outcome.NOTHING_DUE,
-        reason=f"level {level.value} ({why}): no file is due{held_target(spec, target)}",
+        reason=f"level {level.value} ({why}): no file is due{target_size_owner(spec, target)}",
         run_key=run_key,
         before=before,
         after=before,
@@ -119,7 +119,7 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
         _upkeep(rewrite, tally, progress)
     report = replace(report, reason=f"level {level.value} ({why})")
     done = _reported(rewrite, report, planned, tally, progress)
-    return replace(done, reason=f"{done.reason}{held_target(spec, target)}")
+    return replace(done, reason=f"{done.reason}{target_size_owner(spec, target)}")
 
 
 def _deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
@@ -199,12 +199,12 @@ def _everything(table: IcebergTable, tally: _Tally) -> bool:
     return table.format_version >= 3 or bool(tally.groups) or tally.untidied
 
 
-def _failed(table: IcebergTable, said: str) -> LakeProviderError:
+def _failed(table: IcebergTable, message: str) -> LakeProviderError:
     """Return the error of a rewrite that came to nothing: no retry helps where a file or a setting is broken."""
     if unusable := unusable_settings(table.properties()):
-        return BrokenMetadataError(f"{table.name}: {'; '.join(unusable.values())}. Until then, {said}")
-    kind = BrokenMetadataError if is_of_a_broken_file(said) else JobFailedError
-    return kind(f"{table.name}: {said}")
+        return BrokenMetadataError(f"{table.name}: {'; '.join(unusable.values())}. Until then, {message}")
+    kind = BrokenMetadataError if is_of_a_broken_file(message) else JobFailedError
+    return kind(f"{table.name}: {message}")
 
 
 def _reported(

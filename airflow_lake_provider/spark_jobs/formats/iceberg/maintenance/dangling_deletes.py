@@ -82,10 +82,10 @@ def remove_outdated_deletes(table: IcebergTable, summary: dict[str, str]) -> str
 
 def _equality_deletes(table: IcebergTable, snapshot: Any) -> dict[str, Any]:
     """Return them by location."""
-    found: dict[str, Any] = {}
+    deletes: dict[str, Any] = {}
     for manifest in snapshot.deleteManifests(table.java.io()):
         with closing(
             table.iceberg.ManifestFiles.readDeleteManifest(manifest, table.java.io(), table.java.specs())
         ) as files:
-            found |= {str(file.location()): file for file in files if file.content().name() == "EQUALITY_DELETES"}
-    return found
+            deletes |= {str(file.location()): file for file in files if file.content().name() == "EQUALITY_DELETES"}
+    return deletes

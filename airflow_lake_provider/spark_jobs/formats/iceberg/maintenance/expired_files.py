@@ -144,10 +144,10 @@ def expired_files(
     :raises UnsupportedError: a file of the metadata is missing.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8") as noted:
-        found = ExpiredFiles(table, owners, foreign, noted)
+        expired = ExpiredFiles(table, owners, foreign, noted)
         try:
             for kind, location in _unreachable(table, before, after):
-                found.note(kind, location)
+                expired.note(kind, location)
         except SPARK_ERRORS as error:
             if not _is_damage(error):
                 raise
@@ -157,7 +157,7 @@ def expired_files(
                 "from a copy. Where there is none, Iceberg's expire_snapshots forgets the snapshot, and "
                 "remove_orphan_files finds what it leaves"
             ) from error
-        yield found
+        yield expired
 
 
 def _not_deleted(failed: Counter[str]) -> str:
@@ -193,10 +193,10 @@ def _file() -> Column:
 def _other_files(table: IcebergTable, static: Any, metadata_files: Collection[str] = ()) -> DataFrame:
     """Return kind and location of manifest lists and statistics."""
     reachable = table.iceberg.ReachableFileUtil
-    found = [(MANIFEST_LIST, str(each)) for each in reachable.manifestListLocations(static)]
-    found += [(STATISTICS, str(each)) for each in reachable.statisticsFilesLocations(static)]
-    found += [("metadata file", each) for each in metadata_files]
-    kinds, locations = [kind for kind, _ in found], [location for _, location in found]
+    files = [(MANIFEST_LIST, str(each)) for each in reachable.manifestListLocations(static)]
+    files += [(STATISTICS, str(each)) for each in reachable.statisticsFilesLocations(static)]
+    files += [("metadata file", each) for each in metadata_files]
+    kinds, locations = [kind for kind, _ in files], [location for _, location in files]
     text = pa.string()
     return dataframe_of(table.spark, pa.table({"kind": pa.array(kinds, text), "location": pa.array(locations, text)}))
 

@@ -51,7 +51,7 @@ def _earlier_locations(table: IcebergTable, owners: FileOwners) -> list[TableLoc
         if owners.owner_of(entry) != owners.table.name:
             newest[entry.rpartition("/")[0]] = entry
     read = (_location_in(table, entry) for entry in list(newest.values())[-_FOLDERS:])
-    return [found for found in read if found is not None and found.uuid == owners.table.uuid]
+    return [location for location in read if location is not None and location.uuid == owners.table.uuid]
 
 
 def _location_in(table: IcebergTable, entry: str) -> TableLocation | None:

@@ -198,10 +198,10 @@ def planner_options(rules: RewriteRules) -> dict[str, str]:
 
 def _each(iterable: Any) -> list[Any]:
     iterator = iterable.iterator()
-    found = []
+    items = []
     while iterator.hasNext():
-        found.append(iterator.next())
-    return found
+        items.append(iterator.next())
+    return items
 
 
 _MOST_MESSAGES = 10

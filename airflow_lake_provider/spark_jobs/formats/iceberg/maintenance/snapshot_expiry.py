@@ -71,7 +71,7 @@ def _expire(
     *,
     is_due: bool,
 ) -> ExpiryReport:
-    known = table.facts.snapshots
+    snapshots = table.facts.snapshots
     try:
         refusal = None
         committed = commit_expiry(table, spec, request, retention, progress, is_due=is_due)
@@ -85,7 +85,7 @@ def _expire(
         reason=report.reason if refusal is None else refusal,
         after=table.state(),
         warnings=(*report.warnings, *committed.warnings),
-        snapshots_expired=tuple(str(id_) for id_ in known if id_ not in left),
+        snapshots_expired=tuple(str(id_) for id_ in snapshots if id_ not in left),
         stage_branches_removed=tuple(name for name in retention.stage_branches if name not in refs),
         **_deleted(committed.deleted),
     )

@@ -19,7 +19,7 @@ from airflow_lake_provider.contracts.errors import (
     UnsupportedError,
 )
 from airflow_lake_provider.contracts.table_properties import ROWS_MATCHED
-from airflow_lake_provider.iceberg.owner_settings import COPY_ON_WRITE, DELETE_MODE, UPDATE_MODE, held_settings
+from airflow_lake_provider.iceberg.owner_settings import COPY_ON_WRITE, DELETE_MODE, UPDATE_MODE, owner_settings
 from airflow_lake_provider.iceberg.table_obstacles import without_row_changes
 from airflow_lake_provider.spark_jobs.failures.broken_tables import settings_at_fault
 from airflow_lake_provider.spark_jobs.failures.root_cause import root_cause
@@ -78,7 +78,7 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
         return None
     by_copy = is_copied(table, commit)
     # Before the commit, as it may find a setting that is no number.
-    held = held_settings(
+    clause = owner_settings(
         str(table.name),
         table.properties(),
         mode_of(commit),
@@ -106,7 +106,7 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
         snapshot=str(snapshot),
         rows_updated=matched.updated,
         rows_deleted=matched.deleted,
-        held=held,
+        held=clause,
     )
 
 
@@ -131,8 +131,8 @@ def _withheld(table: IcebergTable, commit: MatchedCommit, error: Exception) -> L
     if isinstance(error, LakeProviderError):
         # Ours name no path; their cause may, and is left behind.
         return type(error)(str(error))
-    if wrong := settings_at_fault(error, table.properties):
-        return BrokenMetadataError(f"{table.name}: {'; '.join(wrong)}. No data changed")
+    if faults := settings_at_fault(error, table.properties):
+        return BrokenMetadataError(f"{table.name}: {'; '.join(faults)}. No data changed")
     withheld = "the message is withheld, it may name what is erased"
     if (cause := root_cause(error)) is not None:
         return cause.kind.error(f"{table.name}: {cause.kind.name}. {cause.kind.remedy}; {withheld}. No data changed")
@@ -177,19 +177,19 @@ def copied_files(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRo
         scan.close()
 
 
-def _others(held: DataFrame, match: RowMatch) -> DataFrame:
+def _others(rows: DataFrame, match: RowMatch) -> DataFrame:
     """Return the rows that do not match; a predicate that is NULL matches no row."""
     if match.keys is not None:
-        return held.join(sf.broadcast(match.keys), on=match.keys.columns, how="left_anti")
-    return held.filter(~sf.coalesce(sf.expr(match.where or "false"), sf.lit(False)))
+        return rows.join(sf.broadcast(match.keys), on=match.keys.columns, how="left_anti")
+    return rows.filter(~sf.coalesce(sf.expr(match.where or "false"), sf.lit(False)))
 
 
 def _is_deterministic(table: IcebergTable, match: RowMatch) -> bool:
     """Tell whether a predicate gives the same answer again, as ``rand() < 0.5`` does not."""
     if match.where is None:
         return True
-    found: Any = table.spark.table(table.sql_name).filter(sf.expr(match.where))
-    return bool(java_rows(found).queryExecution().analyzed().deterministic())
+    rows: Any = table.spark.table(table.sql_name).filter(sf.expr(match.where))
+    return bool(java_rows(rows).queryExecution().analyzed().deterministic())
 
 
 def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mapping[str, str]) -> list[Any]:
@@ -225,8 +225,8 @@ def _assigned(table: IcebergTable, rows: DataFrame, field: StructField, expressi
     value = sf.expr(expression)
     if is_nested(field.dataType):
         given = rows.select(value.alias("value")).schema[0].dataType
-        found = list(schema_differences(field.dataType, given, (field.name,)))
-        unlike = [each.name for each in found if each.kind in (DifferenceKind.ADDED, DifferenceKind.MISSING)]
+        differences = list(schema_differences(field.dataType, given, (field.name,)))
+        unlike = [each.name for each in differences if each.kind in (DifferenceKind.ADDED, DifferenceKind.MISSING)]
         if unlike:
             raise InvalidSpecError(
                 f"{table.name}: the value assigned to {field.name} is {given.simpleString()}, and differs from the "

@@ -65,21 +65,21 @@ def matched_rows(table: IcebergTable, commit: MatchedCommit) -> ResolvedRows:
     with withheld(table, commit.match):
         if commit.match.keys is not None:
             refuse_other_spellings(table, commit.match.keys, commit.match.keys.columns)
-        held = rows_now_named(table, int(commit.base))
+        table_rows = rows_now_named(table, int(commit.base))
         updates = commit.assignments is not None
         if updates:
             _refuse_new_variants(table, int(commit.base))
         lineage = [ROW_ID] if updates and table.format_version >= 3 else []
-        kept = [*(held.columns if updates else ()), *lineage]
+        kept = [*(table_rows.columns if updates else ()), *lineage]
         # Before a join: it hides the metadata columns.
-        found = matching(table, held.select("*", "_file", "_pos", *lineage), commit.match, int(commit.base))
-        found = found.select("_file", "_pos", *(quoted(name) for name in kept))
+        rows = matching(table, table_rows.select("*", "_file", "_pos", *lineage), commit.match, int(commit.base))
+        rows = rows.select("_file", "_pos", *(quoted(name) for name in kept))
         if updates:
             # Lazy: the job that collects the positions also fills it.
-            found = found.localCheckpoint(eager=False)
-        changed = found.withColumns({WINS: sf.lit(True), DELETED: sf.lit(not updates)})
+            rows = rows.localCheckpoint(eager=False)
+        changed = rows.withColumns({WINS: sf.lit(True), DELETED: sf.lit(not updates)})
         place = collect_positions(changed, keys=None)
-    return ResolvedRows(rows=found.drop("_file", "_pos") if updates else None, place=place)
+    return ResolvedRows(rows=rows.drop("_file", "_pos") if updates else None, place=place)
 
 
 def _refuse_new_variants(table: IcebergTable, base: int) -> None:
@@ -140,12 +140,12 @@ def withheld(table: IcebergTable, match: RowMatch) -> Iterator[None]:
         if not match.is_secret:
             raise
         withheld_text = "the message is withheld, it may name what is erased"
-        if wrong := settings_at_fault(error, table.properties):
-            raise BrokenMetadataError(f"{table.name}: {'; '.join(wrong)}") from None
+        if faults := settings_at_fault(error, table.properties):
+            raise BrokenMetadataError(f"{table.name}: {'; '.join(faults)}") from None
         if (cause := root_cause(error)) is not None:
             raise cause.kind.error(f"{table.name}: {cause.kind.name}. {cause.kind.remedy}; {withheld_text}") from None
-        if (said := unreadable_file(error)) is not None:
-            broken = "is gone" if is_gone(said) else "cannot be read"
+        if (message := unreadable_file(error)) is not None:
+            broken = "is gone" if is_gone(message) else "cannot be read"
             raise BrokenMetadataError(
                 f"{table.name}: its metadata, or a file that it names, {broken}. {ROLL_BACK}; {withheld_text}"
             ) from None

@@ -83,13 +83,13 @@ def _candidates(table: IcebergTable, expression: Any) -> _Candidates:
         for manifest in snapshot.dataManifests(io):
             manifests[str(manifest.path())] = manifest
             reached_by[str(manifest.path())].add(str(snapshot.snapshotId()))
-    found = _Candidates()
+    candidates = _Candidates()
     for path, manifest in manifests.items():
         with closing(table.iceberg.ManifestFiles.read(manifest, io, specs).filterRows(expression)) as files:
             for file in files:
-                found.files[str(file.location())] = file
-                found.snapshots[str(file.location())] |= reached_by[path]
-    return found
+                candidates.files[str(file.location())] = file
+                candidates.snapshots[str(file.location())] |= reached_by[path]
+    return candidates
 
 
 def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> set[str]:
@@ -107,16 +107,16 @@ def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> s
 
 def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ...]:
     """Return what keeps each snapshot: the branches and tags at it, or else the history until it is expired."""
-    found = []
+    holders = []
     named = set()
     for name, reference in sorted(table.facts.references.items()):
         snapshot = str(reference.snapshot)
         if snapshot in holding:
             named.add(snapshot)
             tag = HolderKind.CONSUMER_TAG if name.startswith(CONSUMER_PREFIX) else HolderKind.TAG
-            found.append(SnapshotHolder(HolderKind.BRANCH if reference.is_branch else tag, name, (snapshot,)))
+            holders.append(SnapshotHolder(HolderKind.BRANCH if reference.is_branch else tag, name, (snapshot,)))
     history = tuple(id_ for id_ in map(str, table.facts.snapshots) if id_ in holding - named)
-    return (*found, SnapshotHolder(HolderKind.HISTORY, "", history)) if history else tuple(found)
+    return (*holders, SnapshotHolder(HolderKind.HISTORY, "", history)) if history else tuple(holders)
 
 
 def _with_equality_deletes(table: IcebergTable) -> set[str]:
@@ -136,5 +136,5 @@ def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str
     )
     live = entries.filter("status < 2").select(sf.col("data_file.file_path").alias("path"))
     gone = {row["snapshot"] for row in removed.join(live, on="path", how="left_anti").distinct().collect()}
-    known = {row["snapshot"] for row in removed.distinct().collect() if row["path"] in paths}
-    return tuple(sorted(gone | known))
+    removing = {row["snapshot"] for row in removed.distinct().collect() if row["path"] in paths}
+    return tuple(sorted(gone | removing))

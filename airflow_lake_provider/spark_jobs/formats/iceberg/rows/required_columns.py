@@ -31,8 +31,8 @@ def refusing_nulls(table: IcebergTable, written: Callable[[], DataFrame]) -> Ite
             raise
         conditions = dict(_null_conditions(table.schema()))
         counts = [sf.count_if(sf.expr(condition)).alias(str(i)) for i, condition in enumerate(conditions.values())]
-        found = written().agg(*counts).collect()[0] if counts else ()
-        nulls = {name: count for name, count in zip(conditions, found, strict=True) if count}
+        row = written().agg(*counts).collect()[0] if counts else ()
+        nulls = {name: count for name, count in zip(conditions, row, strict=True) if count}
         raise BadInputError(
             f"{table.name}: required columns would become NULL, in so many rows: {nulls}. Fill them in the source, "
             "leave these rows out in a Query, or let the table take NULL with ALTER TABLE ... ALTER COLUMN ... DROP "

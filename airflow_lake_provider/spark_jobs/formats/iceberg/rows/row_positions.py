@@ -65,24 +65,24 @@ class FoundPositions:
         )
 
 
-def collect_positions(found: DataFrame, keys: int | None, names: Sequence[str] = ()) -> FoundPositions:
-    """Run the join behind ``found``, and bring the positions to the driver.
+def collect_positions(matched: DataFrame, keys: int | None, names: Sequence[str] = ()) -> FoundPositions:
+    """Run the join behind ``matched``, and bring the positions to the driver.
 
     What the driver receives is bounded by 26 MB for up to :data:`MOST_LISTED` keys, and beyond by one bit for each row
     of the data files that have a hit, 125 MB for a billion rows; unless the table has its keys many times.
 
-    :param found: with ``_file``, ``_pos``, ``_lake_wins`` and ``_lake_deleted``.
+    :param matched: with ``_file``, ``_pos``, ``_lake_wins`` and ``_lake_deleted``.
     :param keys: how many the batch has; None when nobody knows how many rows there are.
     :param names: the key columns, to tell whether a key was found twice; empty where nobody asks.
     """
-    return _listed(found, names) if keys is not None and keys <= MOST_LISTED else _from_bitmaps(found, names)
+    return _listed(matched, names) if keys is not None and keys <= MOST_LISTED else _from_bitmaps(matched, names)
 
 
-def _listed(found: DataFrame, names: Sequence[str]) -> FoundPositions:
+def _listed(matched: DataFrame, names: Sequence[str]) -> FoundPositions:
     key = _hash(names) if names else sf.monotonically_increasing_id()
     deletes = (sf.col(WINS) & sf.col(DELETED)).alias("deletes")
     upserts = (~sf.col(DELETED)).alias("upserts")
-    rows = to_arrow(found.select("_file", "_pos", WINS, deletes, upserts, key.alias("key")))
+    rows = to_arrow(matched.select("_file", "_pos", WINS, deletes, upserts, key.alias("key")))
     counts = rows.group_by("_file").aggregate([("_pos", "count"), ("deletes", "sum"), ("upserts", "sum")])
     changed = rows.filter(rows.column(WINS)).group_by("_file").aggregate([("_pos", "list")])
     lists = changed.column("_pos_list")
@@ -100,10 +100,10 @@ def _hash(names: Sequence[str]) -> Column:
     return sf.xxhash64(*map(quoted, names))
 
 
-def _from_bitmaps(found: DataFrame, names: Sequence[str]) -> FoundPositions:
+def _from_bitmaps(matched: DataFrame, names: Sequence[str]) -> FoundPositions:
     # Counted from 1: position 0 would be in a bucket of its own.
     number = sf.when(sf.col(WINS), sf.col("_pos") + 1)
-    buckets = found.groupBy("_file", sf.bitmap_bucket_number(number).alias("bucket")).agg(
+    buckets = matched.groupBy("_file", sf.bitmap_bucket_number(number).alias("bucket")).agg(
         sf.bitmap_construct_agg(sf.bitmap_bit_position(number)).alias("bitmap"),
         sf.count_if(sf.col(WINS) & sf.col(DELETED)).alias("deletes"),
         sf.count_if(~sf.col(DELETED)).alias("upserts"),
@@ -113,7 +113,7 @@ def _from_bitmaps(found: DataFrame, names: Sequence[str]) -> FoundPositions:
     counts = rows.group_by("_file").aggregate([("found", "sum"), ("deletes", "sum"), ("upserts", "sum")])
     # A shuffle of 8 bytes for each key, for which later steps drop no repeats: they would shuffle whole rows. Two keys
     # with one hash are taken for a repeat.
-    distinct = found.agg(sf.count_distinct(_hash(names))).collect()[0][0] if names else None
+    distinct = matched.agg(sf.count_distinct(_hash(names))).collect()[0][0] if names else None
     may_repeat = distinct is not None and distinct < (pc.sum(rows.column("found")).as_py() or 0)
     return FoundPositions(
         positions=_unpacked(rows),

@@ -62,13 +62,13 @@ def tasks_of_files(table: IcebergTable, snapshot: int, tasks: Any, paths: Collec
     # A file that was added twice is planned twice.
     by_location = collect.Multimaps.index(tasks, java.location_of_task)
     task_of = java.value_in(collect.Maps.transformValues(by_location.asMap(), java.first_of_collection))
-    found = {path: task_of.apply(path) for path in paths}
-    gone = sorted(path for path, task in found.items() if task is None)
+    by_path = {path: task_of.apply(path) for path in paths}
+    gone = sorted(path for path, task in by_path.items() if task is None)
     if gone:
         raise CommitConflictError(
             f"{table.name}: {len(gone)} data files with rows of the batch are not in snapshot {snapshot}: {gone[:3]}"
         )
-    return found
+    return by_path
 
 
 def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where: str) -> Any:

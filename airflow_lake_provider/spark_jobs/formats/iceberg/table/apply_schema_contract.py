@@ -44,17 +44,17 @@ def fit_schema(
     _refuse_missing(table, by_kind[DifferenceKind.MISSING], missing)
     _refuse_unfit(table, by_kind[DifferenceKind.UNFIT])
     _refuse_frozen(table, added, widened, contract)
-    columns_text = ", ".join(f"{found.sql_name} {_type_text(found)}" for found in added)
+    columns_text = ", ".join(f"{difference.sql_name} {_type_text(difference)}" for difference in added)
     alter_table(
         table,
         [
             *([f"ADD COLUMNS ({columns_text})"] if added else []),
-            *(f"ALTER COLUMN {found.sql_name} TYPE {_type_text(found)}" for found in widened),
+            *(f"ALTER COLUMN {difference.sql_name} TYPE {_type_text(difference)}" for difference in widened),
         ],
     )
     return (
-        *(f"added column {found.name} {_told(found.wanted)}" for found in added),
-        *(f"widened column {found.name} to {_told(found.wanted)}" for found in widened),
+        *(f"added column {difference.name} {_told(difference.wanted)}" for difference in added),
+        *(f"widened column {difference.name} to {_told(difference.wanted)}" for difference in widened),
     )
 
 
@@ -63,8 +63,8 @@ def widens(present: StructField, wanted: StructField) -> bool:
     return promotes(present.dataType, wanted.dataType)
 
 
-def _type_text(found: SchemaDifference) -> str:
-    return type_text(found.wanted.dataType) if found.wanted else ""
+def _type_text(difference: SchemaDifference) -> str:
+    return type_text(difference.wanted.dataType) if difference.wanted else ""
 
 
 def _told(field: StructField | None) -> str:
@@ -77,13 +77,13 @@ def _refuse_frozen(
     widened: Sequence[SchemaDifference],
     contract: SchemaContract,
 ) -> None:
-    found = {
+    by_setting = {
         "new_columns": added if contract.new_columns is Evolution.FREEZE else (),
         "wider_types": widened if contract.wider_types is Evolution.FREEZE else (),
     }
-    names = sorted(each.name for differences in found.values() for each in differences)
+    names = sorted(each.name for differences in by_setting.values() for each in differences)
     if names:
-        frozen = " and ".join(f"{field}='evolve'" for field, differences in found.items() if differences)
+        frozen = " and ".join(f"{field}='evolve'" for field, differences in by_setting.items() if differences)
         raise BadInputError(
             f"{table.name}: the batch has new or wider columns {names}, and its schema_contract freezes them; allow "
             f"them with {frozen}, or leave them out with exclude_columns"
@@ -91,20 +91,20 @@ def _refuse_frozen(
 
 
 def _refuse_unfit(table: IcebergTable, unfit: Iterable[SchemaDifference]) -> None:
-    told = [f"{found.name} is {_told(found.present)} and got {_told(found.wanted)}" for found in unfit]
-    if told:
+    conflicts = [f"{each.name} is {_told(each.present)} and got {_told(each.wanted)}" for each in unfit]
+    if conflicts:
         raise BadInputError(
-            f"{table.name}: {'; '.join(told)}. Cast them in a Query, or declare the types with the source's schema"
+            f"{table.name}: {'; '.join(conflicts)}. Cast them in a Query, or declare the types with the source's schema"
         )
 
 
 def _refuse_missing(table: IcebergTable, lacking: Sequence[SchemaDifference], missing: MissingColumns) -> None:
     if lacking and missing is MissingColumns.FAIL:
         raise BadInputError(
-            f"{table.name}: the batch lacks the table's columns {[found.name for found in lacking]}; say what they "
+            f"{table.name}: the batch lacks the table's columns {[each.name for each in lacking]}; say what they "
             "become in its rows with missing_columns='null' or 'keep' (the old value)"
         )
-    required = [found.name for found in lacking if found.present is not None and not found.present.nullable]
+    required = [each.name for each in lacking if each.present is not None and not each.present.nullable]
     if required and missing is MissingColumns.NULL:
         raise BadInputError(
             f"{table.name}: the batch lacks the columns {required}, which the table requires, so they cannot become "
@@ -203,17 +203,17 @@ def schema_differences(
 def _of_fields(
     present: StructType, wanted: StructType, path: tuple[str, ...], in_key: bool
 ) -> Iterator[SchemaDifference]:
-    held = {field.name.lower(): field for field in present}
+    remaining = {field.name.lower(): field for field in present}
     for field in wanted:
-        found = held.pop(field.name.lower(), None)
-        if found is not None:
-            yield from schema_differences(found.dataType, field.dataType, (*path, found.name), in_key=in_key)
+        match = remaining.pop(field.name.lower(), None)
+        if match is not None:
+            yield from schema_differences(match.dataType, field.dataType, (*path, match.name), in_key=in_key)
         else:
             kind = DifferenceKind.UNFIT if in_key else DifferenceKind.ADDED
             yield SchemaDifference(kind=kind, path=(*path, field.name), wanted=field)
-    for name in sorted(field.name for field in held.values()):
+    for name in sorted(field.name for field in remaining.values()):
         kind = DifferenceKind.UNFIT if in_key else DifferenceKind.MISSING
-        yield SchemaDifference(kind=kind, path=(*path, name), present=held[name.lower()])
+        yield SchemaDifference(kind=kind, path=(*path, name), present=remaining[name.lower()])
 
 
 def promotes(narrow: DataType, wide: DataType) -> bool:

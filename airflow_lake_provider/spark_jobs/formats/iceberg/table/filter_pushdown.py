@@ -76,8 +76,8 @@ def bounds_are_sure(table: IcebergTable, where: str) -> bool:
 
 def _behind_barrier(rows: DataFrame, predicate: Column) -> DataFrame:
     # Spark pushes no predicate below an expression that is not deterministic.
-    held = rows.withColumn(_BARRIER, sf.monotonically_increasing_id())
-    return held.filter((sf.col(_BARRIER) >= 0) & predicate).drop(_BARRIER)
+    numbered = rows.withColumn(_BARRIER, sf.monotonically_increasing_id())
+    return numbered.filter((sf.col(_BARRIER) >= 0) & predicate).drop(_BARRIER)
 
 
 def _conjuncts(filtered: DataFrame) -> Iterator[Any]:
@@ -96,9 +96,9 @@ def _reads_only(table: IcebergTable, part: Any, names: frozenset[str]) -> bool:
     # A subquery would run twice: in the scan's filter, and behind the barrier.
     if has_subquery(table.spark, part):
         return False
-    found = part.references().iterator()
-    while found.hasNext():
-        if str(found.next().name()).lower() not in names:
+    references = part.references().iterator()
+    while references.hasNext():
+        if str(references.next().name()).lower() not in names:
             return False
     return bool(part.deterministic())
 

@@ -200,8 +200,8 @@ class IcebergTable:
         (``SparkScanBuilder.includeStats`` of Iceberg 1.12).
         """
         then, now = self.schema_of(snapshot_id), self.facts.shape.schema()
-        known = {field["id"] for field in then["fields"]}
-        return [field["name"] for field in now["fields"] if field["type"] == "variant" and field["id"] not in known]
+        known_ids = {field["id"] for field in then["fields"]}
+        return [field["name"] for field in now["fields"] if field["type"] == "variant" and field["id"] not in known_ids]
 
     @property
     def format_version(self) -> int:

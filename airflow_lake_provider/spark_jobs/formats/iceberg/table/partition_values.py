@@ -49,8 +49,8 @@ def is_supported(field: Any, result: Any) -> bool:
     :param field: ``org.apache.iceberg.PartitionField``; ``result``: the type of its values.
     """
     name = str(field.transform())
-    known = name in ("identity", "void") or name in _FUNCTIONS or _WITH_WIDTH.fullmatch(name) is not None
-    return known and not str(result).startswith("timestamp")
+    is_known = name in ("identity", "void") or name in _FUNCTIONS or _WITH_WIDTH.fullmatch(name) is not None
+    return is_known and not str(result).startswith("timestamp")
 
 
 def _value(table: IcebergTable, field: Any) -> Column:

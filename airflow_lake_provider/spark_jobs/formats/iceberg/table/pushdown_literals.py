@@ -108,7 +108,7 @@ def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, Wrappe
     :param schema: ``org.apache.iceberg.Schema`` that names the columns; None for the table's.
     """
     schema = table.java.schema() if schema is None else schema
-    found: dict[str, WrappedColumn] = {}
+    wrapped: dict[str, WrappedColumn] = {}
     for field in table.facts.shape.partition_fields(of_all_specs=True):
         width = _TRUNCATE.fullmatch(field.transform)
         source = schema.findField(field.source_id) if width else None
@@ -116,9 +116,9 @@ def wrapped_columns(table: IcebergTable, schema: Any = None) -> dict[str, Wrappe
         if width is None or least is None or least % int(width[1]) == 0:
             continue
         name = str(schema.findColumnName(field.source_id)).lower()
-        first = max(least + int(width[1]), found[name].first_sure if name in found else least)
-        found[name] = WrappedColumn(first_sure=first)
-    return found
+        first = max(least + int(width[1]), wrapped[name].first_sure if name in wrapped else least)
+        wrapped[name] = WrappedColumn(first_sure=first)
+    return wrapped
 
 
 # As ``java.util.UUID`` writes it, and so Iceberg's readers.

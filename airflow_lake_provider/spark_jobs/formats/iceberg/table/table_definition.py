@@ -93,17 +93,17 @@ def _schema(table: IcebergTable, columns: StructType, keys: tuple[str, ...]) -> 
 def _refuse_unfit_transforms(table: IcebergTable, schema: Any, role: str, terms: Sequence[LayoutTerm]) -> None:
     """Refuse a transform of a column whose type it does not take, with what makes the column fit."""
     for term in terms:
-        found = schema.caseInsensitiveFindField(".".join(term.column))
+        field = schema.caseInsensitiveFindField(".".join(term.column))
         name = _BUILDER_METHODS.get(term.transform, term.transform)
-        if found is None or term.transform == "identity":
+        if field is None or term.transform == "identity":
             continue
         transform = table.iceberg.transforms.Transforms.fromString(
             name if term.number is None else f"{name}[{term.number}]"
         )
-        if not transform.canTransform(found.type()):
+        if not transform.canTransform(field.type()):
             raise InvalidSpecError(
                 f"{table.name}: {role} has {term.transform} of column {'.'.join(term.column)}, which is of type "
-                f"{found.type()}; it takes {_TAKES[name]}. Declare the type in the source's schema, cast the column in "
+                f"{field.type()}; it takes {_TAKES[name]}. Declare the type in the source's schema, cast the column in "
                 "a Query, or name another one"
             )
 
@@ -119,9 +119,9 @@ def _partition_spec(table: IcebergTable, schema: Any, terms: Sequence[str]) -> A
     builder = table.iceberg.PartitionSpec.builderFor(schema)
     for term in partition_terms(terms):
         column = ".".join(term.column)
-        found = schema.caseInsensitiveFindField(column)
+        field = schema.caseInsensitiveFindField(column)
         # As the table spells it, so that the partition field is named after it.
-        name = column if found is None else schema.findColumnName(found.fieldId())
+        name = column if field is None else schema.findColumnName(field.fieldId())
         add = getattr(builder, _BUILDER_METHODS.get(term.transform, term.transform))
         builder = add(name) if term.number is None else add(name, term.number)
     return builder.build()

@@ -69,11 +69,11 @@ def refuse_foreign_file_io(spark: SparkSession, table: str, java: Any, own: Mapp
         # Other catalogs make it of the session's settings alone.
         return
     io = java.io()
-    kind, said = _described(spark, io)
+    kind, properties = _described(spark, io)
     trusted = {own["io-impl"]} if "io-impl" in own else FILE_IOS
     unsafe = set() if kind in trusted else {f"io-impl (it is {kind})"}
-    own = {**own, **{name: said[name] for name in _OF_SPARK if name in said}}
-    for each in (said, *({**said, **vended} for vended in _vended(spark, io, kind))):
+    own = {**own, **{name: properties[name] for name in _OF_SPARK if name in properties}}
+    for each in (properties, *({**properties, **vended} for vended in _vended(spark, io, kind))):
         unsafe.update(objections_of_spark(each, own, own.get("uri", "")))
     if unsafe:
         raise UnsupportedError(
@@ -86,11 +86,11 @@ def refuse_foreign_file_io(spark: SparkSession, table: str, java: Any, own: Mapp
 def _described(spark: SparkSession, io: Any) -> tuple[str, dict[str, str]]:
     """Return class and properties, by one command."""
     try:
-        found = json.loads(jvm_of(spark).org.apache.iceberg.io.FileIOParser.toJson(io))
+        parsed = json.loads(jvm_of(spark).org.apache.iceberg.io.FileIOParser.toJson(io))
     except GatewayError:
         # It does not tell its properties.
         return str(io.getClass().getName()), {}
-    return found["io-impl"], found["properties"]
+    return parsed["io-impl"], parsed["properties"]
 
 
 def _vended(spark: SparkSession, io: Any, kind: str) -> Iterator[dict[str, str]]:

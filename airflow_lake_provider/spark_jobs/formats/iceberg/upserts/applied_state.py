@@ -63,11 +63,11 @@ def applied_state(table: IcebergTable, source_name: str, branch: str | None) -> 
     table.refresh_readable()
     if branch is not None:
         # The count goes on from main's, so that main does not look rolled back once the branch is published.
-        known = SourcePosition.read(table.properties(), source_name, str(table.name))
+        of_main = SourcePosition.read(table.properties(), source_name, str(table.name))
         return AppliedState(
             base=table.base_of(branch),
             run_keys=_run_keys_in_summaries(table, branch),
-            position=SourcePosition(generation=known.generation),
+            position=SourcePosition(generation=of_main.generation),
             keys=IcebergKeyHistory(table=table),
             commits=table.history(table.origin_of(branch)).line,
         )
@@ -96,8 +96,8 @@ def changeable_state(table: IcebergTable) -> AppliedState:
 
 def other_positions(table: IcebergTable, source_name: str) -> Mapping[str, SourcePosition]:
     """Return the positions of all sources but one, by their names."""
-    known = [name.removeprefix(POSITION_PREFIX) for name in table.properties() if name.startswith(POSITION_PREFIX)]
-    return {name: _applied(table, name).position for name in known if name != source_name}
+    names = [name.removeprefix(POSITION_PREFIX) for name in table.properties() if name.startswith(POSITION_PREFIX)]
+    return {name: _applied(table, name).position for name in names if name != source_name}
 
 
 def _applied(table: IcebergTable, source_name: str) -> AppliedOfSource:

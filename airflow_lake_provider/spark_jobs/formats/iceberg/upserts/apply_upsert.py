@@ -8,7 +8,7 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.iceberg.owner_settings import MERGE_MODE, held_settings
+from airflow_lake_provider.iceberg.owner_settings import MERGE_MODE, owner_settings
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
@@ -45,7 +45,7 @@ def apply_upsert(
     planned = replace(planned, candidates=chosen.candidates)
     strategy = STRATEGIES[chosen.strategy]
     # Before the commit, as it may find a setting that is no number.
-    held = held_settings(
+    clause = owner_settings(
         str(table.name),
         table.properties(),
         MERGE_MODE,
@@ -59,7 +59,7 @@ def apply_upsert(
         applied = strategy.apply(table, planned, progress)
     warnings = (*((chosen.warning,) if chosen.warning else ()), *applied.warnings)
     reason = f"{chosen.reason}; {applied.strategy_reason}"
-    return replace(applied, strategy_reason=reason, warnings=warnings, held=held)
+    return replace(applied, strategy_reason=reason, warnings=warnings, held=clause)
 
 
 def _plan(table: IcebergTable, commit: KeyedCommit) -> PlannedUpsert:
@@ -78,11 +78,11 @@ def _apply_audited(
 
 
 def _batch_audit(table: IcebergTable, commit: PlannedUpsert, audits: Audits) -> BatchAudit:
-    held = table.spark.table(table.sql_name)
+    table_rows = table.spark.table(table.sql_name)
     merge = row_merge(table, commit)
     given = {name.lower(): name for name in commit.rows.columns}
     columns = []
-    for column in held.schema:
+    for column in table_rows.schema:
         name = given.get(column.name.lower())
         if name is not None:
             columns.append(sf.expr(merge.added(name)).cast(column.dataType).alias(column.name))
@@ -91,5 +91,5 @@ def _batch_audit(table: IcebergTable, commit: PlannedUpsert, audits: Audits) -> 
     batch = commit.rows.filter(~sf.col(DELETED)).select(*columns)
     audit = BatchAudit(table.spark, str(table.name), audits, batch)
     # Before anything is written: both views have their columns already.
-    audit.resolve(held)
+    audit.resolve(table_rows)
     return audit

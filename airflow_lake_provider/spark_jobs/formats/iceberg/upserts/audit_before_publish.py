@@ -104,9 +104,9 @@ def audit_stage(
         facts.update(passed=len(audit.audits.queries) - len(offending), failed=len(offending))
     if not offending:
         return
-    found = ", ".join(f"{name!r} ({count:,} rows)" for name, count in offending.items())
+    failures = ", ".join(f"{name!r} ({count:,} rows)" for name, count in offending.items())
     raise AuditFailedError(
-        f"{table.name}: {len(offending)} of {len(audit.audits.queries)} audits failed: {found}. Main is as it was. "
+        f"{table.name}: {len(offending)} of {len(audit.audits.queries)} audits failed: {failures}. Main is as it was. "
         f"{_kept(table, commit, stage, staged)} Repair the input, or the assertion, and clear the task."
     )
 

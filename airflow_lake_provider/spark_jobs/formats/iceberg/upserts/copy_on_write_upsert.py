@@ -96,8 +96,8 @@ def _stage(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows, r
     rows = rows_of_batch(table, commit, resolved)
     if not replaced:
         return write_staged(table, rows)
-    with _scanned(table, replaced) as held:
-        kept = _kept(table, commit, held).select(*(quoted(name) for name in rows.columns))
+    with _scanned(table, replaced) as table_rows:
+        kept = _kept(table, commit, table_rows).select(*(quoted(name) for name in rows.columns))
         return write_staged(table, kept.unionByName(rows))
 
 
@@ -110,7 +110,7 @@ def _scanned(table: IcebergTable, tasks: Sequence[Any]) -> Iterator[DataFrame]:
         scan.close()
 
 
-def _kept(table: IcebergTable, commit: PlannedUpsert, held: DataFrame) -> DataFrame:
+def _kept(table: IcebergTable, commit: PlannedUpsert, table_rows: DataFrame) -> DataFrame:
     """Return the rows that the batch leaves as they are.
 
     Told by the same condition as when the keys were resolved: not every scan of chosen files has ``_pos``.
@@ -120,7 +120,7 @@ def _kept(table: IcebergTable, commit: PlannedUpsert, held: DataFrame) -> DataFr
     changes = sf.broadcast(commit.rows.select(*map(quoted, names))).alias("s")
     same_key = [f"{_of_table(key)} = {_of_batch(key)}" for key in commit.keys]
     changed = " AND ".join([*same_key, *([merge.wins] if merge.wins else [])])
-    return held.alias("t").join(changes, on=sf.expr(changed), how="left_anti")
+    return table_rows.alias("t").join(changes, on=sf.expr(changed), how="left_anti")
 
 
 def _of_table(name: str) -> str:

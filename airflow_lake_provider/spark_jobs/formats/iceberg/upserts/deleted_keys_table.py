@@ -82,9 +82,9 @@ def _take_over(table: IcebergTable, side: IcebergTable) -> None:
     side.spark.sql(f"ALTER TABLE {side.sql_name} SET TBLPROPERTIES ('{_TABLE}' = '{table.refresh().uuid}')")
 
 
-def _widenings(held: StructType, wanted: StructType, within: str = "") -> list[str]:
+def _widenings(current: StructType, wanted: StructType, within: str = "") -> list[str]:
     """Return what makes key columns as wide as the table's have become, the new key's included."""
-    present = {field.name.lower(): field for field in held}
+    present = {field.name.lower(): field for field in current}
     changes = []
     for field in wanted:
         mine, name = present.get(field.name.lower()), within + quoted_name(field.name)

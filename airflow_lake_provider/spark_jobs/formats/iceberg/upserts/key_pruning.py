@@ -63,10 +63,10 @@ class BatchKeys:
         if ranges is None:
             values = [(quoted(key), kind) for key, kind in key_types(commit.rows, commit.keys).items()]
             ranges = read_ranges(commit.keys, commit.rows.agg(ranges_column(values)).collect()[0][0])
-        found = cls(rows=commit.rows, names=commit.keys, ranges=ranges)
+        keys = cls(rows=commit.rows, names=commit.keys, ranges=ranges)
         return (
-            found
-            if found.are_listed
+            keys
+            if keys.are_listed
             else cls(rows=commit.rows, names=commit.keys, ranges=without_gaps(ranges, commit.rows))
         )
 
@@ -100,14 +100,14 @@ class BatchKeys:
         texts = self.rows.select(as_text(quoted(column), kind))
         if len(self.names) > 1:
             texts = texts.distinct().limit(_MAX_IN + 1)
-        found = texts.collect()
-        literals = [sure_literal(text, kind) for (text,) in found]
-        return [lit for lit in literals if lit is not None] if None not in literals and len(found) <= _MAX_IN else []
+        rows = texts.collect()
+        literals = [sure_literal(text, kind) for (text,) in rows]
+        return [lit for lit in literals if lit is not None] if None not in literals and len(rows) <= _MAX_IN else []
 
 
 def key_types(rows: DataFrame, keys: tuple[str, ...]) -> dict[str, DataType]:
     """Return the type of each key column, which the batch may spell in another case."""
-    types = {found.name.lower(): found.dataType for found in rows.schema}
+    types = {field.name.lower(): field.dataType for field in rows.schema}
     return {key: types[key.lower()] for key in keys}
 
 
@@ -129,18 +129,18 @@ def key_pruning(table: IcebergTable, keys: BatchKeys, alias: str, *, by_bucket: 
     partitioning = _partitioning(table) if len(keys.names) > 1 else set()
     wrapped = wrapped_columns(table)
     predicates, words = [], []
-    for found in keys.ranges.columns:
-        kind = types.get(found.column.lower())
-        listed = keys.literals(found.column, kind) if kind and found.column.lower() in partitioning else []
-        between = None if may_wrap(wrapped, found.column, found.parts[0][0]) else _between(alias, found, kind)
+    for each in keys.ranges.columns:
+        kind = types.get(each.column.lower())
+        listed = keys.literals(each.column, kind) if kind and each.column.lower() in partitioning else []
+        between = None if may_wrap(wrapped, each.column, each.parts[0][0]) else _between(alias, each, kind)
         if listed:
-            predicates.append(_in(alias, found.column, listed))
-            words.append(f"{len(listed)} values of {found.column}")
+            predicates.append(_in(alias, each.column, listed))
+            words.append(f"{len(listed)} values of {each.column}")
         elif between:
             predicates.append(between)
-            ranges_of = "the range" if len(found.parts) == 1 else f"{len(found.parts)} ranges"
-            words.append(f"{ranges_of} of {found.column}")
-            buckets = _bucket_pruning(table, keys, found.column, alias) if by_bucket else None
+            ranges_of = "the range" if len(each.parts) == 1 else f"{len(each.parts)} ranges"
+            words.append(f"{ranges_of} of {each.column}")
+            buckets = _bucket_pruning(table, keys, each.column, alias) if by_bucket else None
             if buckets:
                 predicates.append(buckets[0])
                 words.append(buckets[1])
@@ -151,9 +151,9 @@ def _in(alias: str, column: str, listed: list[str]) -> str:
     return f"{alias}.{quoted_name(column)} IN ({', '.join(listed)})"
 
 
-def _between(alias: str, found: KeyRange, kind: DataType | None) -> str | None:
-    column = f"{alias}.{quoted_name(found.column)}"
-    parts = [_part(column, least_literal(low, kind), greatest_literal(high, kind)) for low, high in found.parts]
+def _between(alias: str, key_range: KeyRange, kind: DataType | None) -> str | None:
+    column = f"{alias}.{quoted_name(key_range.column)}"
+    parts = [_part(column, least_literal(low, kind), greatest_literal(high, kind)) for low, high in key_range.parts]
     if any(part is None for part in parts):
         return None
     return str(parts[0]) if len(parts) == 1 else f"({' OR '.join(map(str, parts))})"
@@ -195,8 +195,8 @@ def _bucket_pruning(table: IcebergTable, keys: BatchKeys, column: str, alias: st
 def _buckets(table: IcebergTable, column: str) -> int | None:
     """Return how many buckets the table has by a column."""
     schema = table.java.schema()
-    for found in table.facts.shape.partition_fields():
-        bucket = _BUCKET.fullmatch(found.transform)
-        if bucket and str(schema.findColumnName(found.source_id)).lower() == column.lower():
+    for partition in table.facts.shape.partition_fields():
+        bucket = _BUCKET.fullmatch(partition.transform)
+        if bucket and str(schema.findColumnName(partition.source_id)).lower() == column.lower():
             return int(bucket[1])
     return None

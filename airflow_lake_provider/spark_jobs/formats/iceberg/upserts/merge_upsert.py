@@ -94,8 +94,8 @@ def _merge(table: IcebergTable, stage: str, commit: PlannedUpsert) -> tuple[str,
     counted = None if has_class(table.spark, _MERGE_SUMMARY) else table.spark.sql(statement.counts).head()
     counts = None if counted is None else counted.asDict()
     with refusing_nulls(table, lambda: table.spark.sql(statement.written)):
-        told = {} if counts is None else counts_to_summary(**{f"rows_{change}": n for change, n in counts.items()})
-        run_with_summary(table.spark, statement.text, {**summary_of(commit), **told})
+        summary = {} if counts is None else counts_to_summary(**{f"rows_{change}": n for change, n in counts.items()})
+        run_with_summary(table.spark, statement.text, {**summary_of(commit), **summary})
     return statement.pruning, counts
 
 

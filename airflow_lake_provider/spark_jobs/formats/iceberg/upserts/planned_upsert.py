@@ -44,12 +44,12 @@ class CandidateFiles:
         """Rows that have to be looked at."""
         return sum(self.rows_by_file)
 
-    def of(self, held: DataFrame) -> DataFrame:
+    def of(self, rows: DataFrame) -> DataFrame:
         """Return the rows of the table that satisfy the conditions."""
-        held = held.alias(self.alias)
+        rows = rows.alias(self.alias)
         for predicate in self.predicates:
-            held = held.filter(sf.expr(predicate))
-        return held
+            rows = rows.filter(sf.expr(predicate))
+        return rows
 
     def whole_tasks(self, table: IcebergTable) -> Any:
         """Return tasks of the same files that read every row, as a Java list."""
@@ -76,7 +76,7 @@ class PlannedUpsert(KeyedCommit):
     def of(cls, table: IcebergTable, commit: KeyedCommit, batch_keys: BatchKeys) -> PlannedUpsert:
         """Make the rows fit the table; no job is run."""
         fitted = fit_rows(table, commit)
-        given = {known.name: getattr(commit, known.name) for known in fields(commit)}
+        given = {field.name: getattr(commit, field.name) for field in fields(commit)}
         return cls(
             **{**given, "rows": fitted.rows},
             batch_keys=replace(batch_keys, rows=fitted.rows),
@@ -90,8 +90,8 @@ class PlannedUpsert(KeyedCommit):
 
     def planned_candidates(self, table: IcebergTable) -> CandidateFiles | None:
         """Return the candidates at the base, planned anew where the base has moved; None for a table without rows."""
-        known = self.candidates
-        return known if known is not None and known.snapshot == self.base else plan_candidates(table, self)
+        kept = self.candidates
+        return kept if kept is not None and kept.snapshot == self.base else plan_candidates(table, self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,11 +153,11 @@ def _refuse_decided_anew(
     table: IcebergTable, commit: PlannedUpsert, branch: str, committed: list[Mapping[str, str]]
 ) -> None:
     properties = table.properties()
-    known = commit.run_key in RecentRunKeys.read(properties)
+    is_applied = commit.run_key in RecentRunKeys.read(properties)
     if branch != MAIN:
-        known = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
+        is_applied = any(summary.get(RUN_KEY) == commit.run_key for summary in table.summaries(branch))
     for name, position in commit.positions.items() if branch == MAIN else ():
-        if not known and SourcePosition.read(properties, name).generation >= position.generation:
+        if not is_applied and SourcePosition.read(properties, name).generation >= position.generation:
             raise CommitConflictError(
                 f"{table.name}: another batch of source {name} was applied meanwhile; what is left of this one is "
                 "decided on again"
@@ -166,7 +166,7 @@ def _refuse_decided_anew(
             raise CommitConflictError(
                 f"{table.name}: another source got in between, and may have consumed files of {name}"
             )
-    if known:
+    if is_applied:
         raise CommitConflictError(f"{table.name}: another driver of this run has applied this batch")
 
 

@@ -37,12 +37,12 @@ def resolve_rows(table: IcebergTable, commit: PlannedUpsert) -> ResolvedRows:
     if not candidates.rows_by_file:
         return ResolvedRows(pruning=candidates.pruning)
     # Of the files as they were planned: Spark would read the manifests once more.
-    with rows_of_files(table, candidates.tasks) as held:
-        if held is None:
-            held = candidates.of(_rows_now_named(table, int(candidates.snapshot)))
+    with rows_of_files(table, candidates.tasks) as table_rows:
+        if table_rows is None:
+            table_rows = candidates.of(_rows_now_named(table, int(candidates.snapshot)))
         elif not _is_joined_by_number(commit):
-            held = candidates.of(held)
-        return _found(table, commit, held, candidates.pruning)
+            table_rows = candidates.of(table_rows)
+        return _found(table, commit, table_rows, candidates.pruning)
 
 
 def _rows_now_named(table: IcebergTable, snapshot: int) -> DataFrame:
@@ -71,10 +71,10 @@ def resolve_appended_rows(table: IcebergTable, commit: PlannedUpsert, start: int
     """
     reader = table.spark.read.option("start-snapshot-id", str(start)).option("end-snapshot-id", str(end))
     predicates, pruning = key_pruning(table, commit.batch_keys, "t", by_bucket=False)
-    held = reader.table(table.sql_name).alias("t")
+    table_rows = reader.table(table.sql_name).alias("t")
     for predicate in predicates:
-        held = held.filter(sf.expr(predicate))
-    return _found(table, commit, held, pruning)
+        table_rows = table_rows.filter(sf.expr(predicate))
+    return _found(table, commit, table_rows, pruning)
 
 
 def resolve_rows_of_files(table: IcebergTable, commit: PlannedUpsert, paths: Set[str]) -> ResolvedRows | None:
@@ -89,23 +89,23 @@ def resolve_rows_of_files(table: IcebergTable, commit: PlannedUpsert, paths: Set
     tasks = live_tasks(table, int(commit.base or 0), paths, " AND ".join(predicates))
     if not tasks:
         return ResolvedRows(pruning=pruning)
-    with rows_of_files(table, tasks) as held:
-        return None if held is None else _found(table, commit, held, pruning)
+    with rows_of_files(table, tasks) as table_rows:
+        return None if table_rows is None else _found(table, commit, table_rows, pruning)
 
 
-def _found(table: IcebergTable, commit: PlannedUpsert, held: DataFrame, pruning: str) -> ResolvedRows:
+def _found(table: IcebergTable, commit: PlannedUpsert, table_rows: DataFrame, pruning: str) -> ResolvedRows:
     merge = row_merge(table, commit)
     keys = [quoted(key) for key in commit.keys]
     lineage = [ROW_ID] if table.format_version >= 3 else []
     old = [quoted(name).alias(OLD + name.lower()) for name in merge.reads]
     changes = commit.rows.select(*keys, *(quoted(name) for name in deciding_columns(commit)))
-    found = held.select(*keys, "_file", "_pos", *lineage, *old).join(sf.broadcast(changes), on=list(commit.keys))
+    rows = table_rows.select(*keys, "_file", "_pos", *lineage, *old).join(sf.broadcast(changes), on=list(commit.keys))
     # Lazy: the job that collects the positions also fills it.
-    found = found.withColumn(WINS, sf.expr(merge.wins or "true"))
+    rows = rows.withColumn(WINS, sf.expr(merge.wins or "true"))
     with without_adaptive_execution(table.spark):
-        found = found.localCheckpoint(eager=False)
-    place = collect_positions(found, commit.batch_keys.count, commit.keys)
-    return ResolvedRows(rows=found.drop("_pos", *deciding_columns(commit)), place=place, pruning=pruning)
+        rows = rows.localCheckpoint(eager=False)
+    place = collect_positions(rows, commit.batch_keys.count, commit.keys)
+    return ResolvedRows(rows=rows.drop("_pos", *deciding_columns(commit)), place=place, pruning=pruning)
 
 
 def deciding_columns(commit: PlannedUpsert) -> list[str]:

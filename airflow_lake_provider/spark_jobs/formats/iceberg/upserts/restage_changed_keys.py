@@ -129,9 +129,9 @@ class StagedBatch:
         """Return where the staged rows of these keys stand; None where that cannot be told."""
         if not self.files:
             return {}
-        with rows_of_files(table, tasks_without_deletes(table, self.files)) as held:
-            if held is None:
+        with rows_of_files(table, tasks_without_deletes(table, self.files)) as staged:
+            if staged is None:
                 return None
-            rows = affected.of(held.select(*(quoted(key) for key in commit.keys), "_file", "_pos"))
+            rows = affected.of(staged.select(*(quoted(key) for key in commit.keys), "_file", "_pos"))
             every = rows.withColumns({WINS: sf.lit(True), DELETED: sf.lit(False)})
             return collect_positions(every, affected.count).positions

@@ -45,15 +45,15 @@ def _shuffles_nothing(table: IcebergTable, commit: PlannedUpsert, resolved: Reso
 def rows_of_batch(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows) -> DataFrame:
     """Return the rows that the batch leaves, with the columns that :func:`write_staged` takes."""
     merge = row_merge(table, commit)
-    found = _needed(resolved, merge)
+    existing = _needed(resolved, merge)
     rows = commit.rows
     is_held, stays = sf.lit(False), sf.expr(merge.adds)
-    if found is not None:
-        rows = rows.join(found, on=list(commit.keys), how="left")
+    if existing is not None:
+        rows = rows.join(existing, on=list(commit.keys), how="left")
         is_held = sf.col(WINS).isNotNull()
         replaces = sf.col(WINS) & ~sf.expr(merge.removes or "false")
         stays = sf.when(is_held, replaces).otherwise(stays)
-    columns = [_value(merge, field, is_held if found is not None else None) for field in table.schema()]
+    columns = [_value(merge, field, is_held if existing is not None else None) for field in table.schema()]
     if table.format_version >= 3:
         row_id = sf.col(ROW_ID) if ROW_ID in rows.columns else sf.lit(None).cast("bigint").alias(ROW_ID)
         # The writer fills the other with the commit's own sequence number.
@@ -63,14 +63,14 @@ def rows_of_batch(table: IcebergTable, commit: PlannedUpsert, resolved: Resolved
 
 def _needed(resolved: ResolvedRows, merge: RowMerge) -> DataFrame | None:
     """Return what is to be joined of the rows found; None when what is written does not depend on them."""
-    found = resolved.rows
-    if found is None or (merge.ignores_existing_row and ROW_ID not in found.columns):
+    existing = resolved.rows
+    if existing is None or (merge.ignores_existing_row and ROW_ID not in existing.columns):
         return None
     if merge.reads:
-        return found
+        return existing
     # A table may hold a key twice: one row takes their place, unless each has values to keep.
-    found = found.dropDuplicates(list(merge.keys)) if resolved.place.may_repeat else found
-    return sf.broadcast(found) if resolved.found <= _MOST_BROADCAST else found
+    existing = existing.dropDuplicates(list(merge.keys)) if resolved.place.may_repeat else existing
+    return sf.broadcast(existing) if resolved.found <= _MOST_BROADCAST else existing
 
 
 def _value(merge: RowMerge, field: StructField, is_held: Column | None) -> Column:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_lake_provider.spark_jobs.session.open_session import RETRIES, tell_of_retries
+from airflow_lake_provider.spark_jobs.session.open_session import RETRIES, log_retries
 
 
 def test_requests_that_are_sent_again_are_told_of_where_there_is_a_rest_catalog(spark: SparkSession) -> None:
@@ -17,7 +17,7 @@ def test_requests_that_are_sent_again_are_told_of_where_there_is_a_rest_catalog(
     log4j.core.config.Configurator.setLevel(RETRIES, log4j.Level.WARN)
 
     def is_told(session: SparkSession) -> bool:
-        tell_of_retries(session)
+        log_retries(session)
         return bool(log4j.LogManager.getLogger(RETRIES).isInfoEnabled())
 
     # Other tests give the shared session REST catalogs of their own.
