@@ -26,7 +26,7 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.debezium.event_order import EVENT_ORDER, FIRST, is_later, place_at
 from airflow_lake_provider.spark_jobs.sources.debezium.rows import PATCH
-from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import inherit, with_parents
+from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import inherit, with_ends, with_parents
 
 _BEGINS, _ENDS = ("c", "r", BEGUN), ("d", REMOVED)
 
@@ -107,29 +107,14 @@ class KeyOutcome:
 
     def _latest_values(self, numbered: DataFrame) -> DataFrame:
         """Return ``key`` and ``s0``...: the latest value of each column at the end of each timeline."""
-        key = Window.partitionBy("key")
         states = [self._latest_value(name).alias(f"s{i}") for i, name in enumerate(self.holes)]
-        order = sf.struct(*EVENT_ORDER)
-        states_only = [f"s{i}" for i in range(len(self.holes))]
-        incarnations = (
-            numbered.withColumn("numbers", sf.max("number").over(key))
-            .groupBy("key", "number", "numbers")
-            .agg(
-                sf.min_by(sf.struct("op", "first", "second", "old_key"), order).alias("start"),
-                sf.max_by(sf.struct("op", "first", "second"), order).alias("end"),
-                *states,
-            )
-            .select(
-                sf.struct("key", "number").alias("id"),
-                (sf.col("number") == sf.col("numbers")).alias("is_last"),
-                sf.lit(None).cast("STRING").alias("root"),
-                *("start", "end", *states_only),
-            )
-        )
+        incarnations = with_ends(numbered, states, sf.lit(None).cast("STRING"))
         if self.has_deletes:
             parents = with_parents(incarnations.localCheckpoint(), None, ends=_ENDS, begins=("c", BEGUN))
             incarnations = inherit(parents, len(self.holes), _later)
-        return incarnations.filter("is_last").select(sf.col("id.key").alias("key"), *states_only)
+        return incarnations.filter("is_last").select(
+            sf.col("id.key").alias("key"), *(f"s{i}" for i in range(len(states)))
+        )
 
     def _latest_value(self, name: str) -> Column:
         """Return the latest value of a column within an incarnation: one that an event sent, or that of the row."""

@@ -70,8 +70,21 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
     numbered = begun.withColumn("number", sf.sum("begins").over(in_order))
     order = sf.struct(*EVENT_ORDER)
     states = [_last_known(name, order).alias(f"s{i}") for i, name in enumerate(hole_columns)]
-    grouped = (
-        numbered.withColumn("numbers", sf.max("number").over(key))
+    older_than_batch = (sf.col("number") == 1) & ~sf.col("start.op").isin("c", "r")
+    root = sf.when(older_than_batch, sf.struct("key", sf.lit(PRESENT).alias("at")))
+    return with_ends(numbered, states, root)
+
+
+def with_ends(numbered: DataFrame, states: Sequence[Column], root: Column) -> DataFrame:
+    """Return one row per incarnation, as :func:`with_parents` and :func:`inherit` take it.
+
+    :param numbered: events with ``key``, ``op``, ``first``, ``second``, ``old_key`` and ``number``, the incarnation's.
+    :param states: aggregates of an incarnation's events, named ``s0``, ``s1``, ...
+    :param root: of an incarnation, by its ``start``, ``end`` and ``number``.
+    """
+    order = sf.struct(*EVENT_ORDER)
+    ended = (
+        numbered.withColumn("numbers", sf.max("number").over(Window.partitionBy("key")))
         .groupBy("key", "number", "numbers")
         .agg(
             sf.min_by(sf.struct("op", *_SEQUENCE, "old_key"), order).alias("start"),
@@ -79,14 +92,13 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
             *states,
         )
     )
-    older_than_batch = (sf.col("number") == 1) & ~sf.col("start.op").isin("c", "r")
-    return grouped.select(
+    return ended.select(
         sf.struct("key", "number").alias("id"),
         (sf.col("number") == sf.col("numbers")).alias("is_last"),
-        sf.when(older_than_batch, sf.struct("key", sf.lit(PRESENT).alias("at"))).alias("root"),
+        root.alias("root"),
         "start",
         "end",
-        *(f"s{i}" for i in range(len(hole_columns))),
+        *(f"s{i}" for i in range(len(states))),
     )
 
 
