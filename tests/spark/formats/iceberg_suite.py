@@ -32,7 +32,7 @@ class IcebergSuite(FormatSuite):
         **dict.fromkeys(("strategy-positions", "strategy-equality", "delete-rows", "update-rows"), _NO_DELETES),
         "erasure-proof": _NO_DELETES,
         "read-changes": pytest.RaisesExc(UnsupportedError, match="version 3"),
-        "changelog": pytest.RaisesExc(UnsupportedError, match="mode 'changelog' is not available yet"),
+        "changelog": pytest.RaisesExc(UnsupportedError, match="lacks 'changelog'"),
         # No refusal: the column is not there, files are others, and the driver makes the change.
         "row-lineage": pytest.RaisesExc(AnalysisException, match="_row_id"),
         "deletion-vectors": pytest.RaisesExc(AssertionError),
