@@ -18,8 +18,8 @@ No task asks for
 {described}.
 These say what tables are like.
 
-The behaviour tests run for versions 2 and 3. There a gap is a test that has to fail, so a gap that closes is
-noticed.
+The behaviour tests run for versions 2 and 3, those of strategies for version 1 too. There a gap is a test
+that has to fail, so a gap that closes is noticed.
 
 | gap | whose it is |
 |---|---|
@@ -37,7 +37,7 @@ def capabilities_page() -> str:
 
 
 def _format(capabilities: FormatCapabilities) -> Iterator[str]:
-    yield f"## {capabilities.name.capitalize()}\n"
+    yield f"## {capabilities.title}\n"
     groups = dict.fromkeys(each.group for each in CAPABILITIES.values())
     for group in groups:
         yield f"### {group.capitalize()}\n"

@@ -265,6 +265,13 @@ _NO_LOOK = Gap(
 _OTHER_DELETES = Gap(GapKind.NEVER, "versions before 3 have position delete files, or none")
 _FROM_2, _FROM_3 = Support(since=2, otherwise=_NO_DELETES), Support(since=3, otherwise=_NO_LINEAGE)
 
+_IN_EVERY_VERSION = (
+    *("upsert", "create-table", "schema-evolution", "soft-deletes", "change-events"),
+    *("lake-table-source", "merge-deduplicate", "merge-first-row", "merge-partial-update"),
+    *("merge-aggregation", "strategy-copy-on-write", "strategy-merge", "branches", "audits", "tags"),
+    *("rollback", "consumer-tags", "compaction", "compaction-sort", "compaction-zorder"),
+    *("snapshot-expiry", "metadata-changes", "format-upgrade"),
+)
 ICEBERG = FormatCapabilities(
     name="iceberg",
     title="Iceberg",
@@ -272,7 +279,8 @@ ICEBERG = FormatCapabilities(
     worker="airflow_lake_provider.hooks.bounded_catalogs.iceberg_catalog:IcebergCatalog",
     versions=(1, 2, 3),
     declared={
-        **{name: Support() for name in CAPABILITIES},
+        # By name: a capability that is added for another format is not Iceberg's.
+        **dict.fromkeys(_IN_EVERY_VERSION, Support()),
         "strategy-positions": _FROM_2,
         "strategy-equality": _FROM_2,
         "equality-with-kept-values": _NO_LOOK,

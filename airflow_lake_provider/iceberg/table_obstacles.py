@@ -115,7 +115,9 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
     if capability == "snapshot-expiry":
         return without_expiry(shape.properties)
     strategy = capability.removeprefix("strategy-")
-    return next(strategy_obstacles(shape, UpsertStrategy(strategy), keys), None) if strategy != capability else None
+    if strategy != capability:
+        return next(strategy_obstacles(shape, UpsertStrategy(strategy), keys), None)
+    return ICEBERG.lacks(capability, shape.format_version)
 
 
 def strategy_obstacles(shape: TableShape, strategy: UpsertStrategy, keys: Sequence[str]) -> Iterator[str]:

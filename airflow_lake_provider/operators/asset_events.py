@@ -130,7 +130,9 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
     if not isinstance(report, _OF_ROWS) or not report.committed or not (report.is_of_this_try or found_by_retry):
         return None
     if not operator.lake.table_format.worker:
-        return {"table": report.table, "branch": branch, "snapshot_id": report.committed[-1]}
+        before = report.before.snapshot if report.before is not None and report.is_of_this_try else None
+        ids = {"snapshot_id": report.committed[-1], "previous_snapshot_id": before}
+        return {"table": report.table, "branch": branch, **ids}
     facts = operator.lake.loaded(report.table).facts
     committed = int(report.committed[-1])
     head = replace(TableHead.of(facts, branch), head=committed)

@@ -85,10 +85,9 @@ def refuse_row_change(
     :raises InvalidSpecError: the predicate or an assignment names a column that the table lacks.
     :raises BadInputError: a key column is missing.
     """
-    _refuse_unfit("lake-table-source", table)
     _refuse_unfit("lake-table-source", keys)
     if (why := table.unfit_for(spec.action)) is not None:
-        raise UnsupportedError(f"{spec.table}: rows cannot be changed by position: {why}")
+        raise UnsupportedError(f"{spec.table}: rows cannot be changed: {why}")
     if isinstance(spec, UpdateRowsSpec):
         _refuse_predicate(spec.table, None if spec.allow_sql else spec.where, table)
         _refuse_assignments(spec, table.facts.shape)

@@ -27,7 +27,7 @@ from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import check_code
 
-# The format's own choice, and what formats declare: what each means, only they know.
+# The format's own choice, and what formats declare. What each means only they know, but that equality looks at no row.
 _AUTO, _OF_STRATEGY = "auto", "strategy-"
 STRATEGIES = (_AUTO, *(name.removeprefix(_OF_STRATEGY) for name in CAPABILITIES if name.startswith(_OF_STRATEGY)))
 

@@ -101,7 +101,7 @@ def failed_with(error: BaseException) -> str:
 def _message_with_file(error: BaseException, message: str) -> str:
     """Return what is wrong with a file that the table needs, and what to do."""
     line = _first_line(message)
-    named = (_LOCATION.search(text) for text in (line, *(message for _, message in java_causes(error))))
+    named = (_LOCATION.search(text) for text in (line, *(text_of_cause for _, text_of_cause in java_causes(error))))
     location = next((match[0].rstrip(".,;:)") for match in named if match is not None), "")
     if location.endswith(".metadata.json"):
         what, remedy = f"its metadata file {location}", "Restore it, or register an older metadata file of the table"

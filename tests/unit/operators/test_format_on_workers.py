@@ -284,5 +284,6 @@ def test_a_commit_has_an_event_also_where_the_format_has_no_part_for_workers(con
         "table": TABLE,
         "branch": "main",
         "snapshot_id": "7",
+        "previous_snapshot_id": None,
         "run_key": "k",
     }

@@ -2,7 +2,7 @@
 
 Levels: ``minor`` rewrites wrongly sized files and files past the delete ratio; ``major`` also every file with a
 delete file (``delete_file_threshold``); ``full`` everything; ``auto`` is ``major`` when the head's summary shows a debt
-of deletes and ``minor`` otherwise. The rules are in ``contracts/specs/compaction.py``, shared with the dry run.
+of deletes and ``minor`` otherwise. The rules are in ``iceberg/compaction_rules.py``, shared with the dry run.
 """
 
 from __future__ import annotations

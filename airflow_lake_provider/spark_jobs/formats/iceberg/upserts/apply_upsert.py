@@ -15,11 +15,15 @@ from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit
 from airflow_lake_provider.spark_jobs.formats.commits import KeyedCommit
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals import refuse_other_spellings
+from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.choose_strategy import (
+    STRATEGIES,
+    Strategy,
+    choose_strategy,
+)
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge import row_merge
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import BatchKeys
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.rebase_commit import reading_base, refuse_expired_base
-from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.strategies import STRATEGIES, Strategy, choose_strategy
 from airflow_lake_provider.spark_jobs.progress import Progress
 
 
@@ -29,7 +33,6 @@ def apply_upsert(
     """Commit once.
 
     :param asked: strategy of the author; a commit without rows needs none.
-
     :raises UnsupportedError: the strategy that was asked for is not possible.
     :raises InvalidSpecError: an assertion is no query that can be resolved.
     :raises AuditFailedError: rows offend an assertion; main is as it was.
