@@ -347,7 +347,7 @@ def test_a_start_that_was_expired_is_refused_with_the_way_out(history: ChangesHi
 def test_a_start_before_the_upgrade_to_v3_is_refused_and_one_after_it_works(spark: SparkSession) -> None:
     history = ChangesHistory(spark, version=2)
     start = history.insert({1: "a", 2: "b", 3: "c"})
-    with pytest.raises(UnsupportedError, match="format version 2"):
+    with pytest.raises(UnsupportedError, match="the table has version 2"):
         history.changes(start)
     history.run("DELETE FROM {t} WHERE id = 3")
     history.run("ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='3')")
