@@ -15,7 +15,7 @@ import argparse
 import json
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,8 @@ from tests.benchmarks.spark_meter import SparkMeter
 from tests.benchmarks.upsert_floor import measure_floor
 from tests.benchmarks.upsert_tables import Bench
 
+# Where the changed keys are, by a MERGE or by our upsert.
+KINDS = ("random", "clustered", "random_ours", "clustered_ours")
 MERGE = """
     MERGE INTO {table} t USING (SELECT DISTINCT id, gone FROM parquet.`{batch}`) s ON t.id = s.id
     WHEN MATCHED AND s.gone THEN DELETE
@@ -60,6 +62,8 @@ class Range:
 class ChangesBench:
     """Ranges of tables of one size.
 
+    :param kinds: those of ``KINDS`` to measure.
+    :param diff_rounds: counted rounds of the full diff, which takes most of the time and varies little.
     :param seconds: of every counted round, by range and side.
     :param floors: seconds of each part of the floor, by range.
     """
@@ -69,20 +73,20 @@ class ChangesBench:
     rows: int
     batch: int
     rounds: int
+    kinds: Sequence[str] = KINDS
+    diff_rounds: int | None = None
     seconds: dict[str, list[float]] = field(default_factory=dict)
     floors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def measure(self) -> dict[str, float]:
         """Return ratios by name; a full diff over ours."""
         ratios: dict[str, float] = {}
-        for writer in ("merge", "ours"):
-            for clustered in (False, True):
-                ratios |= self._measure_kind(writer, clustered=clustered)
+        for kind in self.kinds:
+            ratios |= self._measure_kind(kind)
         return ratios
 
-    def _measure_kind(self, writer: str, *, clustered: bool) -> dict[str, float]:
-        kind = "clustered" if clustered else "random"
-        prefix = kind if writer == "merge" else f"{kind}_{writer}"
+    def _measure_kind(self, prefix: str) -> dict[str, float]:
+        clustered, writer = prefix.startswith("clustered"), "ours" if prefix.endswith("_ours") else "merge"
         table = Bench(self.spark, self.home, self.rows, self.batch).iceberg_table(f"{prefix}_changes", "merge-on-read")
         heads = [self._head(table)]
         for part, deletes in ((0, False), (1, True)):
@@ -130,6 +134,8 @@ class ChangesBench:
             assert _found(sides["ours"](), "_change_type") == _found(sides["full_diff"](), "change"), part
         for number in range(self.rounds + 1):
             for side, read in sides.items():
+                if side == "full_diff" and self.diff_rounds is not None and number > self.diff_rounds:
+                    continue
                 meter = SparkMeter(self.spark)
                 read().write.format("noop").mode("overwrite").save()
                 used = meter.read()
@@ -161,16 +167,20 @@ def _found(rows: DataFrame, change: str) -> dict[str, tuple[int, int]]:
 
 def measure(spark: SparkSession, home: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Measure both sizes and return ratios and seconds."""
-    small = ChangesBench(spark, home, options.rows // 10, options.batch, options.rounds)
+    small, large = (
+        ChangesBench(spark, home, rows, options.batch, options.rounds, options.kinds, options.diff_rounds)
+        for rows in (options.rows // 10, options.rows)
+    )
     for _ in range(options.warm_up):
-        ChangesBench(spark, home, options.rows // 10, options.batch, 1).measure()
+        ChangesBench(spark, home, options.rows // 10, options.batch, 1, options.kinds).measure()
     of_small = small.measure()
-    large = ChangesBench(spark, home, options.rows, options.batch, options.rounds)
     ratios = large.measure()
-    medians = [statistics.median(bench.seconds["clustered_deletes ours"]) for bench in (large, small)]
-    ratios["growth_10x_clustered"] = medians[0] / medians[1]
-    ratios["floor_ratio"] = ratios["random_deletes_floor_ratio"]
-    ratios["upserts_vs_full_diff"] = ratios["random_upserts_vs_full_diff"]
+    if "clustered" in options.kinds:
+        medians = [statistics.median(bench.seconds["clustered_deletes ours"]) for bench in (large, small)]
+        ratios["growth_10x_clustered"] = medians[0] / medians[1]
+    if "random" in options.kinds:
+        ratios["floor_ratio"] = ratios["random_deletes_floor_ratio"]
+        ratios["upserts_vs_full_diff"] = ratios["random_upserts_vs_full_diff"]
     ratios |= {f"tenth_{name}": value for name, value in of_small.items()}
     both = (small, large)
     seconds, floors = ({str(bench.rows): getattr(bench, part) for bench in both} for part in ("seconds", "floors"))
@@ -184,6 +194,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up", type=int, default=2)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument(
+        "--diff-rounds", type=int, help="counted rounds of the full diff; as many as of ours unless said"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session(Path(folder))
