@@ -98,6 +98,12 @@ class Driver:
         """Count the matches of a regular expression in its log."""
         return len(re.findall(pattern, self.log.read_text(errors="replace")))
 
+    @property
+    def has_answered(self) -> bool:
+        """True when the answer to what was sent can be read, or the process has ended."""
+        assert self.process.stdout
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
+
     def kill(self) -> None:
         """Kill the process and its JVM."""
         with suppress(ProcessLookupError):

@@ -6,6 +6,7 @@ Each table sums the rows of a key, so that a batch applied twice is seen in its 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import tempfile
@@ -38,6 +39,7 @@ class JobsSoak:
     """The lake, the rows that should be there, and what was seen.
 
     :param sums: by table and key.
+    :param killed: drivers that had not ended their job.
     """
 
     lake: Lake
@@ -47,16 +49,18 @@ class JobsSoak:
     killed: int = 0
 
     def run(self, rounds: int) -> None:
-        """Play the rounds, each with a kill and a retry in another driver."""
+        """Play rounds, each with a kill and a retry in another driver, until as many drivers died amid their job."""
         draw = random.Random(self.seed)
         driver = Driver(self.lake, "driver-0")
         driver.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
-        for number in range(rounds):
+        for number in itertools.count():
+            if self.killed == rounds:
+                break
             self._arrive(number, draw)
             driver.start(self._job(number, 1))
             time.sleep(draw.uniform(0, _LONGEST))
+            self.killed += not driver.has_answered
             driver.kill()
-            self.killed += 1
             driver = Driver(self.lake, f"driver-{number + 1}")
             driver.start(self._job(number, 2))
             self._check(number, driver.answers())
