@@ -55,9 +55,12 @@ class ParsedTree:
     depth: int
 
     def name_of(self, node: Node) -> tuple[str, ...]:
-        """Return the parts of the name that an ``UnresolvedAttribute`` looks for."""
+        """Return the parts of the name of a column or function that is not looked up yet.
+
+        How many of them are in the JSON is a setting, ``spark.sql.debug.maxToStringFields``.
+        """
         text = str(node.fields["nameParts"])
-        if ", " not in text:
+        if ", " not in text and not text.startswith("[... "):
             return (text[1:-1],)
         return tuple(str(self.java.apply(node.place).nameParts().mkString("\0")).split("\0"))
 

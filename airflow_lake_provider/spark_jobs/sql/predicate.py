@@ -37,7 +37,6 @@ _CAST_TYPES = re.compile(
 )
 # What a call of ``x BETWEEN a AND b`` has, and no other call: not DISTINCT, no FILTER, no order.
 _BETWEEN = {
-    "nameParts": "[between]",
     "isDistinct": False,
     "ignoreNulls": False,
     "orderingWithinGroup": [],
@@ -140,17 +139,18 @@ def _check_node(spark: SparkSession, tree: ParsedTree, node: Node, schema: Struc
     elif node.kind == "In":
         if not all(_is_constant(value) for value in node.children[1:]):
             raise _RefusedError("IN with something else than constants")
-    elif not _is_between(node) or _is_replaced(spark, "between"):
-        raise _RefusedError("a function", f" ({node.fields['nameParts']})")
+    elif not _is_between(tree, node) or _is_replaced(spark, "between"):
+        raise _RefusedError("a function", f" ({'.'.join(tree.name_of(node))})")
 
 
 def _in_words(kind: str) -> str:
     return _WORDS.get(kind, f"an expression of the kind {kind.rpartition('.')[2]}")
 
 
-def _is_between(node: Node) -> bool:
-    fields = {name: value for name, value in node.fields.items() if name != "arguments"}
-    return fields == _BETWEEN and len(node.children) == len(node.fields["arguments"]) == 3
+def _is_between(tree: ParsedTree, node: Node) -> bool:
+    fields = {name: value for name, value in node.fields.items() if name not in ("arguments", "nameParts")}
+    takes_three = len(node.children) == len(node.fields["arguments"]) == 3
+    return fields == _BETWEEN and takes_three and tree.name_of(node) == ("between",)
 
 
 def _check_name(spark: SparkSession, parts: tuple[str, ...], schema: StructType) -> None:

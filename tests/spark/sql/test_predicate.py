@@ -112,6 +112,17 @@ def test_what_a_person_may_write_is_taken(spark: SparkSession, traces: SparkTrac
         check_predicate(spark, where, SCHEMA, "shop.orders")
 
 
+@pytest.mark.parametrize("fields", ["-1", "0", "1"])
+def test_what_a_session_writes_of_its_plans_changes_no_name(spark: SparkSession, fields: str) -> None:
+    # Spark asks the session that is active in the thread of the JVM.
+    spark.conf.set("spark.sql.debug.maxToStringFields", fields)
+    try:
+        for where in TAKEN:
+            check_predicate(spark, where, SCHEMA, "shop.orders")
+    finally:
+        spark.conf.unset("spark.sql.debug.maxToStringFields")
+
+
 def test_a_column_under_the_name_of_a_function_is_the_column(spark: SparkSession) -> None:
     check_predicate(spark, "current_user = 'x'", StructType().add("current_user", "string"), "shop.orders")
 
