@@ -14,6 +14,8 @@ CHANGE_TYPE = "_change_type"
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
 # What Spark reads or writes rows for.
 _OF_ROWS = frozenset({"upsert", "lake-table-source", "delete-rows", "update-rows", "read-changes", "compaction"})
+# By name: a strategy that another format declares is not Iceberg's. ``auto`` chooses one, and is none.
+_STRATEGIES = {f"strategy-{each.value}": each for each in UpsertStrategy if each is not UpsertStrategy.AUTO}
 # The spec bans floating-point delete columns; Spark has no fixed, time or nanosecond columns, and writes uuid as text.
 KEY_TYPES = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary", "decimal")
 
@@ -114,9 +116,8 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
         return without_row_lineage(shape.format_version) or with_change_type(shape.names)
     if capability == "snapshot-expiry":
         return without_expiry(shape.properties)
-    strategy = capability.removeprefix("strategy-")
-    if strategy != capability:
-        return next(strategy_obstacles(shape, UpsertStrategy(strategy), keys), None)
+    if (strategy := _STRATEGIES.get(capability)) is not None:
+        return next(strategy_obstacles(shape, strategy, keys), None)
     return ICEBERG.lacks(capability, shape.format_version)
 
 
