@@ -115,7 +115,7 @@ def _bytes(table: str, properties: Mapping[str, str], name: str) -> int | None:
     return None if spelled is None else table_size(table, properties, spelled)
 
 
-MERGE_MODE, DELETE_MODE, UPDATE_MODE = (f"write.{action}.mode" for action in ("merge", "delete", "update"))
+DELETE_MODE, UPDATE_MODE = (f"write.{action}.mode" for action in ("delete", "update"))
 COPY_ON_WRITE = "copy-on-write"
 _SET_BY_ICEBERG = ("write.parquet.compression-codec", "zstd")
 # Of data files, which Iceberg's own writer makes.

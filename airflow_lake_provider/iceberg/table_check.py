@@ -68,7 +68,7 @@ def _upserts(table: TableFacts, keys: Sequence[str]) -> Iterator[Verdict]:
         "LakeUpsertOperator",
         _spark_obstacle(table) or broken_position(table) or _unfit_keys(table, keys),
     )
-    yield _verdict(operator, "strategy='auto'", table_obstacle, _automatic(table, keys))
+    yield _automatic(table, keys, table_obstacle)
     for strategy in UpsertStrategy:
         if strategy is UpsertStrategy.AUTO:
             continue
@@ -76,13 +76,17 @@ def _upserts(table: TableFacts, keys: Sequence[str]) -> Iterator[Verdict]:
         yield _verdict(operator, f"strategy='{strategy.value}'", obstacle, f"by {', '.join(keys)}")
 
 
-def _automatic(table: TableFacts, keys: Sequence[str]) -> str:
+def _automatic(table: TableFacts, keys: Sequence[str], table_obstacle: str | None) -> Verdict:
     """Return which strategy ``auto`` takes, as ``choose_strategy`` does."""
-    if (obstacle := next(strategy_obstacles(table.shape, UpsertStrategy.COPY_ON_WRITE, keys), None)) is not None:
-        return f"takes merge: {obstacle}"
-    if (reason := refuses_delete_files(table.format_version, table.properties)) is not None:
-        return f"takes copy-on-write: {reason}"
-    return "takes positions, copy-on-write for a third of the rows, and merge for more than two million keys"
+    by_files = next(strategy_obstacles(table.shape, UpsertStrategy.COPY_ON_WRITE, keys), None)
+    by_merge = by_files and next(strategy_obstacles(table.shape, UpsertStrategy.MERGE, keys), None)
+    taken = "takes positions, copy-on-write for a third of the rows, and merge for more than two million keys"
+    if by_files is not None:
+        taken = f"takes merge: {by_files}"
+    elif (reason := refuses_delete_files(table.format_version, table.properties)) is not None:
+        taken = f"takes copy-on-write: {reason}"
+    none_left = f"{by_files}; {by_merge}" if by_merge else None
+    return _verdict("LakeUpsertOperator", "strategy='auto'", table_obstacle or none_left, taken)
 
 
 def _unfit_keys(table: TableFacts, keys: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ from airflow_lake_provider.contracts.untrusted_properties import code_properties
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 
 CHANGE_TYPE = "_change_type"
+MERGE_MODE = "write.merge.mode"
 # Types of Iceberg that Spark has no values of (``TypeToSparkType`` of Iceberg 1.12), or none that it may write.
 _WITHOUT_SPARK = frozenset({"time", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
 # What Spark reads or writes rows for.
@@ -27,9 +28,23 @@ def refuses_delete_files(format_version: int, properties: Mapping[str, str]) -> 
     """
     if (gap := ICEBERG.gap("strategy-positions", format_version)) is not None:
         return gap.reason
-    if properties.get("write.merge.mode") == "copy-on-write":
-        return "the table's write.merge.mode asks for copy-on-write"
+    if properties.get(MERGE_MODE) == "copy-on-write":
+        return f"the table's {MERGE_MODE} asks for copy-on-write"
     return None
+
+
+def without_merge(format_version: int, properties: Mapping[str, str]) -> str | None:
+    """Return why Spark's MERGE would end in an error of Java; None where it does not.
+
+    :param properties: of the table: the mode is read in them alone, so no statement can ask for another.
+    """
+    mode = properties.get(MERGE_MODE, "")
+    if mode.lower() != "merge-on-read" or (gap := ICEBERG.gap("strategy-positions", format_version)) is None:
+        return None
+    return (
+        f"the table's {MERGE_MODE} is {mode}, and {gap.reason}; set it to copy-on-write, or upgrade the table with "
+        "LakeTableUpgradeOperator"
+    )
 
 
 def unfit_as_equality_key(column: str, iceberg_type: str) -> str | None:
@@ -122,11 +137,15 @@ def unfit_for(shape: TableShape, capability: str, keys: Sequence[str] = ()) -> s
 
 
 def strategy_obstacles(shape: TableShape, strategy: UpsertStrategy, keys: Sequence[str]) -> Iterator[str]:
-    """Yield what is in the way of a strategy of an upsert; nothing of ``auto`` and ``merge``, which every table takes.
+    """Yield what is in the way of a strategy of an upsert; nothing of ``auto``, which takes another.
 
     :param keys: key columns, however they are spelled.
     """
-    if strategy in (UpsertStrategy.AUTO, UpsertStrategy.MERGE):
+    if strategy is UpsertStrategy.AUTO:
+        return
+    if strategy is UpsertStrategy.MERGE:
+        if (reason := without_merge(shape.format_version, shape.properties)) is not None:
+            yield reason
         return
     if strategy is not UpsertStrategy.COPY_ON_WRITE:
         reason = refuses_delete_files(shape.format_version, shape.properties)

@@ -41,9 +41,13 @@ def said(table: Table, operator: str, use: str, *keys: str) -> tuple[bool, str]:
 
 
 STRATEGIES = ("positions", "copy-on-write", "merge", "equality")
+# As Iceberg reads them, whatever their case.
+MERGE_ON_READ = dict.fromkeys(("write_delete_mode", "write_update_mode", "write_merge_mode"), "Merge-On-Read")
 TABLES: list[tuple[int, dict[str, str], list[str], list[str]]] = [
     (1, {}, ["id"], ["copy-on-write", "merge"]),
+    (1, MERGE_ON_READ, ["id"], ["copy-on-write"]),
     (2, {}, ["id"], ["positions", "copy-on-write", "merge", "equality"]),
+    (2, MERGE_ON_READ, ["id"], ["positions", "copy-on-write", "merge", "equality"]),
     (3, {}, ["ID"], ["positions", "copy-on-write", "merge", "equality"]),
     (2, {"write_merge_mode": "copy-on-write"}, ["id"], ["copy-on-write", "merge"]),
     (2, {"encryption_key-id": "k"}, ["id"], ["merge"]),
@@ -81,7 +85,9 @@ def is_taken(job: LakeJobOperator[Any], context: Context) -> bool:
     raise AssertionError("neither refused nor started")
 
 
-@pytest.mark.parametrize(("version", "properties"), [(1, {}), (2, {}), (3, {}), (2, {"encryption_key-id": "k"})])
+@pytest.mark.parametrize(
+    ("version", "properties"), [(1, {}), (1, MERGE_ON_READ), (2, {}), (3, {}), (2, {"encryption_key-id": "k"})]
+)
 def test_row_changes_are_told_as_a_deletion_takes_them(
     make: Make, context: Context, version: int, properties: dict[str, str]
 ) -> None:
@@ -100,6 +106,29 @@ def test_what_auto_takes_is_told(make: Make) -> None:
     # Files are read by field id, so that a changed schema rules nothing out.
     assert said(table.refresh(), UPSERT, auto)[1].startswith("takes positions")
     assert said(table, UPSERT, "strategy='positions'")[0]
+
+
+def test_a_table_without_deletes_that_asks_for_them_is_refused_with_what_to_do(make: Make, context: Context) -> None:
+    table = make("shop.target", 1, **MERGE_ON_READ)
+    reason = (
+        "the table's write.merge.mode is Merge-On-Read, and format version 1 has no deletes; set it to copy-on-write, "
+        "or upgrade the table with LakeTableUpgradeOperator"
+    )
+    assert said(table, UPSERT, "strategy='merge'") == (False, reason)
+    assert said(table, UPSERT, "strategy='auto'") == (True, "takes copy-on-write: format version 1 has no deletes")
+    upsert = LakeUpsertOperator(
+        task_id="t", table="shop.target", source="a.parquet", keys=["id"], strategy="merge", **NO_SPARK
+    )
+    with pytest.raises(UnsupportedError, match=f"shop.target: strategy='merge' is not possible, {reason}; use 'auto'"):
+        upsert.execute(context)
+
+
+def test_auto_is_told_as_impossible_where_no_strategy_is_left(make: Make) -> None:
+    table = make("shop.target", 1, **MERGE_ON_READ, **{"encryption_key-id": "k"})
+    possible, reason = said(table, UPSERT, "strategy='auto'")
+    assert not possible
+    assert "an encrypted table's files" in reason
+    assert "set it to copy-on-write" in reason
 
 
 def test_keys_are_the_identifier_fields_or_have_to_be_named(lake_catalog: SqlCatalog, make: Make) -> None:

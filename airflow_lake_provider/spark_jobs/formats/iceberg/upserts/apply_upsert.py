@@ -8,7 +8,8 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.author.audits import Audits
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
-from airflow_lake_provider.iceberg.owner_settings import MERGE_MODE, owner_settings
+from airflow_lake_provider.iceberg.owner_settings import owner_settings
+from airflow_lake_provider.iceberg.table_obstacles import MERGE_MODE
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.run_audits import BatchAudit

@@ -166,7 +166,7 @@ def choose_strategy(table: IcebergTable, commit: PlannedUpsert, asked: UpsertStr
     """
     if asked in (UpsertStrategy.MERGE, UpsertStrategy.EQUALITY):
         if asked is UpsertStrategy.MERGE:
-            _refuse_new_variant(table, commit)
+            _refuse_unfit_merge(table, commit)
         return ChosenStrategy(strategy=asked, reason="as asked")
     is_asked = asked is not UpsertStrategy.AUTO
     strategy, reason = (asked, "as asked") if is_asked else _by_rule(table, commit)
@@ -179,7 +179,7 @@ def choose_strategy(table: IcebergTable, commit: PlannedUpsert, asked: UpsertStr
         return ChosenStrategy(strategy=strategy, reason=reason, candidates=candidates)
     if is_asked:
         raise UnsupportedError(f"{table.name}: strategy={strategy.value!r} is not possible, {obstacle}; use 'auto'")
-    _refuse_new_variant(table, commit)
+    _refuse_unfit_merge(table, commit, f"auto takes it as {obstacle}, and ")
     warning = f"the slower strategy merge was used: {lacking}" if lacking else None
     return ChosenStrategy(strategy=UpsertStrategy.MERGE, reason=obstacle, warning=warning)
 
@@ -203,11 +203,14 @@ def _looked_at(table: IcebergTable, commit: PlannedUpsert, candidates: Candidate
     return f"{len(candidates.rows_by_file)} files of {files}, {counted} candidate rows"
 
 
-def _refuse_new_variant(table: IcebergTable, commit: PlannedUpsert) -> None:
-    """Refuse a MERGE that Spark ends with a NullPointerException.
+def _refuse_unfit_merge(table: IcebergTable, commit: PlannedUpsert, because: str = "") -> None:
+    """Refuse a MERGE that Spark ends with an error of Java.
 
-    :raises UnsupportedError: naming the columns.
+    :param because: why ``auto`` takes it, the begin of a sentence.
+    :raises UnsupportedError: naming the setting of the table, or the columns.
     """
+    if (why := unfit_for(table, UpsertStrategy.MERGE, commit.keys)) is not None:
+        raise UnsupportedError(f"{table.name}: strategy='merge' is not possible, {because}{why}")
     names = _new_variants(table, commit)
     if names:
         raise UnsupportedError(

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.errors import CommitConflictError, UnknownOutcomeError
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.commit_counts import counts_to_summary
+from airflow_lake_provider.iceberg.table_obstacles import MERGE_MODE
 from airflow_lake_provider.spark_jobs.batch.row_merge import RowMerge
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.publish_stage_branch import (
     drop_branch,
@@ -187,7 +188,7 @@ def _joined(target: str, on: str) -> str:
 
 
 def _readable(table: IcebergTable, commit: PlannedUpsert) -> PlannedUpsert:
-    if table.format_version > 1 and table.properties().get("write.merge.mode") == "merge-on-read":
+    if table.format_version > 1 and table.properties().get(MERGE_MODE) == "merge-on-read":
         return commit
     # Copy-on-write puts the source into a subquery, where Spark refuses a plan that numbers rows, cached or not.
     return commit.with_rows(commit.rows.localCheckpoint())
