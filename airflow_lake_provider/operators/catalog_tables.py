@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import MissingTableError, UnsupportedError
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
 
 if TYPE_CHECKING:
-    from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
+    from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
     from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
     from airflow_lake_provider.tables.base import LoadedTable
 
@@ -51,21 +52,20 @@ class CatalogTables:
             remedy = f"did you mean {' or '.join(alike)}?" if alike else "name a table of the catalog, or create it"
             raise MissingTableError(f"{str(error).rstrip('.')}; {remedy}") from None
 
-    def load_planned(self, spec: CompactionSpec | SnapshotExpirySpec) -> LoadedTable | None:
-        """Load the metadata of a table whose maintenance is planned from it; None where only Spark plans it.
+    def plan(self, spec: CompactionSpec | SnapshotExpirySpec) -> CompactionReport | ExpiryReport | None:
+        """Plan the maintenance of a table from its metadata; None where only Spark plans it.
 
         :raises MissingTableError: as :meth:`load_existing`.
         :raises UnsupportedError: for a dry run, where only Spark plans it.
         """
         table = self.load_existing(spec.table)
-        if spec.action in table.planned:
-            return table
-        if spec.dry_run:
+        planned = table.plan_compaction(spec) if isinstance(spec, CompactionSpec) else table.plan_expiry(spec)
+        if planned is None and spec.dry_run:
             raise UnsupportedError(
                 f"{spec.table}: tables of format {spec.table_format!r} are planned for in Spark alone; run "
                 f"{spec.action} without dry_run"
             )
-        return None
+        return planned
 
     def load_source(self, name: str, what: str) -> LoadedTable:
         """Load the metadata of a table that is read.

@@ -10,7 +10,6 @@ from airflow_lake_provider.contracts.reports.job import JobReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.worker_action import WorkerAction
-from airflow_lake_provider.planning.compaction_plan import plan_compaction
 from airflow_lake_provider.planning.early_refusals import refuse_compaction
 
 
@@ -23,10 +22,9 @@ class CompactionAction(WorkerAction[CompactionSpec]):
 
     def report_without_spark(self, spec: CompactionSpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""
-        if (table := self.tables.load_planned(spec)) is None:
-            return None
-        planned = plan_compaction(table, spec)
-        return planned if spec.dry_run or planned.outcome is Outcome.NOTHING_DUE else None
+        planned = self.tables.plan(spec)
+        is_enough = planned is None or spec.dry_run or planned.outcome is Outcome.NOTHING_DUE
+        return planned if is_enough else None
 
     def refuse_from_metadata(self, spec: CompactionSpec) -> None:
         """Refuse columns that the table lacks."""

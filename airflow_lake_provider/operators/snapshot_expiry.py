@@ -10,7 +10,6 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE,
 from airflow_lake_provider.operators.lake_job import LakeJobOperator
 from airflow_lake_provider.operators.task_run import TaskRun
 from airflow_lake_provider.operators.worker_action import WorkerAction
-from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 
 
 # [START worker]
@@ -25,11 +24,9 @@ class SnapshotExpiryAction(WorkerAction[SnapshotExpirySpec]):
 
     def report_without_spark(self, spec: SnapshotExpirySpec) -> JobReport | None:
         """Plan from metadata: enough for a dry run, and where nothing is due."""
-        if (table := self.tables.load_planned(spec)) is None:
-            return None
-        planned = plan_expiry(table, spec)
-        is_enough = planned.outcome in (Outcome.NOTHING_DUE, Outcome.SKIPPED)
-        return planned if spec.dry_run or is_enough else None
+        planned = self.tables.plan(spec)
+        is_enough = planned is None or spec.dry_run or planned.outcome in (Outcome.NOTHING_DUE, Outcome.SKIPPED)
+        return planned if is_enough else None
 
 
 # [END worker]

@@ -23,7 +23,6 @@ from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.row_changes import DeleteRowsSpec, UpdateRowsSpec
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.contracts.table_facts import TableFacts, TableShape
-from airflow_lake_provider.iceberg.column_types import changed_types, other_types
 from airflow_lake_provider.planning.incremental_plan import position_id
 from airflow_lake_provider.tables.base import LoadedTable
 
@@ -72,7 +71,7 @@ def refuse_incremental(spec: IncrementalSpec, target: LoadedTable | None, source
     if target is not None:
         _refuse_frozen_keys(spec.table, target.facts.shape, spec.keys, spec.schema_contract)
     if not spec.full_refresh:
-        _refuse_start(spec, target.facts if target is not None else None, source.facts)
+        _refuse_start(spec, target.facts if target is not None else None, source)
 
 
 def refuse_row_change(
@@ -143,9 +142,9 @@ def _refuse_source_columns(spec: IncrementalSpec, source: TableShape) -> None:
         raise InvalidSpecError(f"{spec.source}: has no top-level column {unknown}; it has {source.names}")
 
 
-def _refuse_start(spec: IncrementalSpec, target: TableFacts | None, source: TableFacts) -> None:
+def _refuse_start(spec: IncrementalSpec, target: TableFacts | None, source: LoadedTable) -> None:
     properties = target.properties if target is not None else {}
-    start = spec.from_snapshot or applied_of_source(target, position_id(source, spec.consumer)).position.snapshot
+    start = spec.from_snapshot or applied_of_source(target, position_id(source.facts, spec.consumer)).position.snapshot
     if start is None:
         return
     if spec.replaces_transform(properties):
@@ -157,14 +156,14 @@ def _refuse_start(spec: IncrementalSpec, target: TableFacts | None, source: Tabl
         raise InvalidSpecError(f"{spec.table}: from_snapshot must be a snapshot id as text, got {shown(str(start))}")
     if spec.on_gap != "fail":
         return
-    before = source.snapshots.get(snapshot)
+    before = source.facts.snapshots.get(snapshot)
     if before is None:
         raise RangeUnavailableError(
             f"{spec.source}: from_snapshot {start} is not in the table's metadata: it was expired, or is of another "
             "table. Rebuild with full_refresh=True, or let on_gap='full' do so"
         )
-    if changed := changed_types(source.shape.schema(before.schema_id), source.shape.schema()):
-        raise RangeUnavailableError(other_types(spec.source, start, changed))
+    if (why := source.incomparable_since(before)) is not None:
+        raise RangeUnavailableError(why)
 
 
 def _refuse_assignments(spec: UpdateRowsSpec, table: TableShape) -> None:
@@ -182,11 +181,11 @@ def _refuse_assignments(spec: UpdateRowsSpec, table: TableShape) -> None:
 
 
 def _refuse_predicate(name: str, where: str | None, table: LoadedTable, *, is_secret: bool = False) -> None:
-    """Refuse columns that the table lacks, where PyIceberg reads the predicate as Spark would.
+    """Refuse columns that the table lacks, where the worker reads the predicate as Spark would.
 
     :param is_secret: keep all of the text out of the message.
     """
-    # Quotes mean other things to the two; what PyIceberg cannot read at all is left to the driver.
+    # Quotes mean other things to the two; what the worker cannot read at all is left to the driver.
     if where is None or any(quote in where for quote in ('"', "`")):
         return
     try:

@@ -11,9 +11,7 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.errors import BrokenMetadataError, UnsupportedError
 from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN, MetadataChange, PublishBranchSpec, RefMove
-from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_properties import RUN_KEY, SOURCE_POSITION
-from airflow_lake_provider.iceberg.flink_jobs import jobs_of_dropped_branch, recent
 from airflow_lake_provider.planning.planned_change import PlannedChange
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
     summaries = [snapshot.summary for snapshot in reversed(gained)]
     keys = [summary[RUN_KEY] for summary in summaries if RUN_KEY in summary]
     positions = _positions(properties, summaries)
-    jobs = jobs_of_dropped_branch(gained, spec.branch, recent(FLINK_JOB_AGE)) if spec.drop_branch else ()
+    harmed = table.harmed_by_dropping(spec.branch, gained) if spec.drop_branch else ()
     change = MetadataChange(
         table_uuid=table.facts.uuid,
         expected_refs={MAIN: refs.get(MAIN), spec.branch: refs[spec.branch]},
@@ -80,7 +78,7 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
         committed=tuple(str(snapshot.id) for snapshot in reversed(gained)),
         run_keys_added=tuple(keys),
         source_positions={name: position.generation for name, position in positions.items()},
-        warnings=tuple(jobs),
+        warnings=tuple(harmed),
     )
 
 

@@ -15,7 +15,6 @@ from airflow_lake_provider.contracts.applied.source_position import SourcePositi
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.metadata_changes import MAIN, MetadataChange, RefMove, RollbackSpec
-from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE
 from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, ancestors
 from airflow_lake_provider.contracts.table_properties import (
     EPOCH_PREFIX,
@@ -26,7 +25,6 @@ from airflow_lake_provider.contracts.table_properties import (
     RUN_KEY,
     applied_properties,
 )
-from airflow_lake_provider.iceberg.flink_jobs import jobs_that_lose_commits, recent
 from airflow_lake_provider.planning.planned_change import PlannedChange
 from airflow_lake_provider.tables.base import LoadedTable
 
@@ -95,7 +93,7 @@ def _planned(
         snapshots_rolled_back=tuple(str(snapshot.id) for snapshot in lost),
         run_keys_removed=tuple(sorted(keys_now - keys_before)),
         source_positions=_moved_positions(now, wanted),
-        warnings=(*_warnings(table, spec, wanted), *jobs_that_lose_commits(lost, left, recent(FLINK_JOB_AGE))),
+        warnings=(*_warnings(table, spec, wanted), *table.harmed_by_rollback(lost, left)),
     )
 
 
@@ -229,7 +227,8 @@ def _is_moved_by(table: str, source: str, lost: Iterable[Snapshot]) -> bool:
     if generations and min(generations) > 1:
         raise UnsupportedError(
             f"{table}: what source {source} had applied at that snapshot is not known any more, so a rollback could "
-            "leave out batches. Use Iceberg's rollback_to_snapshot, then run the upsert with on_repeat='apply'"
+            "leave out batches. Roll back by the format's own means, such as Iceberg's rollback_to_snapshot, then run "
+            "the upsert with on_repeat='apply'"
         )
     return bool(generations)
 

@@ -6,64 +6,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from airflow_lake_provider.contracts.capabilities import FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
-from airflow_lake_provider.contracts.table_facts import TableFacts, TableState
+from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts, TableState
 from airflow_lake_provider.contracts.table_name import TableName
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileRecord:
-    """One data file.
-
-    :param partition: partition values; files of an older partition spec are planned as one partition.
-    :param delete_files: ids of the delete files that apply to it, of whatever kind.
-    :param deleted_records: rows deleted by the delete files that apply to this file only; others are not countable.
-    """
-
-    path: str
-    spec_id: int
-    partition: Hashable
-    bytes: int
-    records: int
-    delete_files: frozenset[str] = frozenset()
-    deleted_records: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeleteRecord:
-    """One delete file.
-
-    :param id: path, for a deletion vector with its offset, as many share one file.
-    :param target: the only data file it applies to; None when it applies to many.
-    """
-
-    id: str
-    spec_id: int
-    partition: tuple[Hashable, ...]
-    bytes: int
-    records: int
-    sequence: int
-    target: str | None
-    is_equality: bool
-    is_vector: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveFiles:
-    """The live files of a table's head.
-
-    :param data: those that may hold rows of a predicate.
-    :param deletes: all delete files.
-    """
-
-    data: list[FileRecord]
-    deletes: list[DeleteRecord]
 
 
 class LoadedTable(ABC):
@@ -74,8 +28,6 @@ class LoadedTable(ABC):
 
     # Those of its format.
     capabilities: ClassVar[FormatCapabilities]
-    # Actions of maintenance that ``planning/`` decides as the driver of the format does.
-    planned: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod
@@ -85,11 +37,6 @@ class LoadedTable(ABC):
     @abstractmethod
     def state(self) -> TableState:
         """Return the counts of main's head; one small file is opened."""
-
-    @property
-    def warehouse(self) -> str | None:
-        """Root that its catalog puts tables below; None where that is not known."""
-        return None
 
     def unfit_for(self, capability: str, keys: Sequence[str] = ()) -> str | None:
         """Return why the table rules a capability out, as a clause; None where it does not.
@@ -107,23 +54,53 @@ class LoadedTable(ABC):
         return self.capabilities.verdicts(self.facts.format_version)
 
     def columns_in(self, where: str) -> list[str]:
-        """Return the columns that a predicate names.
+        """Return the columns that a predicate names; none where only Spark reads it.
 
         :raises InvalidSpecError: it cannot be read as comparisons of columns with constants.
         """
-        raise self._lacking("compaction")
+        return []
 
-    def live_files(self, where: str | None) -> LiveFiles:
-        """Read the live files of main's head.
+    def incomparable_since(self, snapshot: Snapshot) -> str | None:
+        """Return why the rows of a snapshot cannot be compared with those of now, a sentence; None where they can."""
+        return None
 
-        :param where: predicate on the rows that the data files may hold; None for all.
-        :raises InvalidSpecError: it cannot be read, or names a column that the table lacks.
+    def plan_compaction(self, spec: CompactionSpec) -> CompactionReport | None:
+        """Tell from metadata what a compaction would do, as the format's driver decides it; None where only Spark can.
+
+        :raises InvalidSpecError: ``where`` does not parse or does not fit the table.
+        :raises BrokenMetadataError: a setting of the table is none.
         """
-        raise self._lacking("compaction")
+        return None
 
-    def manifest_sizes(self, snapshot: int) -> list[list[int]]:
-        """Return the bytes of the manifests that a merge may join, those of data and those of deletes apart."""
-        raise self._lacking("compaction")
+    def plan_expiry(self, spec: SnapshotExpirySpec) -> ExpiryReport | None:
+        """Tell from metadata what an expiry would do, as the format's driver decides it; None where only Spark can.
+
+        :raises UnsupportedError: it would harm another writer or another table.
+        """
+        return None
+
+    def harmed_by_rollback(self, lost: Sequence[Snapshot], left: Sequence[Snapshot]) -> list[str]:
+        """Return a warning for each other writer that cannot go on after a rollback.
+
+        :param lost: snapshots that main loses, newest first.
+        :param left: those that it still has, newest first.
+        """
+        return []
+
+    def harmed_by_dropping(self, branch: str, gained: Sequence[Snapshot]) -> list[str]:
+        """Return a warning for each other writer that cannot go on without a branch.
+
+        :param gained: snapshots that only the branch has, newest first.
+        """
+        return []
+
+    def harmed_by_upgrade(self, version: int) -> str | None:
+        """Return which other writers may fail after an upgrade to a version, a sentence; None where none is seen."""
+        return None
+
+    def changed_by_upgrade(self, version: int) -> list[str]:
+        """Return what readers and writers should know of an upgrade to a version, sentences."""
+        return []
 
     def versions_since(self, at: int) -> Iterator[TableFacts]:
         """Yield the versions of the metadata since a moment, oldest first, this one last; those that are gone are

@@ -21,7 +21,6 @@ from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
-from airflow_lake_provider.tables.base import LoadedTable
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 CATALOG = "lake_default"
@@ -86,7 +85,7 @@ class MaintainedTable:
         """The table as PyIceberg reads it, without Spark."""
         return StaticTable.from_metadata(self.handle.refresh().java.operations().current().metadataFileLocation())
 
-    def on_worker(self) -> LoadedTable:
+    def on_worker(self) -> LoadedIcebergTable:
         """The table as a worker sees it now."""
         return LoadedIcebergTable(self.outside())
 

@@ -25,7 +25,6 @@ from airflow_lake_provider.contracts.reports.job import UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import UpsertSpec
 from airflow_lake_provider.spark_jobs.actions.upsert_batch import upsert_batch
 from airflow_lake_provider.spark_jobs.progress import Progress
-from airflow_lake_provider.tables.base import LoadedTable
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 NewFlow = Callable[..., "Flow"]
@@ -108,7 +107,7 @@ class Flow:
         """The table as PyIceberg sees it now."""
         return self.catalog().load_table(self.table)
 
-    def on_worker(self) -> LoadedTable:
+    def on_worker(self) -> LoadedIcebergTable:
         """The table as a worker sees it now."""
         return LoadedIcebergTable(self.loaded())
 

@@ -27,7 +27,7 @@ from pyparsing import ParseException
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.sql_limits import shown
-from airflow_lake_provider.tables.base import DeleteRecord, FileRecord, LiveFiles
+from airflow_lake_provider.tables.iceberg.file_groups import FileRecord
 
 # Field ids of the table spec: a deletion vector names its data file, an older position delete bounds its paths.
 _REFERENCED_DATA_FILE = 143
@@ -38,6 +38,37 @@ _REFERENCED_AT = (
     if isinstance(_DATA_FILE_STRUCT, StructType)
     else -1
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteRecord:
+    """One delete file.
+
+    :param id: path, for a deletion vector with its offset, as many share one file.
+    :param target: the only data file it applies to; None when it applies to many.
+    """
+
+    id: str
+    spec_id: int
+    partition: tuple[Hashable, ...]
+    bytes: int
+    records: int
+    sequence: int
+    target: str | None
+    is_equality: bool
+    is_vector: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveFiles:
+    """The live files of a table's head.
+
+    :param data: those that may hold rows of a predicate.
+    :param deletes: all delete files.
+    """
+
+    data: list[FileRecord]
+    deletes: list[DeleteRecord]
 
 
 @dataclass

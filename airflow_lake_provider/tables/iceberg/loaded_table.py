@@ -15,14 +15,29 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from airflow_lake_provider.contracts.capabilities import ICEBERG, FormatCapabilities, Verdict
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
+from airflow_lake_provider.contracts.reports.job import CompactionReport, ExpiryReport
+from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
+from airflow_lake_provider.contracts.specs.snapshot_expiry import FLINK_JOB_AGE, SnapshotExpirySpec
 from airflow_lake_provider.contracts.table_facts import REMEDY, Reference, Snapshot, TableFacts, TableShape, TableState
+from airflow_lake_provider.iceberg.column_types import changed_types, other_types
+from airflow_lake_provider.iceberg.flink_jobs import (
+    jobs_of_dropped_branch,
+    jobs_that_lose_commits,
+    recent,
+    without_upgrade_to_version_3,
+)
 from airflow_lake_provider.iceberg.history_checks import refuse_broken_history
 from airflow_lake_provider.iceberg.table_check import check_table
 from airflow_lake_provider.iceberg.table_obstacles import unfit_for
-from airflow_lake_provider.tables.base import LiveFiles, LoadedTable
-from airflow_lake_provider.tables.iceberg.live_files import columns_in, read_files
+from airflow_lake_provider.tables.base import LoadedTable
+from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
+from airflow_lake_provider.tables.iceberg.live_files import LiveFiles, columns_in, read_files
 from airflow_lake_provider.tables.iceberg.metadata_commit import commit_metadata, is_committed_without_spark
+from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
+
+# First format version with row ids, and without position delete files.
+_WITH_LINEAGE = 3
 
 
 class LoadedIcebergTable(LoadedTable):
@@ -32,7 +47,6 @@ class LoadedIcebergTable(LoadedTable):
     """
 
     capabilities: ClassVar[FormatCapabilities] = ICEBERG
-    planned: ClassVar[frozenset[str]] = frozenset({"compaction", "snapshot-expiry"})
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -64,12 +78,48 @@ class LoadedIcebergTable(LoadedTable):
         """Return the columns that a predicate names."""
         return columns_in(where, self._name)
 
+    def incomparable_since(self, snapshot: Snapshot) -> str | None:
+        """Return which columns have got other types."""
+        shape = self.facts.shape
+        changed = changed_types(shape.schema(snapshot.schema_id), shape.schema())
+        return other_types(self._name, str(snapshot.id), changed) if changed else None
+
+    def plan_compaction(self, spec: CompactionSpec) -> CompactionReport:
+        """Tell what a compaction would do."""
+        return plan_compaction(self, spec)
+
+    def plan_expiry(self, spec: SnapshotExpirySpec) -> ExpiryReport:
+        """Tell what an expiry would do."""
+        return plan_expiry(self, spec)
+
+    def harmed_by_rollback(self, lost: Sequence[Snapshot], left: Sequence[Snapshot]) -> list[str]:
+        """Return a warning for each Flink job whose last commit main loses."""
+        return jobs_that_lose_commits(lost, left, recent(FLINK_JOB_AGE))
+
+    def harmed_by_dropping(self, branch: str, gained: Sequence[Snapshot]) -> list[str]:
+        """Return a warning for the Flink jobs that write to the branch."""
+        return jobs_of_dropped_branch(gained, branch, recent(FLINK_JOB_AGE))
+
+    def harmed_by_upgrade(self, version: int) -> str | None:
+        """Return which Flink jobs version 3 could strand."""
+        if version != _WITH_LINEAGE:
+            return None
+        return without_upgrade_to_version_3(self.facts.branch_histories(), recent(FLINK_JOB_AGE))
+
+    def changed_by_upgrade(self, version: int) -> list[str]:
+        """Return what version 3 changes for a table with rows."""
+        return list(_changed_by_version_3(self.facts)) if version == _WITH_LINEAGE else []
+
     def live_files(self, where: str | None) -> LiveFiles:
-        """Read the live files of main's head."""
+        """Read the live files of main's head.
+
+        :param where: predicate on the rows that the data files may hold; None for all.
+        :raises InvalidSpecError: it cannot be read, or names a column that the table lacks.
+        """
         return read_files(self._table, where)
 
     def manifest_sizes(self, snapshot: int) -> list[list[int]]:
-        """Return the bytes of the manifests of the current partition spec, by what they hold."""
+        """Return the bytes of the manifests that a merge may join: of the current partition spec, by what they hold."""
         sizes: dict[int, list[int]] = {}
         for manifest in self._manifests(snapshot):
             if manifest.partition_spec_id == self._table.metadata.default_spec_id:
@@ -162,6 +212,20 @@ def _shape(metadata: TableMetadata) -> TableShape:
         spec_id=metadata.default_spec_id,
         sort_order=[field.model_dump(mode="json") for field in orders[metadata.default_sort_order_id].fields],
     )
+
+
+def _changed_by_version_3(facts: TableFacts) -> Iterator[str]:
+    if facts.newest() is None:
+        return
+    yield (
+        "rows get row ids with the next commit; an incremental run that starts at a snapshot from before it has to "
+        "read everything once (on_gap='full')"
+    )
+    if facts.total("total-position-deletes"):
+        yield (
+            f"{facts.name} has position delete files of version 2; they stay valid, and are replaced by deletion "
+            "vectors when their data files are changed or compacted"
+        )
 
 
 def refuse_broken_metadata(name: str, metadata: TableMetadata) -> None:

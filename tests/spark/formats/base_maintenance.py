@@ -10,8 +10,6 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionStrategy
-from airflow_lake_provider.planning.compaction_plan import plan_compaction
-from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from tests.spark.faulty_catalog import FaultyCatalog
 from tests.spark.formats.suite import FormatSuite, NewTable, needs
 from tests.spark.maintenance_flow import (
@@ -48,7 +46,7 @@ class MaintenanceSuite(FormatSuite):
         before = table.rows_read()
         assert before == table.rows
         asked = table.compaction(level=CompactionLevel.MAJOR, min_input_files=2)
-        planned = plan_compaction(table.on_worker(), asked)
+        planned = table.on_worker().plan_compaction(asked)
 
         report = compact(table, level=CompactionLevel.MAJOR, min_input_files=2)
 
@@ -105,7 +103,7 @@ class MaintenanceSuite(FormatSuite):
         compact(table, level=CompactionLevel.FULL, rewrite_manifests=False)
         old = snapshots(table)
         files = {Path(path.removeprefix("file:")) for path in (*table.live_files(), *table.live_files(content=1))}
-        planned = plan_expiry(table.on_worker(), expiry(table))
+        planned = table.on_worker().plan_expiry(expiry(table))
 
         report = expire(table)
 

@@ -22,7 +22,7 @@ def test_a_plain_table_rules_out_what_its_version_lacks_and_nothing_else(capabil
 def test_a_strategy_that_another_format_declares_never_becomes_icebergs(
     monkeypatch: pytest.MonkeyPatch, capability: str
 ) -> None:
-    monkeypatch.setitem(CAPABILITIES, capability, Capability("strategies", "reach rows as the other format does"))  # type: ignore[arg-type]
+    monkeypatch.setitem(CAPABILITIES, capability, Capability("strategies", "reach rows as the other format does"))
     lacking = "nobody has written it: reach rows as the other format does"
     assert [unfit_for(table_of(format_version=each).shape, capability, ["id"]) for each in ICEBERG.versions] == [
         lacking for _ in ICEBERG.versions

@@ -121,8 +121,6 @@ def test_a_setting_of_the_owner_that_is_no_number_is_named_by_the_plan(
     from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
     from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
     from airflow_lake_provider.hooks.lake_catalog import LakeCatalogHook
-    from airflow_lake_provider.planning.compaction_plan import plan_compaction
-    from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 
     tamper(tampered, at("properties", name, to=text))
     table, now = LakeCatalogHook(lake_connection).loaded("shop.orders"), datetime.now(UTC)
@@ -130,11 +128,11 @@ def test_a_setting_of_the_owner_that_is_no_number_is_named_by_the_plan(
     if name.startswith("write"):
         spec = CompactionSpec(**frame)
         with pytest.raises(BrokenMetadataError, match=f"property '{name}' is"):
-            plan_compaction(table, spec)
+            table.plan_compaction(spec)
     else:
         expiry = SnapshotExpirySpec(**frame, expire_before=now, expire_stage_branches_before=now, retain_last=1)
         with pytest.raises(BrokenMetadataError, match=f"property '{name}' is"):
-            plan_expiry(table, expiry)
+            table.plan_expiry(expiry)
 
 
 def replaced_by(given: dict[str, Any]) -> Callable[[dict[str, Any]], object]:

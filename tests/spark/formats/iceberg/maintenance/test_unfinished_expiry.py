@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
-from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
 from airflow_lake_provider.spark_jobs.actions.expire_snapshots import expire_snapshots
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
 from tests.spark.maintained_table import CATALOG, RUN, MaintainedTable
 from tests.spark.upsert_flow import InterruptedProgress, Killed
 

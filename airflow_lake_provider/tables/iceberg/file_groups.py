@@ -6,9 +6,27 @@ The rule is ``BinPackRewriteFilePlanner`` of Iceberg 1.12, which is what a compa
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from airflow_lake_provider.iceberg.compaction_rules import RewriteRules
-from airflow_lake_provider.tables.base import FileRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRecord:
+    """One data file.
+
+    :param partition: partition values; files of an older partition spec are planned as one partition.
+    :param delete_files: ids of the delete files that apply to it, of whatever kind.
+    :param deleted_records: rows deleted by the delete files that apply to this file only; others are not countable.
+    """
+
+    path: str
+    spec_id: int
+    partition: Hashable
+    bytes: int
+    records: int
+    delete_files: frozenset[str] = frozenset()
+    deleted_records: int = 0
 
 
 def plan_groups(files: Iterable[FileRecord], rules: RewriteRules, spec_id: int) -> list[list[FileRecord]]:

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.iceberg.compaction_rules import OFF, RewriteRules
-from airflow_lake_provider.planning.file_groups import plan_groups
-from airflow_lake_provider.tables.base import FileRecord
+from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, plan_groups
 
 RULES = RewriteRules(target_bytes=100, min_input_files=3, delete_file_threshold=1, delete_ratio_threshold=0.5)
 

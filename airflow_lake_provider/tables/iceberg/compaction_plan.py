@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.iceberg.compaction_rules import (
@@ -18,11 +20,14 @@ from airflow_lake_provider.iceberg.compaction_rules import (
     table_size,
     target_size_owner,
 )
-from airflow_lake_provider.planning.file_groups import plan_groups
-from airflow_lake_provider.tables.base import FileRecord, LiveFiles, LoadedTable
+from airflow_lake_provider.tables.iceberg.file_groups import FileRecord, plan_groups
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.tables.iceberg.live_files import LiveFiles
+    from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 
-def plan_compaction(table: LoadedTable, spec: CompactionSpec) -> CompactionReport:
+def plan_compaction(table: LoadedIcebergTable, spec: CompactionSpec) -> CompactionReport:
     """Tell which files a compaction would rewrite and why; nothing is written and no data file is opened.
 
     The head's summary is asked first and often proves that nothing is due; otherwise the manifests are read.
@@ -96,7 +101,7 @@ def _deletes_gone(files: LiveFiles, rewritten: list[FileRecord]) -> int:
 
 
 def _deletes_to_merge(
-    table: LoadedTable, spec: CompactionSpec, files: LiveFiles, groups: list[list[FileRecord]]
+    table: LoadedIcebergTable, spec: CompactionSpec, files: LiveFiles, groups: list[list[FileRecord]]
 ) -> int:
     """Count position delete files, besides those that the rewritten data files take along, that would be rewritten."""
     applied = {id_ for group in groups for file in group for id_ in file.delete_files}

@@ -18,9 +18,9 @@ from airflow_lake_provider.contracts.errors import BrokenMetadataError, InvalidS
 from airflow_lake_provider.contracts.reports.job import Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
 from airflow_lake_provider.contracts.specs.snapshot_expiry import SnapshotExpirySpec
-from airflow_lake_provider.planning.compaction_plan import plan_compaction
-from airflow_lake_provider.planning.snapshot_expiry_plan import plan_expiry
+from airflow_lake_provider.tables.iceberg.compaction_plan import plan_compaction
 from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+from airflow_lake_provider.tables.iceberg.snapshot_expiry_plan import plan_expiry
 
 RUN = RunIdentity.of("dag", "run", "task", "-1")
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)

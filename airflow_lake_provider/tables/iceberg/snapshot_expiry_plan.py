@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.reports.job import ExpiryReport, Outcome
@@ -12,12 +13,14 @@ from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import UNFINISHED_EXPIRY
 from airflow_lake_provider.iceberg.snapshot_retention import expiry_sentence, retention_of
 from airflow_lake_provider.iceberg.table_locations import FileOwners, TableLocation, declared_paths
-from airflow_lake_provider.tables.base import LoadedTable
+
+if TYPE_CHECKING:
+    from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 
 _UNFINISHED = "an earlier expiry was cut off before it had deleted its files; the next one deletes them"
 
 
-def plan_expiry(table: LoadedTable, spec: SnapshotExpirySpec) -> ExpiryReport:
+def plan_expiry(table: LoadedIcebergTable, spec: SnapshotExpirySpec) -> ExpiryReport:
     """Tell which snapshots and left-over stage branches an expiry would remove and which refs keep the others.
 
     Files are not counted: that needs the manifests of every snapshot, kept ones included.
@@ -47,7 +50,9 @@ def plan_expiry(table: LoadedTable, spec: SnapshotExpirySpec) -> ExpiryReport:
     )
 
 
-def _refuse_foreign_metadata_files(table: LoadedTable, spec: SnapshotExpirySpec, expired: Collection[int]) -> None:
+def _refuse_foreign_metadata_files(
+    table: LoadedIcebergTable, spec: SnapshotExpirySpec, expired: Collection[int]
+) -> None:
     """Refuse manifest lists and statistics of expired snapshots that lie outside of the table's locations.
 
     Data files, delete files and manifests are named by files that only the driver reads, and so are other tables. A
