@@ -38,12 +38,12 @@ def capabilities_page() -> str:
 
 def _format(capabilities: FormatCapabilities) -> Iterator[str]:
     yield f"## {capabilities.title}\n"
-    groups = dict.fromkeys(each.group for each in CAPABILITIES.values())
+    groups = dict.fromkeys(each.group for each in capabilities.names.values())
     for group in groups:
         yield f"### {group.capitalize()}\n"
         yield f"| capability | what it does | {' | '.join(f'version {version}' for version in capabilities.versions)} |"
         yield f"|---|---|{'---|' * len(capabilities.versions)}"
-        for name, capability in CAPABILITIES.items():
+        for name, capability in capabilities.names.items():
             if capability.group == group:
                 cells = (_cell(capabilities.gap(name, version)) for version in capabilities.versions)
                 yield f"| `{name}` | {_as_text(capability.sentence)} | {' | '.join(cells)} |"
@@ -51,7 +51,7 @@ def _format(capabilities: FormatCapabilities) -> Iterator[str]:
     yield "### Reasons\n"
     yield "| capability | gap | reason |"
     yield "|---|---|---|"
-    for name in CAPABILITIES:
+    for name in capabilities.names:
         gaps = dict.fromkeys(
             gap for version in capabilities.versions if (gap := capabilities.gap(name, version)) is not None
         )

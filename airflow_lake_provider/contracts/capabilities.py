@@ -7,7 +7,7 @@ before it does anything. The behaviour suite and the page of the reference are m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from airflow_lake_provider.contracts.argument_validation import nearest
@@ -21,11 +21,13 @@ class Capability:
     :param group: of those that may stand in for each other.
     :param sentence: what it does.
     :param is_asked: whether tasks ask for it, and are refused where it is lacking. Others describe tables.
+    :param asked_with: names of others: a task that asks for all of them asks for this one, too.
     """
 
     group: str
     sentence: str
     is_asked: bool = True
+    asked_with: frozenset[str] = frozenset()
 
 
 class GapKind(str, Enum):
@@ -79,6 +81,7 @@ CAPABILITIES: Mapping[str, Capability] = {
             "create-table": "create a missing table with partitioning, order and properties",
             "schema-evolution": "add and widen columns so that a batch fits",
             "soft-deletes": "keep deleted rows, with a column that says so",
+            "kept-values": "keep or compare values of the rows that the table has",
             "change-events": "apply a stream of change events, with what a table has to remember of its keys",
             "lake-table-source": "read the rows of a batch from another table",
         },
@@ -93,7 +96,6 @@ CAPABILITIES: Mapping[str, Capability] = {
             "strategy-copy-on-write": "write the files of the rows to replace anew",
             "strategy-merge": "leave all of it to Spark's MERGE INTO",
             "strategy-equality": "write the keys as deletes, and look for no row",
-            "equality-with-kept-values": "keep or compare values of the table with strategy='equality'",
         },
         "branches": {
             "branches": "write to a branch, and publish it",
@@ -153,6 +155,7 @@ class FormatCapabilities:
         format whose tables are not read without Spark.
     :param versions: of the format, oldest first.
     :param declared: what it has and lacks; what it does not name it lacks.
+    :param own: capabilities beside the shared ones: strategies of its own, and what does not go together in it.
     :param reserved_columns: names of columns of its own, in lower case.
     :param transforms: of a column that a layout may partition or sort by, in lower case.
     """
@@ -163,12 +166,31 @@ class FormatCapabilities:
     worker: str = ""
     versions: tuple[int, ...] = (1,)
     declared: Mapping[str, Support | Gap]
+    own: Mapping[str, Capability] = field(default_factory=dict)
     reserved_columns: frozenset[str] = frozenset()
     transforms: frozenset[str] = frozenset(("identity",))
 
     def __post_init__(self) -> None:
-        if unknown := sorted(self.declared.keys() - CAPABILITIES.keys()):
+        if shared := sorted(self.own.keys() & CAPABILITIES.keys()):
+            raise ValueError(f"table format {self.name} calls {shared} its own, which all formats have by that name")
+        if unknown := sorted(self.declared.keys() - self.names.keys()):
             raise ValueError(f"table format {self.name} declares {unknown}, which are no capabilities")
+        for name, capability in self.own.items():
+            if unknown := sorted(capability.asked_with - self.names.keys()):
+                raise ValueError(
+                    f"table format {self.name} asks for {name!r} with {unknown}, which are no capabilities"
+                )
+
+    @property
+    def names(self) -> dict[str, Capability]:
+        """Capabilities that it may have: the shared ones, and its own."""
+        return {**CAPABILITIES, **self.own}
+
+    def asked_by(self, needs: Iterable[str]) -> tuple[str, ...]:
+        """Return names of capabilities, with those of its own that are asked for where all of some others are."""
+        named = tuple(needs)
+        together = (name for name, each in self.own.items() if each.asked_with and each.asked_with <= set(named))
+        return (*named, *together)
 
     def gap(self, name: str, version: int | None = None) -> Gap | None:
         """Return why a capability is lacking; None where it is there.
@@ -176,7 +198,8 @@ class FormatCapabilities:
         :param version: of the format; None for whether any version has it.
         :raises KeyError: there is no such capability.
         """
-        declared = self.declared.get(name) or Gap(GapKind.OURS, f"nobody has written it: {CAPABILITIES[name].sentence}")
+        sentence = (self.own.get(name) or known_capabilities()[name]).sentence
+        declared = self.declared.get(name) or Gap(GapKind.OURS, f"nobody has written it: {sentence}")
         if isinstance(declared, Gap):
             return declared
         return None if version is None or declared.holds(version) else declared.otherwise
@@ -201,14 +224,16 @@ class FormatCapabilities:
         :raises UnsupportedError: naming the capability, why it is lacking, and the nearest that there are; or a need
             that is no capability.
         """
-        for name in needs:
-            if name not in CAPABILITIES:
+        known = {**known_capabilities(), **self.own}
+        for name in self.asked_by(needs):
+            if name not in known:
                 raise UnsupportedError(
-                    f"{table}: {name!r} is asked of its format and is no capability{nearest(name, CAPABILITIES)}"
+                    f"{table}: {name!r} is asked of its format and is no capability{nearest(name, known)}"
                 )
             if (gap := self.gap(name)) is not None:
+                nearby = self._nearest(known[name].group)
                 raise UnsupportedError(
-                    f"{table}: table format {self.name!r} lacks {name!r}, {gap.reason}; it has {self._nearest(name)}"
+                    f"{table}: table format {self.name!r} lacks {name!r}, {gap.reason}; it has {nearby}"
                 )
 
     def refuse_without_worker(self, what: str) -> None:
@@ -227,7 +252,7 @@ class FormatCapabilities:
     def verdicts(self, version: int) -> list[Verdict]:
         """Return what a version of the format can do, and why not, whatever a table of it is like."""
         verdicts = []
-        for name, capability in CAPABILITIES.items():
+        for name, capability in self.names.items():
             why = self.lacks(name, version)
             verdicts.append(
                 Verdict(
@@ -248,9 +273,9 @@ class FormatCapabilities:
                 f"{', '.join(sorted(self.transforms))}"
             )
 
-    def _nearest(self, name: str) -> str:
+    def _nearest(self, group: str) -> str:
         supported = [each for each, declared in self.declared.items() if isinstance(declared, Support)]
-        alike = [each for each in supported if CAPABILITIES[each].group == CAPABILITIES[name].group]
+        alike = [each for each in supported if self.names[each].group == group]
         return ", ".join(alike or supported) or "none at all"
 
 
@@ -266,7 +291,7 @@ _OTHER_DELETES = Gap(GapKind.NEVER, "versions before 3 have position delete file
 _FROM_2, _FROM_3 = Support(since=2, otherwise=_NO_DELETES), Support(since=3, otherwise=_NO_LINEAGE)
 
 _IN_EVERY_VERSION = (
-    *("upsert", "create-table", "schema-evolution", "soft-deletes", "change-events"),
+    *("upsert", "create-table", "schema-evolution", "soft-deletes", "kept-values", "change-events"),
     *("lake-table-source", "merge-deduplicate", "merge-first-row", "merge-partial-update"),
     *("merge-aggregation", "strategy-copy-on-write", "strategy-merge", "branches", "audits", "tags"),
     *("rollback", "consumer-tags", "compaction", "compaction-sort", "compaction-zorder"),
@@ -297,6 +322,13 @@ ICEBERG = FormatCapabilities(
             otherwise=Gap(GapKind.UPSTREAM, "outside of REST catalogs PyIceberg writes metadata of version 2 alone"),
         ),
     },
+    own={
+        "equality-with-kept-values": Capability(
+            "strategies",
+            "keep or compare values of the table with strategy='equality'",
+            asked_with=frozenset({"strategy-equality", "kept-values"}),
+        ),
+    },
     # org.apache.iceberg.MetadataColumns: the first of every table, the last three of a table's changes.
     reserved_columns=frozenset(
         (
@@ -314,6 +346,11 @@ ICEBERG = FormatCapabilities(
 )
 # A format is registered by one entry.
 FORMATS: dict[str, FormatCapabilities] = {ICEBERG.name: ICEBERG}
+
+
+def known_capabilities() -> dict[str, Capability]:
+    """Return the shared capabilities, then those that a format of this version calls its own."""
+    return {**CAPABILITIES, **{name: each for known in FORMATS.values() for name, each in known.own.items()}}
 
 
 def declared_format(name: str) -> FormatCapabilities:

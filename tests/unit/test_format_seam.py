@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.capabilities import (
 )
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
 from airflow_lake_provider.contracts.specs.metadata_changes import MetadataChange
-from airflow_lake_provider.contracts.specs.upsert import STRATEGIES, UpsertSpec
+from airflow_lake_provider.contracts.specs.upsert import UpsertSpec, strategies
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_name import TableName
 from airflow_lake_provider.iceberg.upsert_strategy import UpsertStrategy
@@ -96,7 +96,7 @@ def test_a_table_is_opened_with_the_words_that_only_its_format_reads(monkeypatch
 
 
 def test_an_author_names_a_strategy_by_a_text_that_the_format_knows() -> None:
-    assert tuple(UpsertStrategy) == STRATEGIES
+    assert tuple(UpsertStrategy) == strategies()
     spec = UpsertSpec(table="a.b", source=Files("f.parquet"), keys=("id",), strategy=UpsertStrategy.MERGE)
     assert type(spec.strategy) is str
     with pytest.raises(InvalidSpecError) as refused:

@@ -21,21 +21,27 @@ from airflow_lake_provider.contracts.author.merge_engines import (
 from airflow_lake_provider.contracts.author.schema_contract import MissingColumns, SchemaContract, schema_contract
 from airflow_lake_provider.contracts.author.sources import ONE_YEAR, Files, OnSourceChange, Source, source
 from airflow_lake_provider.contracts.author.table_layout import TableLayout, layout_or_none
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES
+from airflow_lake_provider.contracts.capabilities import known_capabilities
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument
 from airflow_lake_provider.contracts.sql_limits import check_code
 
-# The format's own choice, and what formats declare. What each means only they know, but that equality looks at no row.
+# The format's own choice, and what formats declare. What each means only they know.
 _AUTO, _OF_STRATEGY = "auto", "strategy-"
-STRATEGIES = (_AUTO, *(name.removeprefix(_OF_STRATEGY) for name in CAPABILITIES if name.startswith(_OF_STRATEGY)))
+
+
+def strategies() -> tuple[str, ...]:
+    """Return the values of ``strategy``, those that one format alone has included."""
+    names = (name for name in known_capabilities() if name.startswith(_OF_STRATEGY))
+    return (_AUTO, *(name.removeprefix(_OF_STRATEGY) for name in names))
 
 
 def _strategy(value: object, name: str) -> str:
-    strategy = next((known for known in STRATEGIES if known == value), None)
+    known = strategies()
+    strategy = next((each for each in known if each == value), None)
     if strategy is None:
-        raise InvalidSpecError(f"{name} must be one of {', '.join(map(repr, STRATEGIES))}, got {value!r}")
+        raise InvalidSpecError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
     return strategy
 
 
@@ -90,12 +96,11 @@ class UpsertSpec(JobSpec):
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format has to have."""
         keeps = self.missing_columns is MissingColumns.KEEP
-        looks_at_rows = keeps or not self.merge_engine.is_plain or self.source.looks_at_rows
         asked = {
             "create-table": self.create is not None,
             "soft-deletes": self.merge_engine.deletes is Deletes.SOFT,
             f"{_OF_STRATEGY}{self.strategy}": self.strategy != _AUTO,
-            "equality-with-kept-values": self.strategy == "equality" and looks_at_rows,
+            "kept-values": keeps or not self.merge_engine.is_plain or self.source.looks_at_rows,
             "branches": self.branch is not None,
             "audits": self.audits is not None,
         }

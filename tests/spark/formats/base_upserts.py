@@ -118,7 +118,7 @@ class UpsertSuite(StrategySuite):
             apply_batch(model, batch, merge_engine)
             assert held(flow) == model
 
-    @needs("equality-with-kept-values")
+    @needs("strategy-equality", "kept-values", "merge-partial-update")
     def test_an_upsert_that_looks_for_no_row_keeps_values_of_one(self, flow: Flow) -> None:
         flow.arrive("1.jsonl", row(1, "a", 5))
         flow.apply("run 1")
@@ -140,7 +140,7 @@ class UpsertSuite(StrategySuite):
         assert sorted(report.schema_changes) == ["added column extra double", "widened column n to bigint"]
         assert flow.rows() == {1: ("a", 1, None), 2: ("b", 2**40, 1.5)}
 
-    @needs("upsert")
+    @needs("kept-values")
     @pytest.mark.parametrize("strategy", [STRATEGIES["positions"]])
     def test_columns_that_the_batch_lacks_keep_their_values(self, flow: Flow, strategy: str) -> None:
         flow.changes["strategy"] = strategy

@@ -25,8 +25,10 @@ from airflow_lake_provider.contracts.capabilities import (
     CAPABILITIES,
     FORMATS,
     ICEBERG,
+    Capability,
     FormatCapabilities,
     Gap,
+    GapKind,
     Support,
     declared_format,
 )
@@ -56,11 +58,14 @@ KEYS = LakeTable("shop.keys")
 NEEDS: dict[str, tuple[JobSpec, set[str]]] = {
     "upsert": (UPSERT, {"upsert", "merge-deduplicate"}),
     "creation": (replace(UPSERT, create=True), {"upsert", "merge-deduplicate", "create-table"}),  # type: ignore[arg-type]
-    "first row": (replace(UPSERT, merge_engine=FirstRow()), {"upsert", "merge-first-row"}),
-    "aggregation": (replace(UPSERT, merge_engine=Aggregation({"n": "sum"})), {"upsert", "merge-aggregation"}),
+    "first row": (replace(UPSERT, merge_engine=FirstRow()), {"upsert", "merge-first-row", "kept-values"}),
+    "aggregation": (
+        replace(UPSERT, merge_engine=Aggregation({"n": "sum"})),
+        {"upsert", "merge-aggregation", "kept-values"},
+    ),
     "soft": (
         replace(UPSERT, merge_engine=PartialUpdate(deletes=Deletes.SOFT)),
-        {"upsert", "merge-partial-update", "soft-deletes"},
+        {"upsert", "merge-partial-update", "soft-deletes", "kept-values"},
     ),
     "audits": (replace(UPSERT, audits=Audits({"a": "SELECT * FROM batch"})), {"upsert", "merge-deduplicate", "audits"}),
     "branch": (replace(UPSERT, branch="load"), {"upsert", "merge-deduplicate", "branches"}),
@@ -151,7 +156,7 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> FormatCapabilities:
 
 def test_each_capability_is_asked_for_by_a_spec_or_a_driver_or_is_said_to_describe_tables() -> None:
     asked = {name for spec, _ in NEEDS.values() for name in spec.needs}
-    asked |= {"equality-with-kept-values"} | ASKED_BY_THE_DRIVER
+    asked |= ASKED_BY_THE_DRIVER
     assert asked == {name for name, each in CAPABILITIES.items() if each.is_asked}
     described = capabilities_page().partition("No task asks for\n")[2].partition(".")[0]
     assert set(re.findall("`(.*?)`", described)) == CAPABILITIES.keys() - asked
@@ -169,6 +174,63 @@ def test_values_that_equality_keeps_are_refused_by_the_format_and_not_by_the_spe
     monkeypatch.delitem(FORMATS, keeping.name)
     with pytest.raises(InvalidSpecError, match="'iceberg' lacks 'equality-with-kept-values'"):
         replace(UPSERT, strategy=UpsertStrategy.EQUALITY, **changes)
+
+
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> FormatCapabilities:
+    """A format with a strategy of its own, which goes with no branch."""
+    apart = Gap(GapKind.OURS, "a log is kept for main alone; leave out branch")
+    declared = {name: Support() for name in (*CAPABILITIES, "strategy-log")}
+    second = FormatCapabilities(
+        name="second",
+        title="Second",
+        driver="",
+        declared={**declared, "log-of-a-branch": apart},
+        own={
+            "strategy-log": Capability("strategies", "add the rows to a log"),
+            "log-of-a-branch": Capability(
+                "strategies", "add rows to the log of a branch", asked_with=frozenset({"strategy-log", "branches"})
+            ),
+        },
+    )
+    monkeypatch.setitem(FORMATS, second.name, second)
+    return second
+
+
+def test_a_strategy_that_a_format_declares_as_its_own_is_a_value_that_others_refuse(
+    second: FormatCapabilities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = replace(UPSERT, strategy="log")
+    assert spec.checked_for("second").needs == ("upsert", "merge-deduplicate", "strategy-log")
+    with pytest.raises(UnsupportedError, match="'iceberg' lacks 'strategy-log', nobody has written it: add the rows"):
+        spec.checked_for("iceberg")
+    assert "log-of-a-branch" not in {each.use for each in ICEBERG.verdicts(3)}
+    assert {each.use for each in second.verdicts(1)} == second.declared.keys()
+    monkeypatch.delitem(FORMATS, second.name)
+    with pytest.raises(InvalidSpecError, match=r"strategy must be one of .*'equality', got 'log'"):
+        replace(UPSERT, strategy="log")
+
+
+@pytest.mark.usefixtures("second")
+def test_a_rule_of_one_format_refuses_what_does_not_go_together_in_that_one_alone() -> None:
+    replace(UPSERT, strategy="positions", branch="b").checked_for("second")
+    why = "'second' lacks 'log-of-a-branch', a log is kept for main alone; leave out branch; it has strategy-"
+    # Iceberg lacks the strategy, so no format is left, and both say why.
+    with pytest.raises(InvalidSpecError, match=f"'iceberg' lacks 'strategy-log'.*{why}"):
+        replace(UPSERT, strategy="log", branch="b")
+    assert ICEBERG.asked_by(("strategy-equality", "kept-values")) == (
+        *("strategy-equality", "kept-values", "equality-with-kept-values"),
+    )
+    assert ICEBERG.asked_by(("strategy-log", "branches")) == ("strategy-log", "branches")
+
+
+def test_a_name_that_a_format_calls_its_own_is_no_shared_one_and_is_asked_with_names_that_there_are() -> None:
+    given: dict[str, Any] = {"name": "x", "title": "X", "driver": "", "declared": {}}
+    own = Capability("strategies", "do it")
+    with pytest.raises(ValueError, match=r"x calls \['upsert'\] its own, which all formats have by that name"):
+        FormatCapabilities(**given, own={"upsert": own})
+    with pytest.raises(ValueError, match=r"x asks for 'it' with \['uspert'\], which are no capabilities"):
+        FormatCapabilities(**given, own={"it": replace(own, asked_with=frozenset({"uspert", "upsert"}))})
 
 
 NAMES_OF_ICEBERGS_OWN: dict[str, Callable[[], JobSpec]] = {
@@ -205,7 +267,7 @@ def test_each_spec_of_a_driver_needs_something() -> None:
 
 
 def test_iceberg_says_of_each_capability_whether_it_has_it_and_of_each_gap_why_not() -> None:
-    assert ICEBERG.declared.keys() == CAPABILITIES.keys()
+    assert ICEBERG.declared.keys() == CAPABILITIES.keys() | ICEBERG.own.keys()
     for found in ICEBERG.declared.values():
         gap = found if isinstance(found, Gap) else found.otherwise
         holds_always = isinstance(found, Support) and all(map(found.holds, ICEBERG.versions))
