@@ -71,7 +71,7 @@ class TinyLoadedTable(LoadedTable):
     @property
     def facts(self) -> TableFacts:
         version = self.head["version"]
-        newest = None if version is None else Snapshot(id=int(version), parent=None, at=self.at)
+        newest = None if version is None else Snapshot(id=version, parent=None, at=self.at)
         return TableFacts(
             name=self.name,
             uuid=self.name,

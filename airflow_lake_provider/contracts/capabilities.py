@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from airflow_lake_provider.contracts.argument_validation import nearest
-from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError
+from airflow_lake_provider.contracts.property_values import shown, whole_number
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ class FormatCapabilities:
     :param versions: of the format, oldest first.
     :param declared: what it has and lacks; what it does not name it lacks.
     :param own: capabilities beside the shared ones: strategies of its own, and what does not go together in it.
+    :param numbers_snapshots: whether ids of snapshots are whole numbers; else they are any text.
     :param reserved_columns: names of columns of its own, in lower case.
     :param transforms: of a column that a layout may partition or sort by, in lower case.
     """
@@ -167,6 +169,7 @@ class FormatCapabilities:
     versions: tuple[int, ...] = (1,)
     declared: Mapping[str, Support | Gap]
     own: Mapping[str, Capability] = field(default_factory=dict)
+    numbers_snapshots: bool = False
     reserved_columns: frozenset[str] = frozenset()
     transforms: frozenset[str] = frozenset(("identity",))
 
@@ -273,6 +276,23 @@ class FormatCapabilities:
                 f"{', '.join(sorted(self.transforms))}"
             )
 
+    def is_snapshot_id(self, text: str) -> bool:
+        """Tell whether a text may be the id of a snapshot."""
+        return whole_number(text) is not None if self.numbers_snapshots else bool(text)
+
+    def refuse_snapshot_id(self, table: str, what: str, given: str) -> None:
+        """Refuse what can be no id of a snapshot.
+
+        :param table: for the message.
+        :param what: argument that names it.
+        :raises InvalidSpecError: saying what an id is.
+        """
+        if not self.is_snapshot_id(given):
+            expected = "digits as text or a whole number" if self.numbers_snapshots else "a text"
+            raise InvalidSpecError(
+                f"{table}: {what} must be a snapshot id of {self.title}, {expected}, got {shown(given)}"
+            )
+
     def _nearest(self, group: str) -> str:
         supported = [each for each, declared in self.declared.items() if isinstance(declared, Support)]
         alike = [each for each in supported if self.names[each].group == group]
@@ -329,6 +349,7 @@ ICEBERG = FormatCapabilities(
             asked_with=frozenset({"strategy-equality", "kept-values"}),
         ),
     },
+    numbers_snapshots=True,
     # org.apache.iceberg.MetadataColumns: the first of every table, the last three of a table's changes.
     reserved_columns=frozenset(
         (

@@ -47,6 +47,7 @@ REMEDY = (
 class Snapshot:
     """One snapshot. What its summary means is worked out when it is asked for: tables have thousands of them.
 
+    :param id: as the format writes it: the number of Iceberg as text, which fits into no number of JSON.
     :param parent: None for a first snapshot, and where PyIceberg's expiry erased it.
     :param at: of the commit, in epoch milliseconds.
     :param sequence_number: 0 in format version 1.
@@ -54,8 +55,8 @@ class Snapshot:
     :param first_row_id: None of a snapshot without row lineage.
     """
 
-    id: int
-    parent: int | None
+    id: str
+    parent: str | None
     at: int
     sequence_number: int = 0
     summary: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +108,7 @@ class Snapshot:
         return self.sequence_number == 1 or all(total == added for total, added in counts)
 
 
-def circular_history(table: str, snapshot: int) -> BrokenMetadataError:
+def circular_history(table: str, snapshot: str) -> BrokenMetadataError:
     """Return the error about a snapshot that is its own ancestor.
 
     :param table: named in the error; empty where it is not known.
@@ -119,7 +120,7 @@ def circular_history(table: str, snapshot: int) -> BrokenMetadataError:
 
 
 def ancestors(
-    snapshots: Mapping[int, Snapshot], start: int | None, stop: Collection[int] = (), name: str = ""
+    snapshots: Mapping[str, Snapshot], start: str | None, stop: Collection[str] = (), name: str = ""
 ) -> Iterator[Snapshot]:
     """Yield a snapshot and its ancestors, newest first, as far back as they are known.
 
@@ -134,7 +135,7 @@ def ancestors(
             return
         yield snapshot
         start = snapshot.parent
-    raise circular_history(name, start or 0)
+    raise circular_history(name, start or "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,14 +143,14 @@ class Reference:
     """One branch or tag with the retention of its own; None where the table's or the expiry's counts."""
 
     name: str
-    snapshot: int
+    snapshot: str
     is_branch: bool
     min_snapshots: int | None = None
     max_snapshot_age: int | None = None
     max_ref_age: int | None = None
 
 
-def histories_of(snapshots: Mapping[int, Snapshot], refs: Iterable[Reference]) -> list[list[Snapshot]]:
+def histories_of(snapshots: Mapping[str, Snapshot], refs: Iterable[Reference]) -> list[list[Snapshot]]:
     """Return the snapshots of each branch, newest first, as far as their parents are not expired."""
     return [list(ancestors(snapshots, ref.snapshot)) for ref in refs if ref.is_branch]
 
@@ -305,11 +306,11 @@ class TableFacts:
     location: str
     format_version: int
     properties: Mapping[str, str]
-    snapshots: Mapping[int, Snapshot]
+    snapshots: Mapping[str, Snapshot]
     references: Mapping[str, Reference]
-    main_log: Sequence[tuple[int, int]] = ()
+    main_log: Sequence[tuple[int, str]] = ()
     metadata_log: Sequence[tuple[int, str]] = ()
-    statistics: Sequence[tuple[int, str]] = ()
+    statistics: Sequence[tuple[str, str]] = ()
     read_shape: Callable[[], TableShape] = field(repr=False, compare=False)
 
     @cached_property
@@ -317,14 +318,14 @@ class TableFacts:
         """The table without its history."""
         return self.read_shape()
 
-    def head(self, branch: str = MAIN) -> int | None:
+    def head(self, branch: str = MAIN) -> str | None:
         """Return the snapshot of a branch or tag; None where it is missing."""
         ref = self.references.get(branch)
         return ref.snapshot if ref is not None else None
 
     def heads(self) -> dict[str, str]:
-        """Return the snapshot ids of all branches and tags, as text."""
-        return {name: str(ref.snapshot) for name, ref in self.references.items()}
+        """Return the snapshot ids of all branches and tags."""
+        return {name: ref.snapshot for name, ref in self.references.items()}
 
     def newest(self, branch: str = MAIN) -> Snapshot | None:
         """Return the snapshot at the head of a branch; None where there is none."""
@@ -347,7 +348,7 @@ class TableFacts:
         newest = self.newest(branch)
         return count_of(newest.summary, name) if newest is not None else 0
 
-    def state(self, manifests: Callable[[int], int], branch: str = MAIN) -> TableState:
+    def state(self, manifests: Callable[[str], int], branch: str = MAIN) -> TableState:
         """Return the counts of a branch's head.
 
         Rows are live rows as far as position deletes go: ``total-records`` counts records of data files before deletes.
@@ -359,7 +360,7 @@ class TableFacts:
             return TableState(snapshots=len(self.snapshots))
         deleted = self.total("total-position-deletes", branch)
         return TableState(
-            snapshot=str(head.id),
+            snapshot=head.id,
             rows=self.total("total-records", branch) - deleted,
             data_files=self.total("total-data-files", branch),
             data_bytes=self.total("total-files-size", branch),

@@ -134,7 +134,7 @@ _OF_FILES = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
 
 def is_untidied(
-    facts: TableFacts, spec: CompactionSpec, run_key: str, manifest_sizes: Callable[[int], Iterable[Collection[int]]]
+    facts: TableFacts, spec: CompactionSpec, run_key: str, manifest_sizes: Callable[[str], Iterable[Collection[int]]]
 ) -> bool:
     """Tell whether the newest compaction of main has not gone on to what it does last.
 

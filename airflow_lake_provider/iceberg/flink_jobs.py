@@ -68,7 +68,7 @@ REMEDY = "allow_other_writers=True"
 _NAMED = 3
 
 
-def kept_for_flink(histories: Iterable[Sequence[Snapshot]], since: int) -> dict[int, set[str]]:
+def kept_for_flink(histories: Iterable[Sequence[Snapshot]], since: int) -> dict[str, set[str]]:
     """Return the snapshots by which restored Flink jobs find their last commit, with the ids of these jobs.
 
     A job goes from its branch's head to the commit, so each snapshot between the two is needed.
@@ -78,7 +78,7 @@ def kept_for_flink(histories: Iterable[Sequence[Snapshot]], since: int) -> dict[
     """
     histories = list(histories)
     newest = newest_of_jobs(histories, since)
-    kept: dict[int, set[str]] = {}
+    kept: dict[str, set[str]] = {}
     for history in histories:
         depth = {fact.id: place for place, fact in enumerate(history)}
         for (job, _), last in newest.items():
@@ -119,7 +119,7 @@ def upserting_jobs(histories: Sequence[Sequence[Snapshot]], since: int) -> list[
 
 
 def without_expiry_of_version_3(
-    format_version: int, histories: Sequence[Sequence[Snapshot]], expired: Collection[int], since: int
+    format_version: int, histories: Sequence[Sequence[Snapshot]], expired: Collection[str], since: int
 ) -> str | None:
     """Return which Flink jobs could not commit after an expiry; None where none is harmed.
 

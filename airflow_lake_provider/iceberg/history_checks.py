@@ -63,7 +63,7 @@ def _refuse_circle(table: str, parents: dict[int, int | None]) -> None:
         current: int | None = start
         while current in parents and current not in finished:
             if current in path:
-                raise circular_history(table, current)
+                raise circular_history(table, str(current))
             path[current] = None
             current = parents[current]
         finished.update(path)

@@ -62,11 +62,11 @@ class Retention:
     :param kept_for_flink: snapshot ids that stay only for Flink jobs, with the ids of those jobs.
     """
 
-    expired: tuple[int, ...]
-    kept_by_refs: dict[int, str]
+    expired: tuple[str, ...]
+    kept_by_refs: dict[str, str]
     aged_refs: tuple[str, ...]
     stage_branches: tuple[str, ...]
-    kept_for_flink: dict[int, str] = field(default_factory=dict)
+    kept_for_flink: dict[str, str] = field(default_factory=dict)
 
 
 def retention_of(
@@ -97,8 +97,8 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
     named = {ref.name: ref for ref in refs}
     stage = left_over_stage_branches(by_id, named, request.expire_stages_before)
     live = [r for r in named.values() if r.name not in stage and not _aged(r, by_id, request)]
-    keepers: dict[int, set[str]] = {}
-    reached: set[int] = set()
+    keepers: dict[str, set[str]] = {}
+    reached: set[str] = set()
     for ref in live:
         for kept in _kept_by(ref, by_id, request):
             keepers.setdefault(kept, set()).add(ref.name)
@@ -120,7 +120,7 @@ def work_out(snapshots: Iterable[Snapshot], refs: Iterable[Reference], request: 
 
 
 def left_over_stage_branches(
-    by_id: Mapping[int, Snapshot], refs: Mapping[str, Reference], expire_before: int
+    by_id: Mapping[str, Snapshot], refs: Mapping[str, Reference], expire_before: int
 ) -> tuple[str, ...]:
     """Return the stage branches whose run was over, or had begun, before ``expire_before``.
 
@@ -131,7 +131,7 @@ def left_over_stage_branches(
     :param expire_before: epoch milliseconds.
     """
     main = [each.id for each in ancestors(by_id, refs[MAIN].snapshot)] if MAIN in refs else []
-    next_on_main: dict[int, int | None] = dict(zip(main, [None, *main], strict=False))
+    next_on_main: dict[str, str | None] = dict(zip(main, [None, *main], strict=False))
 
     def is_old(ref: Reference) -> bool:
         dated_by = next_on_main.get(ref.snapshot, ref.snapshot)
@@ -141,7 +141,7 @@ def left_over_stage_branches(
     return tuple(sorted(ref.name for ref in staged if is_old(ref)))
 
 
-def _aged(ref: Reference, by_id: Mapping[int, Snapshot], request: RetentionRequest) -> bool:
+def _aged(ref: Reference, by_id: Mapping[str, Snapshot], request: RetentionRequest) -> bool:
     if ref.name == MAIN:
         return False
     if ref.snapshot not in by_id:
@@ -150,7 +150,7 @@ def _aged(ref: Reference, by_id: Mapping[int, Snapshot], request: RetentionReque
     return request.now - by_id[ref.snapshot].at > most
 
 
-def _kept_by(ref: Reference, by_id: Mapping[int, Snapshot], request: RetentionRequest) -> Iterator[int]:
+def _kept_by(ref: Reference, by_id: Mapping[str, Snapshot], request: RetentionRequest) -> Iterator[str]:
     yield ref.snapshot
     # A tag keeps its snapshot only, the tag of an incremental consumer (lake.consumer.*) like any other.
     if not ref.is_branch:
@@ -215,7 +215,7 @@ def to_millis(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
-def _of_flink(kept: Mapping[int, str]) -> str:
+def _of_flink(kept: Mapping[str, str]) -> str:
     jobs = sorted({job for names in kept.values() for job in names.split(", ")})
     named = ", ".join(jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} others" if len(jobs) > _NAMED else "")
     return f"{len(kept):,} are kept so that Flink can restore jobs {named}"

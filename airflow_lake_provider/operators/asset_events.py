@@ -134,16 +134,16 @@ def _payload(operator: TaskWithOutlets, report: JobReport, branch: str, context:
         ids = {"snapshot_id": report.committed[-1], "previous_snapshot_id": before}
         return {"table": report.table, "branch": branch, **ids}
     facts = operator.lake.loaded(report.table).facts
-    committed = int(report.committed[-1])
+    committed = report.committed[-1]
     head = replace(TableHead.of(facts, branch), head=committed)
     new_snapshot = decide(head, Since(snapshot_id=_previous(report, head, committed)))
     return new_snapshot.to_payload(report.table, branch) if isinstance(new_snapshot, NewSnapshot) else None
 
 
-def _previous(report: JobReport, head: TableHead, committed: int) -> int | None:
+def _previous(report: JobReport, head: TableHead, committed: str) -> str | None:
     """Return where the table stood before; None where it had no rows yet."""
     if report.before is not None and report.is_of_this_try:
-        return int(report.before.snapshot) if report.before.snapshot is not None else None
+        return report.before.snapshot
     # A new table, a lost report or an earlier try's commit; a new table's first snapshot has an empty one before it.
     record = head.snapshots.get(committed)
     parent = head.snapshots.get(record.parent) if record is not None and record.parent is not None else None

@@ -37,13 +37,13 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
         if spec.full_refresh or spec.from_snapshot:
             return None
         target = self.tables.find_table(spec.table)
-        source = self.tables.load_existing(spec.source).facts
+        source = self.tables.load_existing(spec.source)
         target_facts = target.facts if target is not None else None
         unread = nothing_new(source, target_facts, spec.consumer)
         replaced = target_facts is not None and spec.replaces_transform(target_facts.properties)
         if not unread.nothing_new or replaced:
             return None
-        if spec.protect_source and is_guard_left(source, spec.consumer, unread.from_snapshot):
+        if spec.protect_source and is_guard_left(source.facts, spec.consumer, unread.from_snapshot):
             return None
         return IncrementalReport(
             table=spec.table,
@@ -64,7 +64,7 @@ class IncrementalAction(WorkerAction[IncrementalSpec]):
             raise MissingTableError(
                 f"{source}: the source has no snapshot: nothing was written yet, or since it was replaced"
             )
-        return str(head)
+        return head
 
 
 class LakeIncrementalOperator(LakeJobOperator[IncrementalSpec]):

@@ -96,5 +96,5 @@ class LostReport:
 
 
 def _summary(facts: TableFacts | None, snapshot: str | None) -> Mapping[str, str]:
-    commit = facts.snapshots.get(int(snapshot)) if facts is not None and snapshot else None
+    commit = facts.snapshots.get(snapshot) if facts is not None and snapshot else None
     return commit.summary if commit is not None else {}

@@ -148,7 +148,7 @@ class _Lineage:
         report = self.report
         if report is None or not report.committed:
             return None
-        snapshot = table.snapshots.get(int(report.committed[-1])) if table is not None else None
+        snapshot = table.snapshots.get(report.committed[-1]) if table is not None else None
         summary = snapshot.summary if snapshot is not None else {}
         return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
             rowCount=_sum(report, "rows_inserted", "rows_updated"),

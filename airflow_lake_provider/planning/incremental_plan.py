@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from airflow_lake_provider.contracts.applied.applied_history import applied_of_source
 from airflow_lake_provider.contracts.applied.source_name import consumer_source_name
 from airflow_lake_provider.contracts.errors import BrokenMetadataError
-from airflow_lake_provider.contracts.property_values import shown, whole_number
+from airflow_lake_provider.contracts.property_values import shown
 from airflow_lake_provider.contracts.table_facts import TableFacts
 from airflow_lake_provider.contracts.table_properties import reading_tag_of
+from airflow_lake_provider.tables.base import LoadedTable
 from airflow_lake_provider.tables.detect_new_snapshot import NoNewSnapshot, Since, SkipReason, TableHead, decide
 
 _REASONS = {
@@ -50,10 +51,10 @@ def is_guard_left(source: TableFacts, consumer: str, position: str | None) -> bo
     :param position: snapshot id that the target has consumed.
     """
     reading = source.head(reading_tag_of(consumer))
-    return reading is not None and str(reading) == position
+    return reading is not None and reading == position
 
 
-def nothing_new(source: TableFacts, target: TableFacts | None, consumer: str) -> IncrementalRange:
+def nothing_new(source: LoadedTable, target: TableFacts | None, consumer: str) -> IncrementalRange:
     """Compare the consumer's position with the head of the source; reads loaded metadata only.
 
     The position is the target's property, never the tag on the source. A target without a position has a first load
@@ -64,18 +65,16 @@ def nothing_new(source: TableFacts, target: TableFacts | None, consumer: str) ->
     :param target: likewise; None when it does not exist yet.
     :param consumer: name of the cursor.
     """
-    head = TableHead.of(source)
-    source_name = position_id(source, consumer)
+    head = TableHead.of(source.facts)
+    source_name = position_id(source.facts, consumer)
     applied = applied_of_source(target, source_name)
     start = applied.position.snapshot
-    snapshot = whole_number(start)
-    if start is not None and snapshot is None:
+    if start is not None and not source.capabilities.is_snapshot_id(start):
         raise BrokenMetadataError(
             f"{target.name if target is not None else ''}: the position of source "
-            f"{source_name!r} names snapshot {shown(str(start))}, expected a snapshot id; run it with full_refresh=True"
+            f"{source_name!r} names snapshot {shown(start)}, expected a snapshot id; run it with full_refresh=True"
         )
-    decision = decide(head, Since(snapshot_id=snapshot))
-    to_snapshot = None if head.head is None else str(head.head)
+    decision = decide(head, Since(snapshot_id=start))
     if applied.position.is_rolled_back(applied.newest):
         reason, nothing_new = "the target was rolled back behind its position", False
     elif head.head is None and start is not None:
@@ -85,5 +84,5 @@ def nothing_new(source: TableFacts, target: TableFacts | None, consumer: str) ->
     elif start is None:
         reason, nothing_new = "the target has not consumed this source yet", False
     else:
-        reason, nothing_new = f"rows changed, or may have, between snapshots {start} and {to_snapshot}", False
-    return IncrementalRange(from_snapshot=start, to_snapshot=to_snapshot, nothing_new=nothing_new, reason=reason)
+        reason, nothing_new = f"rows changed, or may have, between snapshots {start} and {head.head}", False
+    return IncrementalRange(from_snapshot=start, to_snapshot=head.head, nothing_new=nothing_new, reason=reason)

@@ -75,7 +75,7 @@ def _publication(table: LoadedTable, spec: PublishBranchSpec, gained: list[Snaps
         ref=MAIN,
         ref_before=refs.get(MAIN),
         ref_after=refs[spec.branch],
-        committed=tuple(str(snapshot.id) for snapshot in reversed(gained)),
+        committed=tuple(snapshot.id for snapshot in reversed(gained)),
         run_keys_added=tuple(keys),
         source_positions={name: position.generation for name, position in positions.items()},
         warnings=tuple(harmed),

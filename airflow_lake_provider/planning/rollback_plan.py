@@ -50,7 +50,7 @@ def plan_rollback(table: LoadedTable, spec: RollbackSpec) -> PlannedChange:
         return PlannedChange.nothing(table, spec, reason, Outcome.ALREADY_APPLIED)
     history, target = list(facts.ancestors()), _target(facts, spec)
     if target not in history:
-        head = [each.id for each in history[:1]]
+        head = history[0].id if history else None
         raise UnsupportedError(
             f"{spec.table}: snapshot {target.id} is no ancestor of main's head {head}, so main cannot "
             "go back to it. A branch of yours is published by LakePublishBranchOperator"
@@ -68,11 +68,11 @@ def _planned(
 ) -> PlannedChange:
     """Return the change that leaves main some of its snapshots; both sequences are newest first."""
     before = _applied_before(table, left[0], lost)
-    now, head = applied_properties(table.facts.properties), str(left[0].id)
+    now, head = applied_properties(table.facts.properties), left[0].id
     keys_now = {key for key, _ in RecentRunKeys.read(now).entries}
     keys_before = {key for key, _ in RecentRunKeys.read(before).entries}
     wanted = {**before, **RecentRunKeys.read(before).add(run_key, datetime.now(UTC)).to_properties()}
-    at = str(lost[0].id) if lost else head
+    at = lost[0].id if lost else head
     change = MetadataChange(
         table_uuid=table.facts.uuid,
         expected_refs={MAIN: at},
@@ -90,7 +90,7 @@ def _planned(
         ref_before=at,
         ref_after=head,
         run_key=run_key,
-        snapshots_rolled_back=tuple(str(snapshot.id) for snapshot in lost),
+        snapshots_rolled_back=tuple(snapshot.id for snapshot in lost),
         run_keys_removed=tuple(sorted(keys_now - keys_before)),
         source_positions=_moved_positions(now, wanted),
         warnings=(*_warnings(table, spec, wanted), *table.harmed_by_rollback(lost, left)),
@@ -107,7 +107,7 @@ def _target(facts: TableFacts, spec: RollbackSpec) -> Snapshot:
     elif spec.timestamp is not None:
         wanted, what = _at(facts, spec), f"of {spec.timestamp.isoformat()}"
     else:
-        wanted, what = int(spec.snapshot_id or 0), "that was named"
+        wanted, what = spec.snapshot_id or "", "that was named"
     snapshot = facts.snapshots.get(wanted)
     if snapshot is None:
         raise UnsupportedError(
@@ -117,7 +117,7 @@ def _target(facts: TableFacts, spec: RollbackSpec) -> Snapshot:
     return snapshot
 
 
-def _at(facts: TableFacts, spec: RollbackSpec) -> int:
+def _at(facts: TableFacts, spec: RollbackSpec) -> str:
     """Return where main was at a moment, by its log: a snapshot may be made long before main gets it."""
     moment = int(spec.timestamp.timestamp() * 1000) if spec.timestamp is not None else 0
     entries = [snapshot for at, snapshot in facts.main_log if at <= moment]
@@ -128,9 +128,9 @@ def _at(facts: TableFacts, spec: RollbackSpec) -> int:
     return entries[-1]
 
 
-def _refuse_other_head(spec: RollbackSpec, head: int, target: int) -> None:
+def _refuse_other_head(spec: RollbackSpec, head: str, target: str) -> None:
     expected = spec.expected_snapshot_id
-    if expected is not None and head not in (int(expected), target):
+    if expected is not None and head not in (expected, target):
         raise InvalidSpecError(
             f"{spec.table}: main is at snapshot {head} and not at expected_snapshot_id={expected}; look at what was "
             "committed since"

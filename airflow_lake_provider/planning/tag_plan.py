@@ -32,7 +32,7 @@ def plan_tag(table: LoadedTable, spec: CreateTagSpec) -> PlannedChange:
     _refuse_branch(facts, spec.table, spec.tag)
     refs = facts.heads()
     there, wanted = refs.get(spec.tag), spec.snapshot_id or refs.get(MAIN)
-    if wanted is None or int(wanted) not in facts.snapshots:
+    if wanted is None or wanted not in facts.snapshots:
         missing = f"snapshot {wanted} is not in the metadata" if wanted else "main has no snapshot"
         raise UnsupportedError(f"{spec.table}: tag {spec.tag!r} has nothing to be on: {missing}")
     if there is not None and (there == wanted or not (spec.replace or spec.snapshot_id)):

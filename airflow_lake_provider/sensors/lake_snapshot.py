@@ -32,8 +32,9 @@ class LakeSnapshotSensor(BaseSensorOperator):
     ``NewSnapshot.to_payload``; ids in it are text.
 
     :param table: ``namespace.table`` (templated).
-    :param since: a snapshot id, or a time with a zone as an object or ISO-8601 text (templated). Default the run's
-        ``data_interval_start``; a run without one, such as an asset-triggered run, fails.
+    :param since: a snapshot id, ``snapshot:<id>`` where ids are no numbers, or a time with a zone as an object or
+        ISO-8601 text (templated). Default the run's ``data_interval_start``; a run without one, such as an
+        asset-triggered run, fails.
     :param consumer: instead of ``since``: the cursor of this consumer on the table (templated). A consumer that the
         table does not know has read nothing.
     :param lake_conn_id: connection of type ``iceberg`` (templated).

@@ -58,7 +58,8 @@ def read_changes(
     :raises RangeUnavailableError: a snapshot was expired, or is older than the table's upgrade to version 3.
     """
     needs = ("read-changes", "changelog") if mode == "changelog" else ("read-changes",)
-    declared_format(table_format).refuse_lacking(table, needs)
+    capabilities = declared_format(table_format)
+    capabilities.refuse_lacking(table, needs)
     if mode not in MODES:
         raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
     catalog = catalog or spark.catalog.currentCatalog()
@@ -72,14 +73,10 @@ def read_changes(
     )
     if not source.exists():
         raise MissingTableError(f"{table}: no such table in catalog {catalog}")
-    start = _snapshot_id(from_snapshot, "from_snapshot")
-    return source.changes(start, _snapshot_id(to_snapshot, "to_snapshot"), wanted)
-
-
-def _snapshot_id(text: str | None, role: str) -> str | None:
-    if text is None:
-        return None
-    # An int would be one that lost digits on its way through JSON.
-    if not str(text).isdecimal() or isinstance(text, int):
-        raise InvalidSpecError(f"{role} must be a snapshot id as text, such as '3821550127947089009', got {text!r}")
-    return text
+    for role, given in {"from_snapshot": from_snapshot, "to_snapshot": to_snapshot}.items():
+        # An int would be one that lost digits on its way through JSON.
+        if given is not None and (not capabilities.is_snapshot_id(str(given)) or isinstance(given, int)):
+            raise InvalidSpecError(
+                f"{role} must be a snapshot id as text, such as '3821550127947089009', got {given!r}"
+            )
+    return source.changes(from_snapshot, to_snapshot, wanted)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
+from urllib.parse import quote, unquote
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError
 from airflow_lake_provider.contracts.property_values import moment, shown, whole_number
@@ -15,6 +16,8 @@ from airflow_lake_provider.contracts.table_facts import MAIN, Snapshot, TableFac
 from airflow_lake_provider.contracts.table_properties import CONSUMER_PREFIX
 
 _CONSUMER_SNAPSHOT = ".snapshot"
+# What begins the id of a format whose ids are no numbers, in what authors write and in what is kept.
+_OF_ANY_FORM = "snapshot:"
 
 
 class Ancestry(str, Enum):
@@ -42,12 +45,12 @@ class SkipReason(str, Enum):
 class Since:
     """Place where a reader stands; without anything it has seen nothing yet.
 
-    :param snapshot_id: the last snapshot it has seen.
+    :param snapshot_id: the last snapshot it has seen, as its format writes it.
     :param time: commits that reached the branch at this moment or later are new.
     :param consumer: the snapshot that this consumer's cursor on the table names.
     """
 
-    snapshot_id: int | None = None
+    snapshot_id: str | None = None
     time: datetime | None = None
     consumer: str | None = None
 
@@ -55,19 +58,22 @@ class Since:
     def parse(cls, value: str | int | datetime) -> Since:
         """Read a snapshot id or a time.
 
-        :param value: digits for a snapshot id, otherwise a time with a zone, as an object or in ISO 8601.
+        :param value: digits for a snapshot id, ``snapshot:<id>`` where ids are no numbers, otherwise a time with a
+            zone, as an object or in ISO 8601.
         :raises InvalidSpecError: for any other text, and for a time without a zone.
         """
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
-            return cls(snapshot_id=value)
+            return cls(snapshot_id=str(value))
         if (snapshot := whole_number(value)) is not None:
-            return cls(snapshot_id=snapshot)
+            return cls(snapshot_id=str(snapshot))
+        if isinstance(value, str) and (text := value.removeprefix(_OF_ANY_FORM)) not in (value, ""):
+            return cls(snapshot_id=text)
         time = _in_utc(value if isinstance(value, datetime) else _parse_time(value))
         if time is None:
             given = value if isinstance(value, datetime) else shown(value if isinstance(value, str) else hex(value))
             raise InvalidSpecError(
-                f"since={given} is neither a snapshot id (digits) nor a time with a zone, for example "
-                "2026-11-20T08:00:00+00:00"
+                f"since={given} is neither a snapshot id (digits, or snapshot:<id>) nor a time with a zone, for "
+                "example 2026-11-20T08:00:00+00:00"
             )
         return cls(time=time)
 
@@ -75,7 +81,15 @@ class Since:
         """Write what :meth:`parse` reads; None for a consumer and for nothing."""
         if self.time is not None:
             return self.time.isoformat()
-        return None if self.snapshot_id is None else str(self.snapshot_id)
+        if self.snapshot_id is None or _is_number(self.snapshot_id):
+            return self.snapshot_id
+        return f"{_OF_ANY_FORM}{self.snapshot_id}"
+
+
+def _is_number(snapshot_id: str) -> bool:
+    """Tell whether digits alone stand for an id in what is kept: a number without leading zeros."""
+    number = whole_number(snapshot_id)
+    return number is not None and str(number) == snapshot_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +102,8 @@ class NewSnapshot:
     :param counts: of these commits together; a lower bound where part of the history was expired.
     """
 
-    snapshot_id: int
-    previous_id: int | None
+    snapshot_id: str
+    previous_id: str | None
     ancestry: Ancestry
     operation: str | None
     commits: int
@@ -97,12 +111,12 @@ class NewSnapshot:
     committed_at: datetime
 
     def to_payload(self, table: str, branch: str) -> dict[str, Any]:
-        """Return the payload of an event: JSON, ids as text, the keys of Airflow's own Iceberg trigger and more."""
+        """Return the payload of an event: JSON, the keys of Airflow's own Iceberg trigger and more."""
         return {
             "table": table,
             "branch": branch,
-            "snapshot_id": str(self.snapshot_id),
-            "previous_snapshot_id": None if self.previous_id is None else str(self.previous_id),
+            "snapshot_id": self.snapshot_id,
+            "previous_snapshot_id": self.previous_id,
             "ancestry": self.ancestry.value,
             "operation": self.operation,
             "commits": self.commits,
@@ -119,7 +133,7 @@ class NoNewSnapshot:
     """
 
     reason: SkipReason
-    seen: int | None = None
+    seen: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +164,7 @@ class Lineage:
     """
 
     records: tuple[Snapshot, ...]
-    end: int | None
+    end: str | None
 
     @property
     def complete(self) -> bool:
@@ -173,10 +187,10 @@ class TableHead:
     :param consumers: last snapshot each named consumer says it has read.
     """
 
-    head: int | None
-    snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
-    log: Sequence[tuple[int, int]] = ()
-    consumers: Mapping[str, int] = field(default_factory=dict)
+    head: str | None
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    log: Sequence[tuple[int, str]] = ()
+    consumers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: TableFacts, branch: str = MAIN) -> TableHead:
@@ -188,7 +202,7 @@ class TableHead:
             consumers=_consumers(facts),
         )
 
-    def lineage(self, start: int | None = None, *, stop: Collection[int] = ()) -> Lineage:
+    def lineage(self, start: str | None = None, *, stop: Collection[str] = ()) -> Lineage:
         """Walk back from ``start`` (the head when None) until a snapshot of ``stop`` or the end of what is known.
 
         :raises BrokenMetadataError: a snapshot is its own ancestor.
@@ -241,7 +255,7 @@ class _Change:
     :param known: nothing is missing between the two.
     """
 
-    previous_id: int | None
+    previous_id: str | None
     ancestry: Ancestry
     records: tuple[Snapshot, ...]
     abandoned: tuple[Snapshot, ...] = ()
@@ -267,7 +281,7 @@ def _change(head: TableHead, since: Since) -> _Change:
     return _change_since_snapshot(head, start)
 
 
-def _change_since_snapshot(head: TableHead, start: int) -> _Change:
+def _change_since_snapshot(head: TableHead, start: str) -> _Change:
     lineage = head.lineage(stop=frozenset({start}))
     # Iceberg's own expiry leaves the parent id, so a start that is gone can still be met at the end of the walk.
     if lineage.end == start:
@@ -285,7 +299,7 @@ def _may_continue(lineage: Lineage, start: Snapshot) -> bool:
     return not lineage.complete and start.order < lineage.records[-1].order
 
 
-def _rolled_back(head: TableHead, start: int, lineage: Lineage) -> _Change:
+def _rolled_back(head: TableHead, start: str, lineage: Lineage) -> _Change:
     ids = frozenset(record.id for record in lineage.records)
     abandoned = head.lineage(start, stop=ids)
     shared = abandoned.end if abandoned.end in ids else None
@@ -334,7 +348,7 @@ def _sum_counts(records: Iterable[Snapshot]) -> dict[str, int]:
     return total
 
 
-_WATERMARK = re.compile(r"([0-9]+)(?:@([0-9]+))?")
+_WATERMARK = re.compile(rf"(?:([0-9]+)|{_OF_ANY_FORM}([^@]+))(?:@([0-9]+))?")
 
 
 @dataclass(frozen=True)
@@ -345,7 +359,7 @@ class Watermark:
     :param event_at: when the last event was made, to the second.
     """
 
-    snapshot_id: int | None = None
+    snapshot_id: str | None = None
     event_at: datetime | None = field(default=None)
 
     @classmethod
@@ -355,15 +369,18 @@ class Watermark:
         :raises InvalidSpecError: for anything else.
         """
         match = _WATERMARK.fullmatch(text)
-        snapshot, seconds = (whole_number(match[1]), whole_number(match[2])) if match else (None, None)
-        event_at = moment(seconds) if seconds is not None else None
-        if match is None or snapshot is None or (match[2] and event_at is None):
+        number, quoted, at = match.groups() if match else (None, None, None)
+        snapshot = unquote(quoted) if quoted else None if (whole := whole_number(number)) is None else str(whole)
+        event_at = moment(seconds) if (seconds := whole_number(at)) is not None else None
+        if snapshot is None or (at and event_at is None):
             raise InvalidSpecError(f"watermark {shown(text)} is not of the form <snapshot id>@<epoch seconds>")
         return cls(snapshot, event_at)
 
     def to_text(self) -> str:
-        """Write ``<snapshot id>@<epoch seconds>``: text, since the id does not fit into a JSON number."""
-        return f"{self.snapshot_id}" + (f"@{int(self.event_at.timestamp())}" if self.event_at else "")
+        """Write ``<snapshot id>@<epoch seconds>``; an id that is no number as ``snapshot:<quoted id>``."""
+        snapshot = self.snapshot_id or ""
+        written = snapshot if _is_number(snapshot) else f"{_OF_ANY_FORM}{quote(snapshot, safe='')}"
+        return written + (f"@{int(self.event_at.timestamp())}" if self.event_at else "")
 
 
 def _parse_time(text: object) -> datetime | None:
@@ -381,14 +398,12 @@ def _in_utc(time: datetime | None) -> datetime | None:
         return None
 
 
-def _consumers(facts: TableFacts) -> dict[str, int]:
+def _consumers(facts: TableFacts) -> dict[str, str]:
     """Return the cursors of consumers; a tag, where there is one, is newer than or as new as the property."""
     by_property = {
-        name.removeprefix(CONSUMER_PREFIX).removesuffix(_CONSUMER_SNAPSHOT): snapshot
+        name.removeprefix(CONSUMER_PREFIX).removesuffix(_CONSUMER_SNAPSHOT): value
         for name, value in facts.properties.items()
-        if name.startswith(CONSUMER_PREFIX)
-        and name.endswith(_CONSUMER_SNAPSHOT)
-        and (snapshot := whole_number(value)) is not None
+        if value and name.startswith(CONSUMER_PREFIX) and name.endswith(_CONSUMER_SNAPSHOT)
     }
     tags = {n: ref.snapshot for n, ref in facts.references.items() if n.startswith(CONSUMER_PREFIX)}
     return by_property | {name.removeprefix(CONSUMER_PREFIX): snapshot for name, snapshot in tags.items()}

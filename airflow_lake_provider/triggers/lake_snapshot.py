@@ -45,7 +45,8 @@ class LakeSnapshotTrigger(BaseTrigger):
     :param table: ``namespace.table``.
     :param lake_conn_id: connection of type ``iceberg``.
     :param branch: branch to look at.
-    :param since: snapshot id or ISO-8601 time with a zone after which commits count; None takes ``consumer``.
+    :param since: snapshot id, ``snapshot:<id>`` where ids are no numbers, or ISO-8601 time with a zone, after which
+        commits count; None takes ``consumer``.
     :param consumer: consumer whose cursor on the table counts; neither means any snapshot.
     :param min_added_rows: commits are collected until they added this many rows.
     :param poll_interval: seconds; None means ``[lake] snapshot_poll_interval``.

@@ -226,7 +226,7 @@ def _incremental(source: Flow, target: Flow, by: RunIdentity, **changes: Any) ->
         **changes,
     )
     there = target.catalog().load_table(target.table) if target.catalog().table_exists(target.table) else None
-    unread = nothing_new(facts(source.loaded()), facts(there) if there is not None else None, spec.consumer)
+    unread = nothing_new(source.on_worker(), facts(there) if there is not None else None, spec.consumer)
     if (
         unread.nothing_new
         and not spec.full_refresh

@@ -127,7 +127,7 @@ ANCESTRY = {
 @pytest.mark.parametrize("way", ANCESTRY)
 def test_a_watcher_says_of_a_replaced_table_that_it_was_replaced(spark: SparkSession, tmp_path: Path, way: str) -> None:
     flow = flow_of(spark, tmp_path)
-    seen = int(flow.apply("run 1").committed[-1])
+    seen = flow.apply("run 1").committed[-1]
     change_it, _ = {**AGAIN, **KNOWN}[way]
     change_it(flow)
     spark.sql(f"INSERT INTO {flow.table} SELECT 9L, 'later', 0")
@@ -247,11 +247,11 @@ def test_a_consumer_follows_a_source_that_is_replaced_and_is_rebuilt_where_types
     assert target.rows() == {1: ("10", 0), 2: ("20", 0)}
     assert incremental(source, target, "4").outcome is Outcome.NOTHING_NEW
     create_or_replace(target)
-    assert not nothing_new(facts(source.loaded()), facts(target.loaded()), "copy").nothing_new
+    assert not nothing_new(source.on_worker(), facts(target.loaded()), "copy").nothing_new
     assert incremental(source, target, "5").outcome is Outcome.APPLIED
     assert target.rows() == {1: ("10", 0), 2: ("20", 0)}
     create_or_replace(source)
-    assert not nothing_new(facts(source.loaded()), facts(target.loaded()), "copy").nothing_new
+    assert not nothing_new(source.on_worker(), facts(target.loaded()), "copy").nothing_new
 
 
 BROKEN = [

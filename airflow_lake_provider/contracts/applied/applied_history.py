@@ -31,7 +31,7 @@ class MainHistory:
     others: tuple[Snapshot, ...] = ()
 
     @classmethod
-    def of(cls, head: int | None, snapshots: Mapping[int, Snapshot]) -> MainHistory:
+    def of(cls, head: str | None, snapshots: Mapping[str, Snapshot]) -> MainHistory:
         """Follow the parents from main's head, or from that of another branch.
 
         :param snapshots: of the table, by id.
@@ -154,7 +154,7 @@ def applied_runs(facts: TableFacts, who: str, branch: str = MAIN) -> dict[str, s
     for snapshot in facts.ancestors(branch):
         key = snapshot.summary.get(RUN_KEY)
         if key is not None and key.startswith(who):
-            applied.setdefault(key, str(snapshot.id))
+            applied.setdefault(key, snapshot.id)
     if branch == MAIN:
         for key, _ in RecentRunKeys.read(facts.properties).entries:
             if key.startswith(who):

@@ -87,6 +87,11 @@ class IncrementalSpec(JobSpec):
         return {"keys": self.keys}
 
     @property
+    def snapshots(self) -> Mapping[str, str | None]:
+        """Ids of snapshots, by the argument that gives them."""
+        return {"from_snapshot": self.from_snapshot}
+
+    @property
     def transforms(self) -> frozenset[str]:
         """Transforms of columns by which the table is laid out."""
         return self.create.transforms if self.create is not None else frozenset()

@@ -135,11 +135,14 @@ class JobSpec(AuthorObject):
     def refuse_for(self, table_format: FormatCapabilities) -> None:
         """Refuse what a table format cannot do, whatever its table is like.
 
-        :raises InvalidSpecError: an argument names a column that the format reserves.
+        :raises InvalidSpecError: an argument names a column that the format reserves, or is no id of a snapshot in it.
         :raises UnsupportedError: the format lacks a capability or a transform.
         """
         table_format.refuse_lacking(self.table, self.needs)
         table_format.refuse_transforms(self.table, self.transforms)
+        for what, snapshot in self.snapshots.items():
+            if snapshot is not None:
+                table_format.refuse_snapshot_id(self.table, what, snapshot)
         for what, names in self.columns.items():
             refuse_reserved_names(self.table, what, names, table_format)
 
@@ -170,6 +173,11 @@ class JobSpec(AuthorObject):
     @property
     def columns(self) -> Mapping[str, Iterable[str]]:
         """Names that columns of the table have, or are to have, by the argument that gives them."""
+        return {}
+
+    @property
+    def snapshots(self) -> Mapping[str, str | None]:
+        """Ids of snapshots, by the argument that gives them."""
         return {}
 
     @property

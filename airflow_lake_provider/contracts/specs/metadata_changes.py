@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
@@ -9,7 +10,6 @@ from typing import ClassVar
 from airflow_lake_provider.contracts.argument_validation import flag, number, optional, text
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.contracts.errors import CommitConflictError, InvalidSpecError
-from airflow_lake_provider.contracts.property_values import shown, whole_number
 from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
 from airflow_lake_provider.contracts.specs.job import JobSpec, argument, derived
 
@@ -19,10 +19,7 @@ _RESERVED = "lake"
 
 def _snapshot_id(value: object, name: str) -> str:
     is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    id_ = str(value) if is_number else text(value, name).strip()
-    if whole_number(id_) is None:
-        raise InvalidSpecError(f"{name} must be a snapshot id, digits as text or a whole number, got {shown(id_)}")
-    return id_
+    return str(value) if is_number else text(value, name).strip()
 
 
 def _moment(value: object, name: str) -> datetime:
@@ -52,6 +49,11 @@ class RollbackSpec(JobSpec):
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format has to have."""
         return ("metadata-changes", "rollback")
+
+    @property
+    def snapshots(self) -> Mapping[str, str | None]:
+        """Ids of snapshots, by the argument that gives them."""
+        return {"snapshot_id": self.snapshot_id, "expected_snapshot_id": self.expected_snapshot_id}
 
     def complete(self) -> None:
         """Refuse what does not go together."""
@@ -95,6 +97,11 @@ class CreateTagSpec(JobSpec):
     def needs(self) -> tuple[str, ...]:
         """Capabilities that the format has to have."""
         return ("metadata-changes", "tags")
+
+    @property
+    def snapshots(self) -> Mapping[str, str | None]:
+        """Ids of snapshots, by the argument that gives them."""
+        return {"snapshot_id": self.snapshot_id}
 
     def complete(self) -> None:
         """Refuse a name of ours."""

@@ -133,7 +133,7 @@ class Unchanged:
             "outcome": self.outcome,
             "reason": f"{self.reason}{in_snapshot}",
             "run_key": self.run_key,
-            "committed": (str(self.commit.id),) if self.commit else (),
+            "committed": (self.commit.id,) if self.commit else (),
             "warnings": warnings if self.commit else (*warnings, expired),
             **counts,
         }

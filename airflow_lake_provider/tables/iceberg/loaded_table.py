@@ -82,7 +82,7 @@ class LoadedIcebergTable(LoadedTable):
         """Return which columns have got other types."""
         shape = self.facts.shape
         changed = changed_types(shape.schema(snapshot.schema_id), shape.schema())
-        return other_types(self._name, str(snapshot.id), changed) if changed else None
+        return other_types(self._name, snapshot.id, changed) if changed else None
 
     def plan_compaction(self, spec: CompactionSpec) -> CompactionReport:
         """Tell what a compaction would do."""
@@ -118,7 +118,7 @@ class LoadedIcebergTable(LoadedTable):
         """
         return read_files(self._table, where)
 
-    def manifest_sizes(self, snapshot: int) -> list[list[int]]:
+    def manifest_sizes(self, snapshot: str) -> list[list[int]]:
         """Return the bytes of the manifests that a merge may join: of the current partition spec, by what they hold."""
         sizes: dict[int, list[int]] = {}
         for manifest in self._manifests(snapshot):
@@ -148,8 +148,8 @@ class LoadedIcebergTable(LoadedTable):
         commit_metadata(self._table, change)
         return True
 
-    def _manifests(self, snapshot: int) -> list[ManifestFile]:
-        loaded = self._table.snapshot_by_id(snapshot)
+    def _manifests(self, snapshot: str) -> list[ManifestFile]:
+        loaded = self._table.snapshot_by_id(int(snapshot))
         return loaded.manifests(self._table.io) if loaded is not None else []
 
 
@@ -164,11 +164,11 @@ def facts_of(name: str, metadata: TableMetadata) -> TableFacts:
         location=metadata.location,
         format_version=metadata.format_version,
         properties=metadata.properties,
-        snapshots={each.snapshot_id: _snapshot(each) for each in metadata.snapshots},
+        snapshots={str(each.snapshot_id): _snapshot(each) for each in metadata.snapshots},
         references={
             name: Reference(
                 name=name,
-                snapshot=ref.snapshot_id,
+                snapshot=str(ref.snapshot_id),
                 is_branch=ref.snapshot_ref_type is SnapshotRefType.BRANCH,
                 min_snapshots=ref.min_snapshots_to_keep,
                 max_snapshot_age=ref.max_snapshot_age_ms,
@@ -176,10 +176,11 @@ def facts_of(name: str, metadata: TableMetadata) -> TableFacts:
             )
             for name, ref in metadata.refs.items()
         },
-        main_log=[(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log],
+        main_log=[(entry.timestamp_ms, str(entry.snapshot_id)) for entry in metadata.snapshot_log],
         metadata_log=[(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log],
         statistics=[
-            (each.snapshot_id, each.statistics_path) for each in (*metadata.statistics, *metadata.partition_statistics)
+            (str(each.snapshot_id), each.statistics_path)
+            for each in (*metadata.statistics, *metadata.partition_statistics)
         ],
         read_shape=lambda: _shape(metadata),
     )
@@ -188,8 +189,8 @@ def facts_of(name: str, metadata: TableMetadata) -> TableFacts:
 def _snapshot(given: pyiceberg_snapshots.Snapshot) -> Snapshot:
     summary = given.summary
     return Snapshot(
-        id=given.snapshot_id,
-        parent=given.parent_snapshot_id,
+        id=str(given.snapshot_id),
+        parent=None if given.parent_snapshot_id is None else str(given.parent_snapshot_id),
         at=given.timestamp_ms,
         sequence_number=given.sequence_number or 0,
         summary={"operation": summary.operation.value, **summary.additional_properties} if summary else {},

@@ -43,15 +43,15 @@ def plan_expiry(table: LoadedIcebergTable, spec: SnapshotExpirySpec) -> ExpiryRe
         reason=f"{sentence}; the files that would go were not counted" if due else sentence,
         warnings=(*((_UNFINISHED,) if is_unfinished else ()), *((harm,) if harm is not None else ())),
         before=table.state(),
-        snapshots_expired=tuple(str(id_) for id_ in retention.expired),
-        kept_by_refs={str(id_): names for id_, names in retention.kept_by_refs.items()},
-        kept_for_flink={str(id_): jobs for id_, jobs in retention.kept_for_flink.items()},
+        snapshots_expired=retention.expired,
+        kept_by_refs=retention.kept_by_refs,
+        kept_for_flink=retention.kept_for_flink,
         stage_branches_removed=retention.stage_branches,
     )
 
 
 def _refuse_foreign_metadata_files(
-    table: LoadedIcebergTable, spec: SnapshotExpirySpec, expired: Collection[int]
+    table: LoadedIcebergTable, spec: SnapshotExpirySpec, expired: Collection[str]
 ) -> None:
     """Refuse manifest lists and statistics of expired snapshots that lie outside of the table's locations.
 
@@ -75,7 +75,7 @@ def _refuse_foreign_metadata_files(
         )
 
 
-def _metadata_files(facts: TableFacts, expired: Collection[int]) -> Iterator[tuple[str, str]]:
+def _metadata_files(facts: TableFacts, expired: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield what to say of each file, and its location."""
     for snapshot in facts.snapshots.values():
         if snapshot.id in expired and snapshot.manifest_list:

@@ -77,13 +77,13 @@ def test_a_target_that_was_rolled_back_is_refused_until_it_is_refreshed(consumer
     consumer.run("2")
     target = consumer.target.table
     consumer.source.spark.sql(f"CALL system.rollback_to_snapshot('{target}', {first.committed[-1]})")
-    assert not nothing_new(facts(consumer.source.loaded()), facts(consumer.target.loaded()), "revenue").nothing_new
+    assert not nothing_new(consumer.source.on_worker(), facts(consumer.target.loaded()), "revenue").nothing_new
     for run in ("2", "3"):
         with pytest.raises(RolledBackError, match="full_refresh"):
             consumer.run(run)
     assert consumer.run("4", full_refresh=True).outcome is Outcome.APPLIED
     assert consumer.target.rows() == consumer.expected()
-    assert nothing_new(facts(consumer.source.loaded()), facts(consumer.target.loaded()), "revenue").nothing_new
+    assert nothing_new(consumer.source.on_worker(), facts(consumer.target.loaded()), "revenue").nothing_new
 
 
 def test_another_transform_is_refused_until_told_what_to_do(consumer: Consumer) -> None:

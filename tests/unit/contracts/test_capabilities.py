@@ -262,6 +262,30 @@ def test_a_transform_that_one_of_two_formats_lacks_is_refused_for_that_one_befor
         asked.checked_for(ICEBERG.name)
 
 
+IDS_OF_SNAPSHOTS: dict[str, Callable[[str], JobSpec]] = {
+    "snapshot_id of a rollback": lambda given: RollbackSpec(table="a.b", snapshot_id=given),
+    "expected_snapshot_id": lambda given: RollbackSpec(table="a.b", tag="x", expected_snapshot_id=given),
+    "snapshot_id of a tag": lambda given: CreateTagSpec(table="a.b", tag="x", snapshot_id=given),
+    "from_snapshot": lambda given: replace(NEEDS["incremental"][0], from_snapshot=given),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize("make", IDS_OF_SNAPSHOTS.values(), ids=IDS_OF_SNAPSHOTS.keys())
+def test_an_id_of_a_snapshot_is_what_the_format_says_it_is(
+    keeping: FormatCapabilities, monkeypatch: pytest.MonkeyPatch, make: Callable[[str], JobSpec]
+) -> None:
+    assert "4611686018427387905" in make("4611686018427387905").checked_for(ICEBERG.name).snapshots.values()
+    for given in ("v 1@é", "007x", str(2**63)):
+        spec = make(given)
+        assert given in spec.checked_for(keeping.name).snapshots.values()
+        with pytest.raises(InvalidSpecError, match="must be a snapshot id of Iceberg, digits as text or a whole num"):
+            spec.checked_for(ICEBERG.name)
+    # While a DAG is parsed, where no format has such ids.
+    monkeypatch.delitem(FORMATS, keeping.name)
+    with pytest.raises(InvalidSpecError, match="must be a snapshot id"):
+        make("first")
+
+
 def test_each_spec_of_a_driver_needs_something() -> None:
     assert {action for action, spec in SPECS.items() if spec.needs is JobSpec.needs} == set()
 

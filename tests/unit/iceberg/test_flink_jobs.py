@@ -33,7 +33,7 @@ def commit(writer: tuple[str, str | None], checkpoint: int) -> dict[str, str]:
     return summary | ({"flink.operator-id": writer[1]} if writer[1] is not None else {})
 
 
-def found(head: int, snapshots: Sequence[Snapshot], writer: tuple[str, str | None], gone: Sequence[int] = ()) -> int:
+def found(head: str, snapshots: Sequence[Snapshot], writer: tuple[str, str | None], gone: Sequence[str] = ()) -> int:
     """Return the checkpoint that a restored job finds, as ``SinkUtil.getMaxCommittedCheckpointId`` does."""
     known = {fact.id: fact for fact in snapshots if fact.id not in gone}
     current = known.get(head)
@@ -50,15 +50,16 @@ def line(
 ) -> list[Snapshot]:
     """Snapshots first, first + 1, ... each the parent of the next."""
     at = hours or range(1, len(commits) + 1)
-    parents = [parent, *range(first, first + len(commits))]
+    ids = [str(number) for number in range(first, first + len(commits))]
+    parents = [None if parent is None else str(parent), *ids]
     return [
-        Snapshot(id=first + place, parent=parents[place], at=hour * HOUR, summary=said or {})
+        Snapshot(id=ids[place], parent=parents[place], at=hour * HOUR, summary=said or {})
         for place, (said, hour) in enumerate(zip(commits, at, strict=True))
     ]
 
 
-def branch(name: str, snapshot: int) -> Reference:
-    return Reference(name=name, snapshot=snapshot, is_branch=True)
+def branch(name: str, snapshot: int | str) -> Reference:
+    return Reference(name=name, snapshot=str(snapshot), is_branch=True)
 
 
 def expire(snapshots: list[Snapshot], *refs: Reference, since: int = 0) -> Retention:
@@ -102,15 +103,15 @@ def test_the_way_from_a_branchs_head_to_the_last_commit_of_each_job_stays(
 ) -> None:
     answer = expire(snapshots, *refs)
 
-    assert answer.expired == expired
-    assert answer.kept_for_flink == kept
+    assert tuple(map(int, answer.expired)) == expired
+    assert {int(snapshot): jobs for snapshot, jobs in answer.kept_for_flink.items()} == kept
 
 
 def test_a_job_whose_last_commit_is_past_the_age_counts_as_gone() -> None:
     snapshots = line(commit(A, 1), commit(B, 1), None, hours=(1, 10, 20))
 
-    assert expire(snapshots, branch("main", 3), since=10).expired == (1,)
-    assert expire(snapshots, branch("main", 3), since=11).expired == (1, 2)
+    assert expire(snapshots, branch("main", 3), since=10).expired == ("1",)
+    assert expire(snapshots, branch("main", 3), since=11).expired == ("1", "2")
 
 
 def test_the_sentence_counts_what_stays_and_names_the_jobs() -> None:
@@ -128,7 +129,12 @@ TREES = st.lists(
     st.tuples(st.integers(0, 30), st.none() | st.tuples(WRITERS, st.integers(1, 9))), min_size=1, max_size=15
 ).map(
     lambda rows: [
-        Snapshot(id=i + 1, parent=(parent % i) + 1 if i else None, at=i * HOUR, summary=commit(*said) if said else {})
+        Snapshot(
+            id=str(i + 1),
+            parent=str((parent % i) + 1) if i else None,
+            at=i * HOUR,
+            summary=commit(*said) if said else {},
+        )
         for i, (parent, said) in enumerate(rows)
     ]
 )
@@ -145,14 +151,14 @@ def test_a_restored_job_finds_after_an_expiry_what_it_found_before(
     by_id = {fact.id: fact for fact in snapshots}
     lines = {ref.name: ancestry(by_id, ref.snapshot) for ref in refs}
     for writer in {commit.writer for fact in snapshots if (commit := FlinkCommit.of(fact.summary)) is not None}:
-        last = {name: max((i for i in ids if of(by_id[i], writer)), default=0) for name, ids in lines.items()}
+        last = {name: max((int(i) for i in ids if of(by_id[i], writer)), default=0) for name, ids in lines.items()}
         for ref in refs:
             # A branch on which the job has not committed last is not the one that it writes to.
             if last[ref.name] == max(last.values()) > 0:
                 assert found(ref.snapshot, snapshots, writer, gone) == found(ref.snapshot, snapshots, writer)
 
 
-def ancestry(by_id: Mapping[int, Snapshot], head: int) -> list[int]:
+def ancestry(by_id: Mapping[str, Snapshot], head: str) -> list[str]:
     ids, current = [], by_id.get(head)
     while current is not None:
         ids.append(current.id)

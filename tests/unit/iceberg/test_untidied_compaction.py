@@ -39,7 +39,7 @@ MEMBERS = {
 def facts(summaries: list[dict[str, str]], format_version: int = 3) -> TableFacts:
     """Return those of a table whose main has commits with these summaries, newest first."""
     return table_of(
-        *(Snapshot(id=9 - n, parent=8 - n, at=0, summary=summary) for n, summary in enumerate(summaries)),
+        *(Snapshot(id=str(9 - n), parent=str(8 - n), at=0, summary=summary) for n, summary in enumerate(summaries)),
         format_version=format_version,
         properties={"commit.manifest.target-size-bytes": "10"},
     )

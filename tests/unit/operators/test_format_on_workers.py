@@ -80,9 +80,11 @@ def commit(tmp_path: Path) -> Commit:
     def run(**properties: str) -> str:
         folder = tmp_path / "warehouse" / TABLE
         folder.mkdir(parents=True, exist_ok=True)
-        head = {"version": str(time.time_ns()), "rows": "", "columns": json.dumps(COLUMNS), "properties": properties}
+        # As no number can be read.
+        version = f"v {time.time_ns()}@7"
+        head = {"version": version, "rows": "", "columns": json.dumps(COLUMNS), "properties": properties}
         (folder / f"head-{len(list(folder.glob('head-*.json'))):06}.json").write_text(json.dumps(head))
-        return str(head["version"])
+        return version
 
     return run
 
@@ -117,7 +119,7 @@ def check() -> None:
 def test_a_sensor_sees_a_commit_to_a_table_of_another_format(commit: Commit) -> None:
     first = commit()
     second = commit()
-    found = sensor(since=first).execute({})
+    found = sensor(since=f"snapshot:{first}").execute({})
     assert found["snapshot_id"] == second
 
 
@@ -125,7 +127,9 @@ def test_a_sensor_sees_a_commit_to_a_table_of_another_format(commit: Commit) -> 
 async def test_a_trigger_sees_a_commit_to_a_table_of_another_format(commit: Commit) -> None:
     first = commit()
     second = commit()
-    async with aclosing(LakeSnapshotTrigger(table=TABLE, since=first, poll_interval=0.05).run()) as events:
+    async with aclosing(
+        LakeSnapshotTrigger(table=TABLE, since=f"snapshot:{first}", poll_interval=0.05).run()
+    ) as events:
         event = await anext(events)
     assert event.payload["payload"]["snapshot_id"] == second
 

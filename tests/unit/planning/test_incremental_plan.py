@@ -13,6 +13,7 @@ from airflow_lake_provider.contracts.applied.positions import SnapshotPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, summary_of
 from airflow_lake_provider.contracts.table_properties import SOURCE_POSITION
 from airflow_lake_provider.planning.incremental_plan import IncrementalRange, nothing_new, position_id
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
 from tests.table_facts import facts
 
 Append = Callable[..., int]
@@ -24,7 +25,7 @@ def target(lake_catalog: SqlCatalog) -> Table:
 
 
 def unread(source: Table, target: Table | None) -> IncrementalRange:
-    return nothing_new(facts(source), facts(target) if target is not None else None, "mart")
+    return nothing_new(LoadedIcebergTable(source), facts(target) if target is not None else None, "mart")
 
 
 def consume(source: Table, target: Table, snapshot: int, consumer: str = "mart") -> None:

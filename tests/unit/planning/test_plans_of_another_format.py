@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from airflow_lake_provider.contracts.applied.run_key import RunIdentity
-from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FormatCapabilities, Support
+from airflow_lake_provider.contracts.capabilities import CAPABILITIES, FORMATS, FormatCapabilities, Support
 from airflow_lake_provider.contracts.errors import RangeUnavailableError, UnsupportedError
 from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.contracts.specs.metadata_changes import PublishBranchSpec, RollbackSpec, TableUpgradeSpec
@@ -27,8 +27,8 @@ RUN: dict[str, Any] = {"catalog": "lake", "table": "shop.orders", "run": RunIden
 # What Iceberg's rules would take for a job of Flink that writes now, and for a column that got another type.
 NOW = int(datetime.now(UTC).timestamp() * 1000)
 OF_FLINK = {"flink.job-id": "job", "flink.max-committed-checkpoint-id": "7", "total-position-deletes": "3"}
-FIRST = Snapshot(id=1, parent=None, at=NOW - 2000, schema_id=0)
-SECOND = Snapshot(id=2, parent=1, at=NOW - 1000, summary=OF_FLINK, schema_id=1)
+FIRST = Snapshot(id="v 1", parent=None, at=NOW - 2000, schema_id=0)
+SECOND = Snapshot(id="v@2", parent="v 1", at=NOW - 1000, summary=OF_FLINK, schema_id=1)
 SCHEMAS = {
     number: {
         "identifier-field-ids": [1],
@@ -36,6 +36,11 @@ SCHEMAS = {
     }
     for number, kind in enumerate(("string", "long"))
 }
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FORMATS, Other.capabilities.name, Other.capabilities)
 
 
 @dataclass
@@ -87,7 +92,7 @@ def history(branch: str = MAIN) -> TableFacts:
 
 
 def rollback(kind: type[Other]) -> tuple[str, ...]:
-    return plan_rollback(kind(history()), RollbackSpec(**RUN, snapshot_id="1")).report.warnings
+    return plan_rollback(kind(history()), RollbackSpec(**RUN, snapshot_id="v 1")).report.warnings
 
 
 def publication(kind: type[Other]) -> tuple[str, ...]:
@@ -103,8 +108,8 @@ def upgrade(kind: type[Other]) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("plan", "warnings"),
     [
-        (rollback, ("a writer loses 2 and has 1",)),
-        (publication, ("a writer loses b at 2",)),
+        (rollback, ("a writer loses v@2 and has v 1",)),
+        (publication, ("a writer loses b at v@2",)),
         (upgrade, ("readers learn version 3", "a writer knows no version 3")),
     ],
 )
@@ -122,9 +127,9 @@ def test_the_format_says_whether_rows_of_then_can_be_compared_with_those_of_now(
     spec = IncrementalSpec(
         **{**RUN, "table": "shop.sums"}, source="shop.orders", consumer="c", keys=("id",), query="SELECT 1"
     )
-    spec = replace(spec, from_snapshot="1")
+    spec = replace(spec, from_snapshot="v 1")
     refuse_incremental(spec, None, Other(history()))
-    with pytest.raises(RangeUnavailableError, match=r"^nothing is known of 1$"):
+    with pytest.raises(RangeUnavailableError, match=r"^nothing is known of v 1$"):
         refuse_incremental(spec, None, WithWriters(history()))
 
 

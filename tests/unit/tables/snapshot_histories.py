@@ -33,14 +33,15 @@ def record(snapshot_id: int, parent: int | None, kind: str) -> Snapshot:
     """Snapshot ``n`` is the n-th commit and was made n minutes after the start."""
     at = int((START + timedelta(minutes=snapshot_id)).timestamp() * 1000)
     summary = {**TOTALS, **SUMMARIES[kind]}
-    return Snapshot(id=snapshot_id, parent=parent, at=at, sequence_number=snapshot_id, summary=summary)
+    before = None if parent is None else str(parent)
+    return Snapshot(id=str(snapshot_id), parent=before, at=at, sequence_number=snapshot_id, summary=summary)
 
 
 def chain(*kinds: str) -> TableHead:
     """A main branch whose commits are of these kinds, with ids 1, 2, 3, ..."""
     records = [record(n, n - 1 or None, kind) for n, kind in enumerate(kinds, start=1)]
     return TableHead(
-        head=len(kinds) or None,
+        head=str(len(kinds)) if kinds else None,
         snapshots={r.id: r for r in records},
         log=tuple((r.at, r.id) for r in records),
     )
@@ -48,24 +49,25 @@ def chain(*kinds: str) -> TableHead:
 
 def expire(table: TableHead, *gone: int) -> TableHead:
     """As Iceberg does it: children keep the id of a parent that is gone."""
+    ids = set(map(str, gone))
     return replace(
         table,
-        snapshots={k: v for k, v in table.snapshots.items() if k not in gone},
-        log=tuple(entry for entry in table.log if entry[1] not in gone),
+        snapshots={k: v for k, v in table.snapshots.items() if k not in ids},
+        log=tuple(entry for entry in table.log if entry[1] not in ids),
     )
 
 
 def expire_like_pyiceberg(table: TableHead, *gone: int) -> TableHead:
     """As PyIceberg does it: children of what is gone lose their parent id."""
-    left = expire(table, *gone)
-    orphaned = {k: replace(v, parent=None) if v.parent in gone else v for k, v in left.snapshots.items()}
+    left, ids = expire(table, *gone), set(map(str, gone))
+    orphaned = {k: replace(v, parent=None) if v.parent in ids else v for k, v in left.snapshots.items()}
     return replace(left, snapshots=orphaned)
 
 
 def rolled_back(*kinds: str, to: int, then: str | None = None) -> TableHead:
     table = chain(*kinds)
     if then is None:
-        return replace(table, head=to)
+        return replace(table, head=str(to))
     new = record(len(kinds) + 1, to, then)
     return replace(table, head=new.id, snapshots={**table.snapshots, new.id: new})
 

@@ -35,8 +35,13 @@ from tests.unit.tables.snapshot_histories import (
 
 def summary_of(answer: NewSnapshot | NoNewSnapshot) -> tuple[object, ...]:
     if isinstance(answer, NewSnapshot):
-        return answer.ancestry.value, answer.previous_id, answer.snapshot_id, answer.commits, answer.operation
-    return answer.reason.value, answer.seen
+        ids = number(answer.previous_id), number(answer.snapshot_id)
+        return answer.ancestry.value, *ids, answer.commits, answer.operation
+    return answer.reason.value, number(answer.seen)
+
+
+def number(snapshot_id: str | None) -> int | None:
+    return None if snapshot_id is None else int(snapshot_id)
 
 
 def logged(minute: int) -> int:
@@ -50,7 +55,7 @@ FIRST = {"operation": "append"} | {
 }
 CASES = {
     "no-table-yet": (TableHead(head=None), Since(), ("no-snapshots", None)),
-    "table-dropped": (TableHead(head=None), Since(snapshot_id=3), ("no-snapshots", None)),
+    "table-dropped": (TableHead(head=None), Since(snapshot_id="3"), ("no-snapshots", None)),
     "first-look": (chain("append", "append"), Since(), ("first-look", None, 2, 2, "append")),
     "first-look-at-a-table-without-rows": (chain("empty-append"), Since(), ("only-maintenance", 1)),
     "first-look-at-an-expired-history": (
@@ -63,128 +68,128 @@ CASES = {
         Since(),
         ("first-look", None, 2, 0, None),
     ),
-    "nothing-committed": (chain("append"), Since(snapshot_id=1), ("nothing-committed", 1)),
-    "one-commit": (chain("append", "upsert"), Since(snapshot_id=1), ("linear", 1, 2, 1, "overwrite")),
+    "nothing-committed": (chain("append"), Since(snapshot_id="1"), ("nothing-committed", 1)),
+    "one-commit": (chain("append", "upsert"), Since(snapshot_id="1"), ("linear", 1, 2, 1, "overwrite")),
     "several-commits": (
         chain("append", "delete", "upsert", "append"),
-        Since(snapshot_id=2),
+        Since(snapshot_id="2"),
         ("linear", 2, 4, 2, "append"),
     ),
     "operation-is-of-the-newest-data-commit": (
         chain("append", "delete", "compaction"),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("linear", 1, 3, 1, "delete"),
     ),
-    "deletion-vectors-only": (chain("append", "vectors"), Since(snapshot_id=1), ("linear", 1, 2, 1, "delete")),
-    "compaction": (chain("append", "compaction"), Since(snapshot_id=1), ("only-maintenance", 2)),
+    "deletion-vectors-only": (chain("append", "vectors"), Since(snapshot_id="1"), ("linear", 1, 2, 1, "delete")),
+    "compaction": (chain("append", "compaction"), Since(snapshot_id="1"), ("only-maintenance", 2)),
     "our-compaction-under-another-operation": (
         chain("append", "our-compaction"),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("only-maintenance", 2),
     ),
-    "empty-row-delta": (chain("append", "empty-delta"), Since(snapshot_id=1), ("only-maintenance", 2)),
-    "rolled-back": (rolled_back("append", "append", to=1), Since(snapshot_id=2), ("rolled-back", 2, 1, 0, None)),
+    "empty-row-delta": (chain("append", "empty-delta"), Since(snapshot_id="1"), ("only-maintenance", 2)),
+    "rolled-back": (rolled_back("append", "append", to=1), Since(snapshot_id="2"), ("rolled-back", 2, 1, 0, None)),
     "rolled-back-and-written-since": (
         rolled_back("append", "append", to=1, then="delete"),
-        Since(snapshot_id=2),
+        Since(snapshot_id="2"),
         ("rolled-back", 2, 3, 1, "delete"),
     ),
     "only-a-compaction-rolled-back": (
         rolled_back("append", "compaction", to=1),
-        Since(snapshot_id=2),
+        Since(snapshot_id="2"),
         ("only-maintenance", 1),
     ),
     "rolled-back-behind-an-expired-fork": (
         expire(rolled_back("append", "append", "append", to=1, then="append"), 1, 2),
-        Since(snapshot_id=3),
+        Since(snapshot_id="3"),
         ("history-expired", 3, 4, 1, "append"),
     ),
     "head-without-a-parent-that-is-not-known-to-be-the-first": (
-        TableHead(head=3, snapshots={1: record(1, None, "append"), 3: record(3, None, "append")}),
-        Since(snapshot_id=1),
+        TableHead(head="3", snapshots={"1": record(1, None, "append"), "3": record(3, None, "append")}),
+        Since(snapshot_id="1"),
         ("history-expired", 1, 3, 1, "append"),
     ),
     "version-1-head-without-a-parent-that-is-not-known-to-be-the-first": (
         TableHead(
-            head=3,
+            head="3",
             snapshots={
-                1: replace(record(1, None, "append"), sequence_number=0, summary=FIRST),
-                3: replace(record(3, None, "append"), sequence_number=0),
+                "1": replace(record(1, None, "append"), sequence_number=0, summary=FIRST),
+                "3": replace(record(3, None, "append"), sequence_number=0),
             },
         ),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("history-expired", 1, 3, 1, "append"),
     ),
     "version-1-table-replaced": (
         TableHead(
-            head=3,
+            head="3",
             snapshots={
-                1: replace(record(1, None, "append"), sequence_number=0, summary=FIRST),
-                3: replace(record(3, None, "append"), sequence_number=0, summary=FIRST),
+                "1": replace(record(1, None, "append"), sequence_number=0, summary=FIRST),
+                "3": replace(record(3, None, "append"), sequence_number=0, summary=FIRST),
             },
         ),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("replaced", 1, 3, 1, "append"),
     ),
     "table-replaced": (
         TableHead(
-            head=3,
-            snapshots={1: record(1, None, "append"), 3: replace(record(3, None, "append"), summary=FIRST)},
+            head="3",
+            snapshots={"1": record(1, None, "append"), "3": replace(record(3, None, "append"), summary=FIRST)},
         ),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("replaced", 1, 3, 1, "append"),
     ),
     "table-replaced-and-written-since": (
         TableHead(
-            head=4,
+            head="4",
             snapshots={
-                1: record(1, None, "append"),
-                2: record(2, 1, "append"),
-                3: replace(record(3, None, "append"), summary=FIRST),
-                4: record(4, 3, "delete"),
+                "1": record(1, None, "append"),
+                "2": record(2, 1, "append"),
+                "3": replace(record(3, None, "append"), summary=FIRST),
+                "4": record(4, 3, "delete"),
             },
         ),
-        Since(snapshot_id=2),
+        Since(snapshot_id="2"),
         ("replaced", 2, 4, 2, "delete"),
     ),
     "replaced-table-whose-old-snapshots-are-gone": (
-        TableHead(head=3, snapshots={3: replace(record(3, None, "append"), summary=FIRST)}),
-        Since(snapshot_id=1),
+        TableHead(head="3", snapshots={"3": replace(record(3, None, "append"), summary=FIRST)}),
+        Since(snapshot_id="1"),
         ("start-expired", 1, 3, 1, "append"),
     ),
     "rolled-back-to-what-is-older-than-the-start-though-the-root-is-gone": (
-        expire(replace(chain("append", "append", "append"), head=2), 1),
-        Since(snapshot_id=3),
+        expire(replace(chain("append", "append", "append"), head="2"), 1),
+        Since(snapshot_id="3"),
         ("rolled-back", 3, 2, 0, None),
     ),
     "start-expired": (
         expire(chain("append", "append", "append", "append"), 1, 2),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("start-expired", 1, 4, 2, "append"),
     ),
     "start-expired-only-compactions-left": (
         expire(chain("append", "append", "compaction"), 1, 2),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("start-expired", 1, 3, 0, None),
     ),
     "start-expired-but-it-is-the-parent-of-a-compaction": (
         expire(chain("append", "compaction"), 1),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("only-maintenance", 2),
     ),
     "start-expired-and-its-child-wrote": (
         expire(chain("append", "append"), 1),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("start-expired", 1, 2, 1, "append"),
     ),
     "tagged-start-behind-an-expired-history": (
         expire(chain("append", "append", "compaction"), 2),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("history-expired", 1, 3, 0, None),
     ),
     "tagged-start-behind-a-history-expired-by-pyiceberg": (
         expire_like_pyiceberg(chain("append", "append", "append"), 2),
-        Since(snapshot_id=1),
+        Since(snapshot_id="1"),
         ("history-expired", 1, 3, 1, "append"),
     ),
     "since-a-time": (chain("append", "append", "delete"), minutes(1.5), ("linear", 1, 3, 2, "delete")),
@@ -202,7 +207,7 @@ CASES = {
         ("rolled-back", 2, 1, 0, None),
     ),
     "made-before-the-time-but-published-after-it": (
-        replace(chain("append", "append"), log=((logged(1), 1), (logged(9), 2))),
+        replace(chain("append", "append"), log=((logged(1), "1"), (logged(9), "2"))),
         minutes(5),
         ("linear", 1, 2, 1, "append"),
     ),
@@ -212,7 +217,7 @@ CASES = {
         ("linear", 1, 2, 1, "append"),
     ),
     "consumer": (
-        replace(chain("append", "append"), consumers={"revenue": 1}),
+        replace(chain("append", "append"), consumers={"revenue": "1"}),
         Since(consumer="revenue"),
         ("linear", 1, 2, 1, "append"),
     ),
@@ -230,13 +235,13 @@ def test_a_head_is_a_new_snapshot_or_not(table: TableHead, since: Since, expecte
 
 
 def test_a_snapshot_without_a_summary_counts_as_a_change() -> None:
-    bare = Snapshot(id=2, parent=1, at=int(START.timestamp() * 1000), sequence_number=2)
-    table = TableHead(head=2, snapshots={1: record(1, None, "append"), 2: bare})
-    assert summary_of(decide(table, Since(snapshot_id=1))) == ("linear", 1, 2, 1, None)
+    bare = Snapshot(id="2", parent="1", at=int(START.timestamp() * 1000), sequence_number=2)
+    table = TableHead(head="2", snapshots={"1": record(1, None, "append"), "2": bare})
+    assert summary_of(decide(table, Since(snapshot_id="1"))) == ("linear", 1, 2, 1, None)
 
 
 def test_counts_are_summed_over_the_commits_that_changed_rows() -> None:
-    answer = decide(chain("append", "append", "compaction", "upsert"), Since(snapshot_id=1))
+    answer = decide(chain("append", "append", "compaction", "upsert"), Since(snapshot_id="1"))
     assert isinstance(answer, NewSnapshot)
     assert answer.counts == {
         "added-records": 15,
@@ -248,10 +253,10 @@ def test_counts_are_summed_over_the_commits_that_changed_rows() -> None:
 
 def test_rows_are_collected_until_enough_were_added() -> None:
     enough = EventThreshold(min_added_rows=25)
-    waiting = decide(chain("append", "append", "append"), Since(snapshot_id=1), threshold=enough)
+    waiting = decide(chain("append", "append", "append"), Since(snapshot_id="1"), threshold=enough)
     assert waiting == NoNewSnapshot(reason=SkipReason.TOO_FEW_ROWS, seen=None)
     assert summary_of(
-        decide(chain("append", "append", "append", "append"), Since(snapshot_id=1), threshold=enough)
+        decide(chain("append", "append", "append", "append"), Since(snapshot_id="1"), threshold=enough)
     ) == (
         "linear",
         1,
@@ -270,17 +275,17 @@ def test_what_added_rows_cannot_measure_does_not_wait_for_them(case: str) -> Non
 def test_events_keep_their_distance() -> None:
     table, threshold = chain("append", "append"), EventThreshold(min_interval=timedelta(minutes=10))
     soon, later = START + timedelta(minutes=9, seconds=59), START + timedelta(minutes=10)
-    early = decide(table, Since(snapshot_id=1), threshold=threshold, last_event_at=START, now=soon)
+    early = decide(table, Since(snapshot_id="1"), threshold=threshold, last_event_at=START, now=soon)
     assert early == NoNewSnapshot(reason=SkipReason.TOO_SOON, seen=None)
     assert isinstance(
-        decide(table, Since(snapshot_id=1), threshold=threshold, last_event_at=START, now=later), NewSnapshot
+        decide(table, Since(snapshot_id="1"), threshold=threshold, last_event_at=START, now=later), NewSnapshot
     )
 
 
 def test_the_payload_is_json_with_ids_as_text_and_the_keys_of_airflows_own_trigger() -> None:
-    big = 2**62 + 1
+    big = str(2**62 + 1)
     table = TableHead(head=big, snapshots={big: replace(record(2, 1, "append"), id=big)})
-    answer = decide(table, Since(snapshot_id=1))
+    answer = decide(table, Since(snapshot_id="1"))
     assert isinstance(answer, NewSnapshot)
     payload = answer.to_payload("shop.orders", "main")
     assert json.loads(json.dumps(payload)) == {
@@ -299,8 +304,12 @@ def test_the_payload_is_json_with_ids_as_text_and_the_keys_of_airflows_own_trigg
 @pytest.mark.parametrize(
     ("given_", "expected"),
     [
-        (5, Since(snapshot_id=5)),
-        ("4611686018427387905", Since(snapshot_id=2**62 + 1)),
+        (5, Since(snapshot_id="5")),
+        ("05", Since(snapshot_id="5")),
+        ("snapshot:v 2@é", Since(snapshot_id="v 2@é")),
+        ("snapshot:05", Since(snapshot_id="05")),
+        ("snapshot:snapshot:", Since(snapshot_id="snapshot:")),
+        ("4611686018427387905", Since(snapshot_id="4611686018427387905")),
         ("2026-11-20T09:00:00+01:00", Since(time=START)),
         ("2026-11-20T08:00:00Z", Since(time=START)),
         (START, Since(time=START)),
@@ -313,20 +322,49 @@ def test_since_is_a_snapshot_id_or_a_time(given_: str | int | datetime, expected
     assert Since.parse(text) == expected
 
 
-@pytest.mark.parametrize("given_", ["", "None", "yesterday", "2026-11-20T08:00:00", True, datetime(2026, 11, 20)])  # noqa: DTZ001  the naive time is the point
+@pytest.mark.parametrize(
+    "given_",
+    ["", "None", "snapshot:", "yesterday", "2026-11-20T08:00:00", True, datetime(2026, 11, 20)],  # noqa: DTZ001  the naive time is the point
+)
 def test_any_other_since_is_refused_by_its_value(given_: str | datetime) -> None:
     with pytest.raises(InvalidSpecError, match="since="):
         Since.parse(given_)
 
 
-@given(st.integers(1, 2**63 - 1), st.none() | st.integers(0, 2**33))
-def test_a_watermark_survives_being_stored(snapshot_id: int, event_second: int | None) -> None:
+IDS = (
+    st.integers(0, 2**64).map(str)
+    | st.text(min_size=1)
+    | st.sampled_from(["None", "007", "v@7", "snapshot:7@9", "%40"])
+)
+
+
+@given(IDS, st.none() | st.integers(0, 2**33))
+def test_a_watermark_survives_being_stored_whatever_an_id_is(snapshot_id: str, event_second: int | None) -> None:
     event_at = None if event_second is None else datetime.fromtimestamp(event_second, UTC)
     mark = Watermark(snapshot_id, event_at)
     assert Watermark.parse(mark.to_text()) == mark
 
 
-@pytest.mark.parametrize("text", ["", "abc", "12@", "{'snapshot_id': 1}"])
+@given(IDS)
+def test_a_start_survives_being_sent_to_a_trigger_whatever_an_id_is(snapshot_id: str) -> None:
+    since = Since(snapshot_id=snapshot_id)
+    assert Since.parse(since.to_text() or "") == since
+
+
+@pytest.mark.parametrize(
+    ("mark", "text"),
+    [
+        (Watermark("4611686018427387905", START), "4611686018427387905@1795161600"),
+        (Watermark("4611686018427387905"), "4611686018427387905"),
+        (Watermark("v 2@é", START), "snapshot:v%202%40%C3%A9@1795161600"),
+    ],
+)
+def test_a_watermark_of_a_number_is_kept_as_digits_as_it_has_always_been(mark: Watermark, text: str) -> None:
+    assert mark.to_text() == text
+    assert Watermark.parse(text) == mark
+
+
+@pytest.mark.parametrize("text", ["", "abc", "12@", "snapshot:", "snapshot:a@b", "{'snapshot_id': 1}"])
 def test_a_watermark_of_somebody_else_is_refused(text: str) -> None:
     with pytest.raises(InvalidSpecError, match="watermark"):
         Watermark.parse(text)

@@ -50,7 +50,8 @@ class World:
         current = self.head
         while current is not None:
             ids.append(current)
-            current = self.records[current].parent
+            parent = self.records[current].parent
+            current = None if parent is None else int(parent)
         return ids[::-1]
 
     def data_line(self) -> tuple[int, ...]:
@@ -64,7 +65,8 @@ class World:
         self.expired |= set(self.records) - set(self.line()[-keep:])
 
     def table(self) -> TableHead:
-        return TableHead(head=self.head, snapshots={k: v for k, v in self.records.items() if k not in self.expired})
+        known = {record.id: record for id_, record in self.records.items() if id_ not in self.expired}
+        return TableHead(head=None if self.head is None else str(self.head), snapshots=known)
 
     def watch(self, *, killed: bool) -> NewSnapshot | NoNewSnapshot:
         answer = decide(self.table(), Since(snapshot_id=self.stored.snapshot_id))
@@ -139,8 +141,8 @@ def test_without_kills_and_surgery_each_commit_is_in_one_event(steps: list[tuple
     world.watch(killed=False)
     reported: Counter[int] = Counter()
     for event in world.events:
-        since = event.previous_id or 0
-        covered = [i for i in world.data_line() if since < i <= event.snapshot_id]
+        since = int(event.previous_id or 0)
+        covered = [i for i in world.data_line() if since < i <= int(event.snapshot_id)]
         reported.update(covered)
         assert event.commits == len(covered)
         assert event.ancestry in (Ancestry.LINEAR, Ancestry.FIRST_LOOK)

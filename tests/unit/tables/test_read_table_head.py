@@ -37,7 +37,7 @@ def test_counts_and_operation_are_those_of_the_commits(orders: Table, append: Ap
     first = append(orders, 1, 2, 3)
     append(orders, 4, 5)
     orders.delete("id = 1")
-    found = new_snapshot(orders, Since(snapshot_id=first))
+    found = new_snapshot(orders, Since(snapshot_id=str(first)))
     # PyIceberg deletes by copy on write: it drops the file of three rows and writes one of two.
     assert (found.commits, found.operation, found.ancestry.value) == (2, "overwrite", "linear")
     assert (found.counts["added-records"], found.counts["deleted-records"]) == (4, 3)
@@ -47,28 +47,28 @@ def test_an_append_of_no_rows_is_no_new_snapshot(orders: Table, append: Append) 
     first = append(orders, 1)
     empty = append(orders)
     assert empty != first
-    assert skipped(orders, Since(snapshot_id=first)).seen == empty
+    assert skipped(orders, Since(snapshot_id=str(first))).seen == str(empty)
 
 
 def test_a_compaction_is_no_new_snapshot(orders: Table, append: Append, compact: Callable[[Table], int]) -> None:
     first = append(orders, 1)
     compacted = compact(orders)
-    assert skipped(orders, Since(snapshot_id=first)).seen == compacted
+    assert skipped(orders, Since(snapshot_id=str(first))).seen == str(compacted)
     last = append(orders, 2)
-    found = new_snapshot(orders, Since(snapshot_id=first))
-    assert (found.snapshot_id, found.commits, found.counts["added-records"]) == (last, 1, 1)
+    found = new_snapshot(orders, Since(snapshot_id=str(first)))
+    assert (found.snapshot_id, found.commits, found.counts["added-records"]) == (str(last), 1, 1)
 
 
 def test_a_rollback_is_told_from_an_expired_start(orders: Table, append: Append) -> None:
     first = append(orders, 1)
     second = append(orders, 2)
     orders.manage_snapshots().rollback_to_snapshot(first).commit()
-    assert new_snapshot(orders, Since(snapshot_id=second)).ancestry.value == "rolled-back"
+    assert new_snapshot(orders, Since(snapshot_id=str(second))).ancestry.value == "rolled-back"
     third = append(orders, 3)
-    assert new_snapshot(orders, Since(snapshot_id=second)).ancestry.value == "rolled-back"
+    assert new_snapshot(orders, Since(snapshot_id=str(second))).ancestry.value == "rolled-back"
     orders.maintenance.expire_snapshots().by_id(second).commit()
-    assert new_snapshot(orders, Since(snapshot_id=second)).ancestry.value == "start-expired"
-    assert new_snapshot(orders, Since(snapshot_id=first)).snapshot_id == third
+    assert new_snapshot(orders, Since(snapshot_id=str(second))).ancestry.value == "start-expired"
+    assert new_snapshot(orders, Since(snapshot_id=str(first))).snapshot_id == str(third)
 
 
 def test_a_tagged_start_behind_an_expiry_was_not_rolled_back(orders: Table, append: Append) -> None:
@@ -76,15 +76,15 @@ def test_a_tagged_start_behind_an_expiry_was_not_rolled_back(orders: Table, appe
     orders.manage_snapshots().create_tag(first, "keep").commit()
     append(orders, 3)
     orders.maintenance.expire_snapshots().by_id(second).commit()
-    assert new_snapshot(orders, Since(snapshot_id=first)).ancestry.value == "history-expired"
+    assert new_snapshot(orders, Since(snapshot_id=str(first))).ancestry.value == "history-expired"
 
 
 def test_a_branch_has_its_own_head(orders: Table, append: Append) -> None:
     first = append(orders, 1)
     orders.manage_snapshots().create_branch(first, "audit").commit()
     audited = append(orders, 2, branch="audit")
-    assert new_snapshot(orders, Since(snapshot_id=first), "audit").snapshot_id == audited
-    assert skipped(orders, Since(snapshot_id=first)).seen == first
+    assert new_snapshot(orders, Since(snapshot_id=str(first)), "audit").snapshot_id == str(audited)
+    assert skipped(orders, Since(snapshot_id=str(first))).seen == str(first)
 
 
 def test_a_time_is_when_the_branch_came_to_the_snapshot(orders: Table, append: Append) -> None:
@@ -99,7 +99,7 @@ def test_a_time_is_when_the_branch_came_to_the_snapshot(orders: Table, append: A
     orders.manage_snapshots().set_current_snapshot(snapshot_id=audited).commit()
     log = orders.refresh().metadata.snapshot_log
     assert log[-1].snapshot_id == audited
-    assert new_snapshot(orders, Since(time=after_it_was_made)).previous_id == first
+    assert new_snapshot(orders, Since(time=after_it_was_made)).previous_id == str(first)
 
 
 def test_a_consumers_cursor_is_its_tag_and_else_its_property(orders: Table, append: Append) -> None:
@@ -107,9 +107,9 @@ def test_a_consumers_cursor_is_its_tag_and_else_its_property(orders: Table, appe
     with orders.transaction() as change:
         change.set_properties({"lake.consumer.a.snapshot": str(first), "lake.consumer.b.snapshot": str(first)})
     orders.manage_snapshots().create_tag(second, "lake.consumer.a").commit()
-    assert TableHead.of(facts(orders.refresh())).consumers == {"a": second, "b": first}
+    assert TableHead.of(facts(orders.refresh())).consumers == {"a": str(second), "b": str(first)}
     assert skipped(orders, Since(consumer="a")).reason.value == "nothing-committed"
-    assert new_snapshot(orders, Since(consumer="b")).previous_id == first
+    assert new_snapshot(orders, Since(consumer="b")).previous_id == str(first)
 
 
 def test_an_overwrite_is_one_new_snapshot_of_two_commits_or_one(orders: Table, append: Append) -> None:
@@ -117,5 +117,5 @@ def test_an_overwrite_is_one_new_snapshot_of_two_commits_or_one(orders: Table, a
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyIceberg warns of a delete that matches nothing
         orders.overwrite(pa.table({"id": pa.array([7], pa.int64())}))
-    found = new_snapshot(orders, Since(snapshot_id=first))
+    found = new_snapshot(orders, Since(snapshot_id=str(first)))
     assert (found.counts["added-records"], found.counts["deleted-records"]) == (1, 2)

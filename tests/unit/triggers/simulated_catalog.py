@@ -86,13 +86,13 @@ class SimulatedCatalog:
         """Return what metadata says of main at a moment."""
         known = [at for at in self.commits[table] if at <= now]
         records = {
-            number: Snapshot(
-                id=number,
-                parent=number - 1 or None,
+            str(number): Snapshot(
+                id=str(number),
+                parent=str(number - 1) if number > 1 else None,
                 at=int((BEGIN + timedelta(seconds=at)).timestamp() * 1000),
                 sequence_number=number,
                 summary={"operation": "append", "added-records": "1"},
             )
             for number, at in enumerate(known, 1)
         }
-        return TableHead(head=len(known) or None, snapshots=records)
+        return TableHead(head=str(len(known)) if known else None, snapshots=records)

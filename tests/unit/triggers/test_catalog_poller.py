@@ -208,11 +208,11 @@ def test_a_trigger_that_comes_while_a_look_runs_is_served_too() -> None:
 def test_a_head_that_waits_is_not_replaced_by_an_error() -> None:
     async def check() -> None:
         subscription = Subscription("main", POLL)
-        subscription.put(TableHead(head=7))
+        subscription.put(TableHead(head="7"))
         subscription.put(CatalogUnavailableError("away"))
         found = await subscription.next()
         assert found is not None
-        assert found.head == 7
+        assert found.head == "7"
         subscription.put(CatalogUnavailableError("away"))
         with pytest.raises(CatalogUnavailableError):
             await subscription.next()

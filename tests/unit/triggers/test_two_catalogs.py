@@ -214,10 +214,15 @@ async def test_a_decision_about_a_hundred_thousand_snapshots_does_not_keep_the_l
     from airflow_lake_provider.tables.detect_new_snapshot import NewSnapshot, Since, TableHead
     from airflow_lake_provider.triggers.lake_snapshot import decide_aside
 
-    records = {n: Snapshot(id=n, parent=n - 1 or None, at=n, summary={"added-records": "1"}) for n in range(1, 100_001)}
+    ids = [None, *map(str, range(1, 100_001))]
+    records = {
+        id_: Snapshot(id=id_, parent=ids[n], at=n, summary={"added-records": "1"})
+        for n, id_ in enumerate(ids[1:])
+        if id_ is not None
+    }
     heart = asyncio.create_task(beat(noted))
     await asyncio.sleep(0.1)
-    answer = await decide_aside(TableHead(head=100_000, snapshots=records), Since(snapshot_id=1))
+    answer = await decide_aside(TableHead(head="100000", snapshots=records), Since(snapshot_id="1"))
     heart.cancel()
     assert isinstance(answer, NewSnapshot)
     assert answer.commits == 99_999

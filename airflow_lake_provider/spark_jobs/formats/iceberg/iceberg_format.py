@@ -124,7 +124,7 @@ class IcebergFormatTable(FormatTable):
         return rows_for_queries(self.table, self.table.rows_at(int(snapshot)), int(snapshot))
 
     def has_passed(self, position: str, snapshot: str) -> bool:
-        lineage = [str(ancestor.id) for ancestor in self.table.refresh().ancestors()]
+        lineage = [ancestor.id for ancestor in self.table.refresh().ancestors()]
         return position in lineage and snapshot in lineage[lineage.index(position) + 1 :]
 
     def changes(self, start: str | None, end: str | None, wanted: ChangeFilter) -> DataFrame:

@@ -45,11 +45,12 @@ class World:
         if ours:
             self.generation, self.applied = self.generation + 1, id_
             summary[SOURCE_POSITION] = f"src={self.generation}"
-        self.known[id_] = Snapshot(id=id_, parent=self.head, sequence_number=id_, at=id_ * 1000, summary=summary)
+        parent = None if self.head is None else str(self.head)
+        self.known[id_] = Snapshot(id=str(id_), parent=parent, sequence_number=id_, at=id_ * 1000, summary=summary)
         self.truth[id_], self.rows[id_], self.head = self.head, held + added, id_
 
     def step(self, name: str) -> None:
-        line = [commit.id for commit in self.history().line]
+        line = [int(commit.id) for commit in self.history().line]
         if name in ("ours", "theirs"):
             self.commit(2, ours=name == "ours")
         elif name == "empty" and self.head is not None:
@@ -71,7 +72,8 @@ class World:
         self.known = left
 
     def history(self) -> MainHistory:
-        return MainHistory.of(self.head, self.known)
+        head = None if self.head is None else str(self.head)
+        return MainHistory.of(head, {each.id: each for each in self.known.values()})
 
     def has_applied(self) -> bool:
         current = self.head
@@ -160,6 +162,6 @@ def test_run_keys_of_a_replaced_table_do_not_count_and_those_without_a_snapshot_
 
 
 def test_a_snapshot_that_is_its_own_ancestor_ends_the_walk() -> None:
-    commits = {n: Snapshot(id=n, parent=3 - n, sequence_number=n, at=n, summary={}) for n in (1, 2)}
+    commits = {str(n): Snapshot(id=str(n), parent=str(3 - n), sequence_number=n, at=n, summary={}) for n in (1, 2)}
     with pytest.raises(BrokenMetadataError, match="is its own ancestor"):
-        MainHistory.of(2, commits)
+        MainHistory.of("2", commits)

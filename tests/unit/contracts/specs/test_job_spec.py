@@ -163,6 +163,7 @@ DIGESTED = {name: spec for name, spec in MAXIMAL.items() if not isinstance(spec,
 @pytest.mark.parametrize("spec", DIGESTED.values(), ids=list(DIGESTED))
 def test_the_digest_leaves_out_who_asks_and_how_often_and_nothing_else(spec: JobSpec) -> None:
     special: dict[str, Any] = {
+        "from_snapshot": "2",
         "table": "shop.other",
         "source": FILES if isinstance(spec, UpsertSpec) else "shop.others",
         "create": TableLayout(file_format="orc"),

@@ -51,7 +51,7 @@ def _send(table: IcebergTable, expected: Any, updated: Any) -> None:
 
 def _is_committed(table: IcebergTable, commit: DataCommit, staged: int) -> bool:
     ancestors = table.refresh().ancestors(commit.branch or MAIN)
-    return any(snapshot.id == staged for snapshot in ancestors)
+    return any(snapshot.id == str(staged) for snapshot in ancestors)
 
 
 def _is_made(table: IcebergTable, commit: DataCommit, staged: int) -> bool:

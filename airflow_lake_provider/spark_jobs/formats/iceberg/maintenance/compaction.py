@@ -131,7 +131,7 @@ def _tidying_is_due(table: IcebergTable, spec: CompactionSpec, run_key: str) -> 
 
     :param run_key: of this run.
     """
-    return is_untidied(table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, snapshot))
+    return is_untidied(table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, int(snapshot)))
 
 
 def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tuple[CompactionLevel, str]:
@@ -249,12 +249,12 @@ def _commits_since(
     """Return our snapshots of main since one, oldest first, and the ids of other writers' ones."""
     ours, foreign = [], []
     for snapshot in table.ancestors():
-        if str(snapshot.id) == before:
+        if snapshot.id == before:
             break
         if snapshot.summary.get(RUN_KEY) == run_key:
-            ours.append((str(snapshot.id), snapshot.summary))
+            ours.append((snapshot.id, snapshot.summary))
         else:
-            foreign.append(str(snapshot.id))
+            foreign.append(snapshot.id)
     return ours[::-1], foreign[::-1]
 
 

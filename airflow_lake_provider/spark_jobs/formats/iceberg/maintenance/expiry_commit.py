@@ -103,9 +103,10 @@ def _planned(table: IcebergTable, request: RetentionRequest, retention: Retentio
     """Return the transaction of :func:`_by_age`, less what stays for Flink's jobs."""
     expiry = _by_age(table, request, retention.stage_branches)
     ids = _expired(expiry)
-    if ids.isdisjoint(retention.kept_for_flink):
+    kept = set(map(int, retention.kept_for_flink))
+    if ids.isdisjoint(kept):
         return expiry
-    return _by_id(table, ids - retention.kept_for_flink.keys(), retention.stage_branches)
+    return _by_id(table, ids - kept, retention.stage_branches)
 
 
 def _by_age(table: IcebergTable, request: RetentionRequest, stage_branches: tuple[str, ...]) -> Any:

@@ -241,7 +241,7 @@ _ITERABLE = "org.apache.iceberg.io.CloseableIterable"
 
 def files_of_run(table: IcebergTable, run_key: str) -> Any | None:
     """Return the data files that snapshots of main with a run key have added, a ``DataFileSet``; None without any."""
-    ours = [each.id for each in table.ancestors() if each.summary.get(RUN_KEY) == run_key]
+    ours = [int(each.id) for each in table.ancestors() if each.summary.get(RUN_KEY) == run_key]
     if not ours:
         return None
     files = table.iceberg.util.DataFileSet.create()

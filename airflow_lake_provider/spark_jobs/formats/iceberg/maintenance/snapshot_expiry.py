@@ -52,8 +52,8 @@ def expire(table: IcebergTable, spec: SnapshotExpirySpec, progress: Progress) ->
         before=before,
         after=before,
         warnings=(harm,) if harm is not None else (),
-        kept_by_refs={str(id_): names for id_, names in retention.kept_by_refs.items()},
-        kept_for_flink={str(id_): jobs for id_, jobs in retention.kept_for_flink.items()},
+        kept_by_refs=retention.kept_by_refs,
+        kept_for_flink=retention.kept_for_flink,
     )
     is_due = bool(retention.expired or retention.stage_branches or retention.aged_refs)
     if is_due or UNFINISHED_EXPIRY in table.properties():
@@ -85,7 +85,7 @@ def _expire(
         reason=report.reason if refusal is None else refusal,
         after=table.state(),
         warnings=(*report.warnings, *committed.warnings),
-        snapshots_expired=tuple(str(id_) for id_ in snapshots if id_ not in left),
+        snapshots_expired=tuple(id_ for id_ in snapshots if id_ not in left),
         stage_branches_removed=tuple(name for name in retention.stage_branches if name not in refs),
         **_deleted(committed.deleted),
     )

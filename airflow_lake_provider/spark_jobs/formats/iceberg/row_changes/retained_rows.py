@@ -110,19 +110,19 @@ def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ..
     holders = []
     named = set()
     for name, reference in sorted(table.facts.references.items()):
-        snapshot = str(reference.snapshot)
+        snapshot = reference.snapshot
         if snapshot in holding:
             named.add(snapshot)
             tag = HolderKind.CONSUMER_TAG if name.startswith(CONSUMER_PREFIX) else HolderKind.TAG
             holders.append(SnapshotHolder(HolderKind.BRANCH if reference.is_branch else tag, name, (snapshot,)))
-    history = tuple(id_ for id_ in map(str, table.facts.snapshots) if id_ in holding - named)
+    history = tuple(id_ for id_ in table.facts.snapshots if id_ in holding - named)
     return (*holders, SnapshotHolder(HolderKind.HISTORY, "", history)) if history else tuple(holders)
 
 
 def _with_equality_deletes(table: IcebergTable) -> set[str]:
     key = "total-equality-deletes"
     snapshots = table.facts.snapshots.values()
-    return {str(snapshot.id) for snapshot in snapshots if count_of(snapshot.summary, key) > 0}
+    return {snapshot.id for snapshot in snapshots if count_of(snapshot.summary, key) > 0}
 
 
 def _bounds_of_removed(table: IcebergTable, paths: Collection[str]) -> tuple[str, ...]:

@@ -180,7 +180,7 @@ class IcebergTable:
 
     def schema_of(self, snapshot_id: int) -> Mapping[str, Any]:
         """Return the schema that a snapshot was written with, in JSON; the present one where it does not say."""
-        snapshot = self.facts.snapshots.get(snapshot_id)
+        snapshot = self.facts.snapshots.get(str(snapshot_id))
         return self.facts.shape.schema(snapshot.schema_id if snapshot is not None else None)
 
     @property
@@ -190,7 +190,7 @@ class IcebergTable:
 
     def has_new_schema(self, snapshot_id: int) -> bool:
         """Tell whether the schema is another one than when a snapshot was committed."""
-        snapshot = self.facts.snapshots.get(snapshot_id)
+        snapshot = self.facts.snapshots.get(str(snapshot_id))
         return snapshot is not None and snapshot.schema_id not in (None, self.facts.shape.schema_id)
 
     def new_variants(self, snapshot_id: int) -> list[str]:
@@ -247,26 +247,29 @@ class IcebergTable:
     def branches_at(self, snapshot_id: int) -> list[str]:
         """Return the branches whose head is a snapshot."""
         references = self.facts.references.values()
-        return [ref.name for ref in references if ref.is_branch and ref.snapshot == snapshot_id]
+        return [ref.name for ref in references if ref.is_branch and ref.snapshot == str(snapshot_id)]
 
     def head(self, branch: str = MAIN) -> int | None:
-        """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots."""
-        return self.facts.head(branch)
+        """Return the snapshot id that a branch points to; None for a missing branch or a table without snapshots.
+
+        A number, as Java takes it; facts have ids as text.
+        """
+        head = self.facts.head(branch)
+        return None if head is None else int(head)
 
     def base_of(self, branch: str | None) -> str | None:
         """Return, as text, the head that a commit to a branch starts from.
 
         :param branch: see :meth:`origin_of`.
         """
-        head = self.head(self.origin_of(branch))
-        return None if head is None else str(head)
+        return self.facts.head(self.origin_of(branch))
 
     def origin_of(self, branch: str | None) -> str:
         """Return the branch whose head a commit starts from.
 
         :param branch: None for main; one that is not there yet starts from main.
         """
-        return MAIN if branch is None or self.head(branch) is None else branch
+        return MAIN if branch is None or self.facts.head(branch) is None else branch
 
     def ancestors(self, branch: str = MAIN) -> Iterator[Snapshot]:
         """Yield the snapshots of a branch, newest first, as far back as they are not expired."""
@@ -280,7 +283,7 @@ class IcebergTable:
 
     def history(self, branch: str = MAIN) -> MainHistory:
         """Return the snapshots that are known, those of main, or of another branch, apart."""
-        return MainHistory.of(self.head(branch), self.facts.snapshots)
+        return MainHistory.of(self.facts.head(branch), self.facts.snapshots)
 
     def summaries(self, branch: str = MAIN) -> Iterator[Mapping[str, str]]:
         """Yield the summaries of a branch, newest first."""
@@ -288,12 +291,12 @@ class IcebergTable:
 
     def summary(self, snapshot_id: int | str | None) -> Mapping[str, str]:
         """Return the summary of a snapshot; empty for None and for one that is not there."""
-        snapshot = None if snapshot_id is None else self.facts.snapshots.get(int(snapshot_id))
+        snapshot = None if snapshot_id is None else self.facts.snapshots.get(str(snapshot_id))
         return snapshot.summary if snapshot is not None else {}
 
     def state(self, branch: str = MAIN) -> TableState:
         """Read counts from the head's summary and the metadata."""
         return self.facts.state(self._count_manifests, branch)
 
-    def _count_manifests(self, snapshot_id: int) -> int:
-        return int(self.java.snapshot(snapshot_id).allManifests(self.java.io()).size())
+    def _count_manifests(self, snapshot_id: str) -> int:
+        return int(self.java.snapshot(int(snapshot_id)).allManifests(self.java.io()).size())

@@ -16,16 +16,17 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:
     :param metadata: of any format version.
     :raises BrokenMetadataError: the snapshots are such as no writer makes.
     """
-    snapshots = [_snapshot(each) for each in metadata.get("snapshots") or ()]
-    moved = [(entry["timestamp-ms"], entry["snapshot-id"]) for entry in metadata.get("snapshot-log") or ()]
+    given = metadata.get("snapshots") or ()
+    moved = [(entry["timestamp-ms"], str(entry["snapshot-id"])) for entry in metadata.get("snapshot-log") or ()]
     written = [(entry["timestamp-ms"], entry["metadata-file"]) for entry in metadata.get("metadata-log") or ()]
     refs = _references(metadata)
     refuse_broken_history(
         name,
-        ((each.id, each.parent, each.at) for each in snapshots),
+        ((each["snapshot-id"], each.get("parent-snapshot-id"), each["timestamp-ms"]) for each in given),
         (at for at, _ in (*moved, *written)),
-        {ref.name: ref.snapshot for ref in refs},
+        {ref.name: int(ref.snapshot) for ref in refs},
     )
+    snapshots = [_snapshot(each) for each in given]
     shape = _shape(metadata)
     statistics = (*(metadata.get("statistics") or ()), *(metadata.get("partition-statistics") or ()))
     return TableFacts(
@@ -38,15 +39,15 @@ def facts_of(name: str, metadata: Mapping[str, Any]) -> TableFacts:
         references={ref.name: ref for ref in refs},
         main_log=moved,
         metadata_log=written,
-        statistics=[(each["snapshot-id"], each["statistics-path"]) for each in statistics],
+        statistics=[(str(each["snapshot-id"]), each["statistics-path"]) for each in statistics],
         read_shape=lambda: shape,
     )
 
 
 def _snapshot(given: Mapping[str, Any]) -> Snapshot:
     return Snapshot(
-        id=given["snapshot-id"],
-        parent=given.get("parent-snapshot-id"),
+        id=str(given["snapshot-id"]),
+        parent=None if (parent := given.get("parent-snapshot-id")) is None else str(parent),
         at=given["timestamp-ms"],
         sequence_number=given.get("sequence-number") or 0,
         summary=given.get("summary") or {},
@@ -65,7 +66,7 @@ def _references(metadata: Mapping[str, Any]) -> list[Reference]:
     return [
         Reference(
             name=name,
-            snapshot=ref["snapshot-id"],
+            snapshot=str(ref["snapshot-id"]),
             is_branch=ref["type"] == "branch",
             min_snapshots=ref.get("min-snapshots-to-keep"),
             max_snapshot_age=ref.get("max-snapshot-age-ms"),

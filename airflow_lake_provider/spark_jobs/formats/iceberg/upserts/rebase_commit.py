@@ -187,7 +187,7 @@ def _summaries_since(table: IcebergTable, commit: PlannedUpsert, branch: str) ->
     """
     committed: list[Mapping[str, str]] = []
     for snapshot in table.ancestors(branch):
-        if str(snapshot.id) == commit.base:
+        if snapshot.id == commit.base:
             return committed
         committed.append(snapshot.summary)
     raise CommitConflictError(f"{table.name}: snapshot {commit.base} is no ancestor of {branch} any more")
