@@ -62,6 +62,12 @@ def read_changes(
     capabilities.refuse_lacking(table, needs)
     if mode not in MODES:
         raise InvalidSpecError(f"{table}: mode must be one of {', '.join(MODES)}, got {mode!r}")
+    for role, given in {"from_snapshot": from_snapshot, "to_snapshot": to_snapshot}.items():
+        # An int would be one that lost digits on its way through JSON.
+        if given is not None and (not capabilities.is_snapshot_id(str(given)) or isinstance(given, int)):
+            raise InvalidSpecError(
+                f"{role} must be a snapshot id as text, such as '3821550127947089009', got {given!r}"
+            )
     catalog = catalog or spark.catalog.currentCatalog()
     source = format_named(table_format).table(spark, catalog, TableName.parse(table), {})
     wanted = ChangeFilter(
@@ -73,10 +79,4 @@ def read_changes(
     )
     if not source.exists():
         raise MissingTableError(f"{table}: no such table in catalog {catalog}")
-    for role, given in {"from_snapshot": from_snapshot, "to_snapshot": to_snapshot}.items():
-        # An int would be one that lost digits on its way through JSON.
-        if given is not None and (not capabilities.is_snapshot_id(str(given)) or isinstance(given, int)):
-            raise InvalidSpecError(
-                f"{role} must be a snapshot id as text, such as '3821550127947089009', got {given!r}"
-            )
     return source.changes(from_snapshot, to_snapshot, wanted)

@@ -203,12 +203,32 @@ def test_a_table_without_rules_of_its_own_says_what_its_format_declares() -> Non
     assert table.commit(MetadataChange(table_uuid="x")) is False
 
 
+NO_SESSION: Any = None
+
+
 def test_each_step_of_changes_is_refused_by_the_declaration_before_spark_is_asked() -> None:
-    session: Any = None
     with pytest.raises(UnsupportedError, match=r"'iceberg' lacks 'changelog', mode='net' gives the sum .*; it has"):
-        read_changes(session, "shop.orders", None, None, mode="changelog", catalog="lake")
+        read_changes(NO_SESSION, "shop.orders", None, None, mode="changelog", catalog="lake")
     with pytest.raises(InvalidSpecError, match="mode must be one of net, upserts, got 'steps'"):
-        read_changes(session, "shop.orders", None, None, mode="steps", catalog="lake")
+        read_changes(NO_SESSION, "shop.orders", None, None, mode="steps", catalog="lake")
+
+
+@pytest.mark.parametrize("mode", ["net", "upserts", "changelog"])
+def test_changes_are_refused_in_each_mode_where_the_format_reads_none(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    steps_alone = replace(TINY, declared={"changelog": Support()})
+    monkeypatch.setitem(FORMATS, TINY.name, steps_alone)
+    with pytest.raises(UnsupportedError, match="'tiny' lacks 'read-changes'"):
+        read_changes(NO_SESSION, "shop.orders", None, None, mode=mode, catalog="lake", table_format=TINY.name)
+
+
+@pytest.mark.parametrize("given", ["first", "-1", 7])
+@pytest.mark.parametrize("role", ["from_snapshot", "to_snapshot"])
+def test_a_range_of_changes_is_refused_by_what_can_be_no_id_before_spark_is_asked(role: str, given: Any) -> None:
+    asked: dict[str, Any] = {"from_snapshot": None, "to_snapshot": None, role: given}
+    with pytest.raises(InvalidSpecError, match=f"{role} must be a snapshot id as text"):
+        read_changes(NO_SESSION, "shop.orders", **asked, catalog="lake")
 
 
 def test_iceberg_answers_all_that_may_be_asked_of_a_table() -> None:

@@ -1,0 +1,101 @@
+"""An Iceberg table says of a change what it means for writers of Flink, and for readers of what was before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from airflow_lake_provider.contracts.applied.run_key import RunIdentity
+from airflow_lake_provider.contracts.errors import UnsupportedError
+from airflow_lake_provider.contracts.reports.job import MetadataChangeReport
+from airflow_lake_provider.contracts.specs.metadata_changes import TableUpgradeSpec
+from airflow_lake_provider.contracts.table_facts import Snapshot, TableFacts
+from airflow_lake_provider.planning.upgrade_plan import plan_upgrade
+from airflow_lake_provider.tables.iceberg.loaded_table import LoadedIcebergTable
+
+STAYS = (
+    "has position delete files of version 2; they stay valid, and are replaced by deletion vectors when their data "
+    "files are changed or compacted"
+)
+OF_FLINK = {"flink.job-id": "job", "flink.max-committed-checkpoint-id": "7"}
+
+
+@pytest.fixture
+def written_by_flink(lake_catalog: SqlCatalog) -> LoadedIcebergTable:
+    """A table of version 1 with one commit, that of a job of Flink."""
+    schema = pa.schema([("id", pa.int64())])
+    table = lake_catalog.create_table("shop.orders", schema=schema, properties={"format-version": "1"})
+    table.append(pa.table({"id": [1]}, schema=schema), snapshot_properties=OF_FLINK)
+    return LoadedIcebergTable(table)
+
+
+def having(table: LoadedIcebergTable, facts: TableFacts) -> LoadedIcebergTable:
+    """Return the table with other facts than PyIceberg can write."""
+    table.__dict__["facts"] = facts
+    return table
+
+
+def newest_of(table: LoadedIcebergTable) -> Snapshot:
+    newest = table.facts.newest()
+    assert newest is not None
+    return newest
+
+
+def upgrade(table: LoadedIcebergTable, version: int, *, allow: bool = False) -> MetadataChangeReport:
+    asked = RunIdentity.of("run")
+    spec = TableUpgradeSpec(
+        catalog="lake", table="shop.orders", run=asked, format_version=version, allow_other_writers=allow
+    )
+    return plan_upgrade(table, spec).report
+
+
+def test_an_upgrade_to_version_2_harms_no_writer_and_changes_nothing_for_readers(
+    written_by_flink: LoadedIcebergTable,
+) -> None:
+    assert upgrade(written_by_flink, 2).warnings == ()
+
+
+def test_an_upgrade_to_version_3_warns_of_row_ids_of_old_deletes_and_of_writers(
+    written_by_flink: LoadedIcebergTable,
+) -> None:
+    with pytest.raises(UnsupportedError, match="Flink job job"):
+        upgrade(written_by_flink, 3)
+    row_ids, job = upgrade(written_by_flink, 3, allow=True).warnings
+    assert row_ids.startswith("rows get row ids with the next commit")
+    assert job.startswith("Flink job job")
+    newest = newest_of(written_by_flink)
+    deleting = replace(newest, summary={**newest.summary, "total-position-deletes": "3"})
+    table = having(written_by_flink, replace(written_by_flink.facts, snapshots={newest.id: deleting}))
+    assert upgrade(table, 3, allow=True).warnings == (
+        row_ids,
+        f"shop.orders {STAYS}",
+        job,
+    )
+
+
+def test_a_table_without_rows_is_upgraded_without_a_word(lake_catalog: SqlCatalog) -> None:
+    table = lake_catalog.create_table("shop.orders", schema=pa.schema([("id", pa.int64())]))
+    assert upgrade(LoadedIcebergTable(table), 3).warnings == ()
+
+
+def test_rows_of_before_a_column_got_another_type_cannot_be_compared(written_by_flink: LoadedIcebergTable) -> None:
+    shape, newest = written_by_flink.facts.shape, newest_of(written_by_flink)
+    then = {"fields": [{"id": 1, "name": "id", "required": False, "type": "string"}]}
+    shape = replace(shape, schemas={**shape.schemas, 7: then})
+    table = having(written_by_flink, replace(written_by_flink.facts, read_shape=lambda: shape))
+    assert table.incomparable_since(newest) is None
+    why = table.incomparable_since(replace(newest, schema_id=7))
+    assert f"replaced since snapshot {newest.id}, and columns have other types now: id was string, now long" in str(why)
+
+
+def test_earlier_versions_are_read_from_a_moment_on_alone(orders: Table, append: Callable[..., int]) -> None:
+    ids = [str(append(orders, number)) for number in range(3)]
+    table = LoadedIcebergTable(orders)
+    written = [at for at, _ in table.facts.metadata_log]
+    assert [version.head() for version in table.versions_since(0)] == [None, *ids]
+    assert [version.head() for version in table.versions_since(written[-1] + 1)] == ids[-1:]
