@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.contracts.author.sources import Debezium, Files
-from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_events
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import read_events
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from airflow_lake_provider.spark_jobs.sources.read_files import read_files
 from tests.benchmarks.bench_session import open_session

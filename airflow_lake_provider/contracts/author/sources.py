@@ -304,7 +304,7 @@ class Debezium(Source):
     """
 
     kind: ClassVar[str] = "debezium"
-    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.debezium.source:DebeziumSource"
+    reader: ClassVar[str] = f"{_DRIVERS_SIDE}.envelopes.debezium.source:DebeziumSource"
     missing_columns: ClassVar[MissingColumns] = MissingColumns.NULL
     path: str = field(metadata=reads(text, "events.json"))
     table: str = field(metadata=reads(text, "table"))

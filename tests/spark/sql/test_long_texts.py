@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession, types
 from pyspark.sql import functions as sf
 
-from airflow_lake_provider.spark_jobs.sources.debezium import values
 from airflow_lake_provider.spark_jobs.sources.delete_keys import lossless_cast
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium import values
 from tests.java_patterns import java_patterns
 
 MEGABYTE = 1_000_000

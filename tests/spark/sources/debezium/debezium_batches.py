@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.sources.debezium.shop_events import events_of
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.applied.position_column import PLACE_TYPE
-from airflow_lake_provider.spark_jobs.sources.debezium.event_order import in_lines, is_later
+from airflow_lake_provider.spark_jobs.sources.cdc.event_order import in_lines, is_later
 from tests.source_log import SourceLog, Told
 
 _HELD = f"STRUCT<since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>>"

@@ -18,8 +18,8 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
-from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, oracle
 from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table

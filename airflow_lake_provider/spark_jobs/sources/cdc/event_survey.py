@@ -15,15 +15,15 @@ from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.sources.arrival_order import describe_first
-from airflow_lake_provider.spark_jobs.sources.debezium.envelope import mark_bad
-from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import (
+from airflow_lake_provider.spark_jobs.sources.cdc.redelivered_events import (
     IS_EVENT,
     event_positions,
     survey_columns,
     survey_groups,
 )
-from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import Names
-from airflow_lake_provider.spark_jobs.sources.debezium.values import ConnectType, parse_types
+from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import mark_bad
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import ConnectType, parse_types
 
 
 @dataclass(frozen=True, kw_only=True)

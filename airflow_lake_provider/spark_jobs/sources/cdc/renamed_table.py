@@ -15,7 +15,7 @@ from airflow_lake_provider.contracts.applied.redelivery import EventPositions
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import count_tables
 from airflow_lake_provider.spark_jobs.sources.files import digest
 
 _MOST_TABLES = 10_000

@@ -13,9 +13,9 @@ from airflow_lake_provider.contracts.author.sources import BinaryHandling, Debez
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.jvm.gateway import java_rows, java_session, jvm_of
-from airflow_lake_provider.spark_jobs.sources.debezium.envelope import read_images
-from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey
-from airflow_lake_provider.spark_jobs.sources.debezium.values import (
+from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import read_images
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.values import (
     ConnectType,
     common_type,
     convert,

@@ -24,7 +24,7 @@ from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
-from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import Names, partition_label
+from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, partition_label
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
 

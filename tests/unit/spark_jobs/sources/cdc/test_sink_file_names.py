@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import SinkFile, sink_file
+from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import SinkFile, sink_file
 
 
 @pytest.mark.parametrize(

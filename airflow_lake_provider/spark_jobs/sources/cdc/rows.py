@@ -17,8 +17,8 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_event_keys
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.debezium.columns import EventColumns
-from airflow_lake_provider.spark_jobs.sources.debezium.envelope import is_delete
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.columns import EventColumns
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import is_delete
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
 _LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"

@@ -17,10 +17,10 @@ from pyspark.sql.types import DataType, StructType
 from airflow_lake_provider.contracts.applied.position_column import PLACE_TYPE, POSITION_COLUMN, POSITION_TYPE
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
-from airflow_lake_provider.spark_jobs.sources.debezium.envelope import BEGUN, HELD, REMOVED
-from airflow_lake_provider.spark_jobs.sources.debezium.event_order import FIRST, LAST, in_lines, place_at, place_of
-from airflow_lake_provider.spark_jobs.sources.debezium.key_changes_across_batches import OldRows
-from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import PRESENT
+from airflow_lake_provider.spark_jobs.sources.cdc.event_order import FIRST, LAST, in_lines, place_at, place_of
+from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import OldRows
+from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 _MAX_ROUNDS = 40

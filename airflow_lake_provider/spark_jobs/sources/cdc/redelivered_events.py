@@ -36,7 +36,7 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     PartitionEvents,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import Names, SinkFile
+from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, SinkFile
 
 IS_EVENT = "op IS NOT NULL AND NOT bad"
 _MARK = "STRUCT<first: BIGINT, second: BIGINT, moved: BOOLEAN, deleted: BOOLEAN>"

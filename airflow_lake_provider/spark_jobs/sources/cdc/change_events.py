@@ -28,33 +28,33 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
-from airflow_lake_provider.spark_jobs.sources.debezium.columns import (
-    EventColumns,
-    find_columns,
-    spelled_keys,
-    types_hash,
-)
-from airflow_lake_provider.spark_jobs.sources.debezium.envelope import count_tables, is_delete, read_events
-from airflow_lake_provider.spark_jobs.sources.debezium.event_order import EVENT_ORDER, refuse_below_snapshots
-from airflow_lake_provider.spark_jobs.sources.debezium.event_survey import EventSurvey, refuse_bad_events, survey
-from airflow_lake_provider.spark_jobs.sources.debezium.events_by_key import read_by_key
-from airflow_lake_provider.spark_jobs.sources.debezium.key_changes_across_batches import (
+from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, refuse_below_snapshots
+from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey, refuse_bad_events, survey
+from airflow_lake_provider.spark_jobs.sources.cdc.events_by_key import read_by_key
+from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import (
     OldRows,
     cut_deletes,
     last_rows,
     old_rows,
 )
-from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
-from airflow_lake_provider.spark_jobs.sources.debezium.redelivered_events import is_below_mark
-from airflow_lake_provider.spark_jobs.sources.debezium.renamed_table import EarlierTable, refuse_other_table
-from airflow_lake_provider.spark_jobs.sources.debezium.rows import RowBuilder
-from airflow_lake_provider.spark_jobs.sources.debezium.sink_file_names import sink_file
-from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState
-from airflow_lake_provider.spark_jobs.sources.debezium.unavailable_values import (
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
+from airflow_lake_provider.spark_jobs.sources.cdc.redelivered_events import is_below_mark
+from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import EarlierTable, refuse_other_table
+from airflow_lake_provider.spark_jobs.sources.cdc.rows import RowBuilder
+from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import sink_file
+from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
+from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import (
     PRESENT,
     last_known_values,
     with_table_values,
 )
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.columns import (
+    EventColumns,
+    find_columns,
+    spelled_keys,
+    types_hash,
+)
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import count_tables, is_delete, read_events
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 
 _TABLES_NAMED = 20

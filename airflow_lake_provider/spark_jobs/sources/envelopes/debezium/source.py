@@ -11,10 +11,10 @@ from airflow_lake_provider.contracts.author.schema_contract import MissingColumn
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.durations import duration
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, Wanted
-from airflow_lake_provider.spark_jobs.sources.debezium.change_events import TargetState, read_debezium_changes
-from airflow_lake_provider.spark_jobs.sources.debezium.key_timeline import KeyOrder
-from airflow_lake_provider.spark_jobs.sources.debezium.renamed_table import EVENTS_OF, EarlierTable, earlier_table
-from airflow_lake_provider.spark_jobs.sources.debezium.stream_state import StreamState
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
+from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import EVENTS_OF, EarlierTable, earlier_table
+from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.files import FileBatchSource, FilesListing, digests
 
 
