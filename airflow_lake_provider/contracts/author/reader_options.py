@@ -69,9 +69,9 @@ _TAKEN = {
         "enableStableIdentifiersForUnionType",
         "stableIdentifierPrefixForUnionType",
     ),
-    # Each line is one event, read as text.
-    "debezium": ("lineSep",),
 }
+# Each line is one change event, read as text.
+_OF_EVENTS = ("lineSep",)
 # Spark hands options to Hadoop as settings: those of a file system, and keys of encrypted files.
 _PREFIXES = ("fs.", "parquet.encryption.", "parquet.crypto.", "orc.encrypt", "orc.key.", "hadoop.security.")
 # A value that loses rows or columns, where the name is taken.
@@ -107,7 +107,7 @@ _INSTEAD = {
 def check_reader_options(options: Mapping[str, str], kind: str | None, name: str) -> None:
     """Refuse options that a source does not take.
 
-    :param kind: format of the files, or ``debezium``; None for a format that is not known yet.
+    :param kind: format of the files, or the kind of a source of change events; None for a format that is not known yet.
     :param name: of the argument, for the message.
     :raises InvalidSpecError: an option leaves out rows, columns or files, is not known, or is given twice.
     """
@@ -135,8 +135,8 @@ def _options_of(kind: str | None) -> Iterator[str]:
     if kind is None:
         yield from sorted({option for taken in _TAKEN.values() for option in taken})
     else:
-        yield from _TAKEN[kind]
-    if kind != "debezium":
+        yield from _TAKEN.get(kind, _OF_EVENTS)
+    if kind is None or kind in _TAKEN:
         yield "basePath"
 
 

@@ -150,7 +150,7 @@ class Source(AuthorObject):
         """
 
     @property
-    def files(self) -> Files | Debezium | None:
+    def files(self) -> Files | ChangeEvents | None:
         """The files that are read; None for a table."""
         return None
 
@@ -264,7 +264,7 @@ class Query(Source):
         return source(self.over)
 
     @property
-    def files(self) -> Files | Debezium | None:
+    def files(self) -> Files | ChangeEvents | None:
         """The files that it reads."""
         return self.below.files
 
@@ -284,7 +284,70 @@ class Query(Source):
 
 
 @dataclass(frozen=True)
-class Debezium(Source):
+class ChangeEvents(Source):
+    """Base of the envelopes: files with the change events of one table; arguments as of :class:`Debezium`."""
+
+    kind: ClassVar[str] = ""
+    missing_columns: ClassVar[MissingColumns] = MissingColumns.NULL
+    format: ClassVar[str] = "json"
+    path: str = field(metadata=reads(text, "events.json"))
+    table: str = field(metadata=reads(text, "table"))
+    schema: str | None = field(default=None, metadata=reads(optional(_columns)))
+    options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
+    ordering: EventOrdering | str | None = field(default=None, metadata=reads(optional(_ordering)))
+    tombstone_retention: timedelta | str = field(default=timedelta(seconds=THIRTY_DAYS), metadata=reads(duration))
+    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(_file_age))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Change events need a table that remembers keys."""
+        return ("change-events",)
+
+    @property
+    def files(self) -> ChangeEvents:
+        """These."""
+        return self
+
+    def complete(self) -> None:
+        """Refuse options that lose events or files."""
+        check_reader_options(self.options, self.kind, f"{type(self).__name__}.options")
+
+    @property
+    def is_by_key(self) -> bool:
+        """Tell whether each row keeps the position of its newest event."""
+        return self.ordering is EventOrdering.KEY
+
+    @property
+    def looks_at_rows(self) -> bool:
+        """Tell whether an event is compared with the table's row."""
+        return self.is_by_key
+
+    def refuse_arguments(self, spec: Any) -> None:
+        """Refuse what events bring themselves, or what their ordering cannot do."""
+        engine, events = spec.merge_engine, f"{spec.table}: {type(self).__name__}'s events"
+        if spec.order_by or spec.delete_when:
+            raise InvalidSpecError(f"{events} bring their own order and deletes; leave out order_by, delete_when")
+        if engine.combines_rows or engine.ignore_stale:
+            raise InvalidSpecError(
+                f"{events} carry whole rows and their own order; "
+                "merge_engine may only be a Deduplicate without ignore_stale"
+            )
+        keeps = spec.missing_columns is MissingColumns.KEEP
+        clashes = {
+            "branch, because deleted keys are remembered for main": spec.branch is not None,
+            "deletes='ignore', because a delete ends what a key's values are": engine.deletes is Deletes.IGNORE,
+            "missing_columns='keep', because an event writes the whole row": keeps,
+        }
+        if self.is_by_key and (named := [name for name, given in clashes.items() if given]):
+            raise InvalidSpecError(f"{spec.table}: ordering='key' does not go with {'; nor with '.join(named)}")
+
+    def without_policy(self) -> Self:
+        """Return the events, without how long their files are remembered."""
+        return replace(self, on_source_change=OnSourceChange.CONTINUE, max_file_age=ONE_YEAR)
+
+
+@dataclass(frozen=True)
+class Debezium(ChangeEvents):
     """Change events of one table in JSON lines, each with or without its schema.
 
     :param path: path or glob of files.
@@ -305,14 +368,6 @@ class Debezium(Source):
 
     kind: ClassVar[str] = "debezium"
     reader: ClassVar[str] = f"{_DRIVERS_SIDE}.envelopes.debezium.source:DebeziumSource"
-    missing_columns: ClassVar[MissingColumns] = MissingColumns.NULL
-    path: str = field(metadata=reads(text, "events.json"))
-    table: str = field(metadata=reads(text, "table"))
-    schema: str | None = field(default=None, metadata=reads(optional(_columns)))
-    options: Mapping[str, Any] = field(default_factory=dict, metadata=reads(options))
-    ordering: EventOrdering | str | None = field(default=None, metadata=reads(optional(_ordering)))
-    tombstone_retention: timedelta | str = field(default=timedelta(seconds=THIRTY_DAYS), metadata=reads(duration))
-    max_file_age: timedelta | str = field(default=ONE_YEAR, metadata=reads(_file_age))
     binary_handling_mode: BinaryHandling | str | None = field(
         default=None, metadata=reads(optional(choice_of(BinaryHandling)))
     )
@@ -320,65 +375,11 @@ class Debezium(Source):
     key_field_name: str = field(default="__dbz__physicalTableIdentifier", metadata=reads(text))
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Change events need a table that remembers keys."""
-        return ("change-events",)
-
-    @property
-    def files(self) -> Debezium:
-        """These."""
-        return self
-
-    def complete(self) -> None:
-        """Refuse options that lose events or files."""
-        check_reader_options(self.options, self.kind, "Debezium.options")
-
-    @property
-    def is_by_key(self) -> bool:
-        """Tell whether each row keeps the position of its newest event."""
-        return self.ordering is EventOrdering.KEY
-
-    @property
-    def looks_at_rows(self) -> bool:
-        """Tell whether an event is compared with the table's row."""
-        return self.is_by_key
-
-    def refuse_arguments(self, spec: Any) -> None:
-        """Refuse what events bring themselves, or what their ordering cannot do."""
-        engine = spec.merge_engine
-        if spec.order_by or spec.delete_when:
-            raise InvalidSpecError(
-                f"{spec.table}: Debezium's events bring their own order and deletes; leave out order_by, delete_when"
-            )
-        if engine.combines_rows or engine.ignore_stale:
-            raise InvalidSpecError(
-                f"{spec.table}: Debezium's events carry whole rows and their own order; "
-                "merge_engine may only be a Deduplicate without ignore_stale"
-            )
-        keeps = spec.missing_columns is MissingColumns.KEEP
-        clashes = {
-            "branch, because deleted keys are remembered for main": spec.branch is not None,
-            "deletes='ignore', because a delete ends what a key's values are": engine.deletes is Deletes.IGNORE,
-            "missing_columns='keep', because an event writes the whole row": keeps,
-        }
-        if self.is_by_key and (named := [name for name, given in clashes.items() if given]):
-            raise InvalidSpecError(f"{spec.table}: ordering='key' does not go with {'; nor with '.join(named)}")
-
-    @property
-    def format(self) -> str:
-        """Format of the files."""
-        return "json"
-
-    @property
     def unavailable_value(self) -> bytes:
         """Bytes that stand for a value the server did not send."""
         placeholder = self.unavailable_value_placeholder
         is_hex = placeholder.startswith(_HEX)
         return bytes.fromhex(placeholder.removeprefix(_HEX)) if is_hex else placeholder.encode()
-
-    def without_policy(self) -> Self:
-        """Return the events, without how long their files are remembered."""
-        return replace(self, on_source_change=OnSourceChange.CONTINUE, max_file_age=ONE_YEAR)
 
 
 def source(value: object, name: str = "source") -> Source:

@@ -13,7 +13,7 @@ from typing import Self
 from pyspark.sql.types import StructType
 
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.author.sources import Debezium, Files
+from airflow_lake_provider.contracts.author.sources import ChangeEvents, Files
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.sources.base import BatchSource, Listing, SourceLocation
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files, location_of
@@ -74,7 +74,7 @@ class FilesListing(Listing):
 class FileBatchSource(BatchSource):
     """A source of files, whatever is in them."""
 
-    source: Files | Debezium
+    source: Files | ChangeEvents
 
     def location(self) -> SourceLocation:
         """Return the address that the path leads to."""
