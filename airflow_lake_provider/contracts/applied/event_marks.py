@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import repeat
 
-from airflow_lake_provider.contracts.applied.positions import LOG_POSITIONS, LogPosition, PostgresLogPosition
+from airflow_lake_provider.contracts.applied.log_positions import LOG_POSITIONS, LogPosition, PostgresLogPosition
 from airflow_lake_provider.contracts.errors import UnsupportedError
 from airflow_lake_provider.contracts.table_properties import MAX_VALUE_CHARACTERS
 
@@ -185,6 +185,11 @@ class Mark:
             deleted=any(mark.deleted for mark in at_mark),
             consumed=union(self.consumed, other.consumed),
         )
+
+    @property
+    def is_of_events(self) -> bool:
+        """False of a partition with nothing but tombstones."""
+        return self.position != self.position.before_all()
 
     @property
     def last_offset(self) -> int:

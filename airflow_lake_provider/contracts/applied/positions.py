@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -319,78 +319,9 @@ class WatermarkPosition(Position):
         return cls(column, value)
 
 
-class LogPosition(Position):
-    """A place in a database's log; each kind of log compares its own way, and packs itself as numbers.
-
-    ``code`` is the first byte of packed marks, see ``mark_codec``.
-    """
-
-    code: ClassVar[int]
-
-    @abstractmethod
-    def numbers(self) -> list[int]:
-        """Return the place as whole numbers; a small one takes fewer bytes."""
-
-    @classmethod
-    @abstractmethod
-    def of_numbers(cls, numbers: Iterator[int]) -> Self:
-        """Take what :meth:`numbers` returned from the front."""
-
-    @property
-    def may_be_of_snapshot(self) -> bool:
-        """True where a row that a snapshot read may stand: below it may be transactions that were open then."""
-        return False
-
-
-@dataclass(frozen=True)
-class PostgresLogPosition(LogPosition):
-    """``source.sequence`` of PostgreSQL's connector, which is ordered throughout.
-
-    :param last_commit: LSN of the end of the last commit before the event; ``event``: LSN of the event.
-    """
-
-    kind: ClassVar[str] = "postgresql-lsn"
-    code: ClassVar[int] = 1
-    last_commit: int
-    event: int
-
-    def compare(self, other: PostgresLogPosition) -> Comparison:
-        """Compare the last commits, then the events."""
-        mine, others = (self.last_commit, self.event), (other.last_commit, other.event)
-        return Comparison.of(below=mine <= others, above=mine >= others)
-
-    def numbers(self) -> list[int]:
-        """Return the last commit, and how far behind it the event is."""
-        return [self.last_commit, self.event - self.last_commit]
-
-    @classmethod
-    def of_numbers(cls, numbers: Iterator[int]) -> Self:
-        """Take two numbers."""
-        last_commit = next(numbers)
-        return cls(last_commit, last_commit + next(numbers))
-
-    @property
-    def may_be_of_snapshot(self) -> bool:
-        """True at the end of the last commit, where a snapshot's rows are."""
-        return self.last_commit == self.event
-
-    def to_plain(self) -> list[int]:
-        """Return both LSNs."""
-        return [self.last_commit, self.event]
-
-    @classmethod
-    def from_plain(cls, plain: Any) -> Self:
-        """Read both LSNs."""
-        return cls(*plain)
-
-    def __str__(self) -> str:
-        return str(self.to_plain())
-
-
 POSITIONS: dict[str, type[Position]] = {
     each.kind: each for each in (FilesPosition, SnapshotPosition, OffsetsPosition, WatermarkPosition)
 }
-LOG_POSITIONS: dict[int, type[LogPosition]] = {each.code: each for each in (PostgresLogPosition,)}
 
 
 def _day(at: datetime) -> int:

@@ -20,7 +20,8 @@ from airflow_lake_provider.contracts.applied.event_marks import (
     partition_digest,
     up_to,
 )
-from airflow_lake_provider.contracts.applied.positions import Comparison, LogPosition, PostgresLogPosition
+from airflow_lake_provider.contracts.applied.log_positions import LogPosition
+from airflow_lake_provider.contracts.applied.positions import Comparison
 from airflow_lake_provider.contracts.errors import BadInputError
 
 # A server notes the time of a commit shortly before it writes it to the log. An event that comes late was never
@@ -29,9 +30,6 @@ LATE_TOLERANCE_MS = 10_000
 
 # Rows of a snapshot have the connector's clock, changes the server's.
 CLOCKS_DIFFER_MS = 300_000
-
-# Of a partition with nothing but tombstones: below every event.
-NO_POSITION = PostgresLogPosition(-1, -1)
 
 _START_ANEW = (
     "Take a new snapshot with the connector, and give the source a new name and the new files only, "
@@ -240,7 +238,7 @@ def applied_marks(
         label: part.mark
         for label, part in positions.partitions.items()
         # A tombstone has an offset and no position. It counts where the partition has had events of the table.
-        if part.mark is not None and (part.mark.position != NO_POSITION or _has_mark(before, label))
+        if part.mark is not None and (part.mark.is_of_events or _has_mark(before, label))
     }
     return before.merged(ordering, applied)
 
@@ -254,7 +252,7 @@ def _without_restarted(ordering: EventOrdering, marks: EventMarks, positions: Ev
         return EventMarks(ordering=ordering) if _is_of_restarted_log(below, greatest, 0) else marks
     # A partition without a mark of its own would go on from the mark of the table.
     anew = {
-        partition_digest(label or ""): Mark(position=NO_POSITION)
+        partition_digest(label or ""): Mark(position=floor.position.before_all())
         for label, part in positions.partitions.items()
         if (floor := marks.floor(label or "")) is not None and _is_of_restarted_log(part.below_mark, floor, 0)
     }

@@ -1,11 +1,11 @@
-"""A batch of Debezium change events, read and reduced to the last change per key, with all values known."""
+"""A batch of change events, read and reduced to the last change per key, with all values known."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StructField, StructType
 
@@ -16,9 +16,8 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     count_repeated,
     refuse_two_logs,
 )
-from airflow_lake_provider.contracts.author.sources import Debezium
+from airflow_lake_provider.contracts.author.sources import ChangeEvents
 from airflow_lake_provider.contracts.errors import BadInputError
-from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import (
     ARRIVAL,
     DELETED,
@@ -28,8 +27,10 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import (
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EventColumns, types_hash
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, refuse_below_snapshots
-from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey, refuse_bad_events, survey
+from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey, survey
+from airflow_lake_provider.spark_jobs.sources.cdc.events import READ, is_delete
 from airflow_lake_provider.spark_jobs.sources.cdc.events_by_key import read_by_key
 from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import (
     OldRows,
@@ -48,13 +49,6 @@ from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import (
     last_known_values,
     with_table_values,
 )
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.columns import (
-    EventColumns,
-    find_columns,
-    spelled_keys,
-    types_hash,
-)
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import count_tables, is_delete, read_events
 from airflow_lake_provider.spark_jobs.sources.text_schema import declared_types
 
 _TABLES_NAMED = 20
@@ -84,10 +78,8 @@ class TargetState:
     earlier: EarlierTable | None = None
 
 
-def read_debezium_changes(
-    spark: SparkSession,
-    source: Debezium,
-    files: tuple[InputFile, ...],
+def read_change_events(
+    stream: Envelope,
     keys: Sequence[str],
     target: TargetState,
     *,
@@ -99,12 +91,11 @@ def read_debezium_changes(
 ) -> ChangeBatch:
     """Read the change events of one source table and keep the last change of each key.
 
-    The greatest ``source.sequence`` is last, then the latest arrival. The text is read once, and once more when a
-    column's type is neither declared, nor the table's, nor in the events' schema. Columns of the table that no event
+    The greatest place in the log is last, then the latest arrival. The text is read once, and once more when a
+    column's type is neither declared, nor the table's, nor told by the events. Columns of the table that no event
     has are not in the result; a column that only some final rows lack is NULL in them and counted in ``absent``.
 
-    :param source: change events of one table.
-    :param files: files of lines, see ``list_input_files``.
+    :param stream: the lines of the batch, and how they tell events of one table.
     :param keys: key columns: the source table's primary key.
     :param exclude_columns: columns of the events that are not stored; they are not even converted.
     :param ignore_deletes: a delete changes nothing; the last other event of its key stands.
@@ -116,23 +107,24 @@ def read_debezium_changes(
     :raises UnsupportedError: truncations, types that events cannot have.
     """
     with released_on_failure() as cached:
-        names = [sink_file(file.path, source.table) for file in files]
-        raw = read_events(spark, source, files, keys, names).persist()
+        table = stream.source.table
+        names = [sink_file(file.path, table) for file in stream.files]
+        raw = stream.events(keys, names).persist()
         cached.append(raw)
-        surveyed = survey(raw, names, target.marks)
-        refuse_bad_events(spark, surveyed, source, files, keys)
+        surveyed = survey(raw, stream.log, names, target.marks)
+        stream.refuse(surveyed, keys)
         facts = surveyed.without(exclude_columns)
-        refuse_unfit_columns(facts.columns, f"events of {source.table}")
+        refuse_unfit_columns(facts.columns, f"events of {table}")
         if not target.has_had_events and not facts.events:
-            _refuse_other_tables(spark, source, files)
+            _refuse_other_tables(stream)
         if target.earlier is not None:
-            refuse_other_table(spark, source, target.earlier, facts.positions, ignore_marks=ignore_marks)
-        repeated = _repeated_events(facts, source, target.marks, ignore_marks)
+            refuse_other_table(stream, target.earlier, facts.positions, ignore_marks=ignore_marks)
+        repeated = _repeated_events(facts, stream.source, target.marks, ignore_marks)
         if repeated.dropped == facts.events:
             raw.unpersist()
-            return repeated.on(_empty(spark, source, target.schema, facts.events))
-        columns = find_columns(spark, source, files, facts, target.schema)
-        rows = RowBuilder(columns=columns, keys=spelled_keys(keys, facts.columns), hole_columns=facts.hole_columns)
+            return repeated.on(_empty(stream, target.schema, facts.events))
+        columns = stream.columns(facts, target.schema)
+        rows = RowBuilder(columns=columns, keys=_spelled_keys(keys, facts.columns), hole_columns=facts.hole_columns)
         # Checkpoints, not caches: a cache keeps the whole plan, and planning it over and over is most of a small batch.
         kept = raw.filter(~is_below_mark(target.marks, repeated.ordering)) if target.marks and repeated.dropped else raw
         events = _typed_events(kept.filter("op IS NOT NULL"), columns, keys).localCheckpoint()
@@ -140,8 +132,8 @@ def read_debezium_changes(
         if order is not None:
             batch = read_by_key(events, columns, rows.keys, facts, order)
             return repeated.on(batch)
-        if "r" in facts.operations:
-            refuse_below_snapshots(events, source.table)
+        if READ in facts.operations:
+            refuse_below_snapshots(events, table)
         may_be_cut = not ignore_deletes and target.keeps_history and facts.may_be_cut(is_whole=repeated.dropped == 0)
         reduced = _Reduction(
             events=events,
@@ -173,7 +165,7 @@ class _Reduction:
         rows, events = self.rows, self.events
         old = old_rows(events, self.target.history, rows.types, rows.keys) if rows.hole_columns else OldRows()
         values = _KnownValues(rows=rows, old=old, table_rows=self.target.rows)
-        counted = events.filter("op != 'd'") if self.ignore_deletes else events
+        counted = events.filter(~is_delete()) if self.ignore_deletes else events
         last = values.fill(_last_events(counted, self.tells_resets), events)
         batch = rows.batch_of(rows.checked_rows(last).localCheckpoint(eager=False), events_read, old.hint)
         if not self.may_be_cut:
@@ -198,7 +190,9 @@ class _Repeated:
         return replace(batch, side=side)
 
 
-def _repeated_events(facts: EventSurvey, source: Debezium, marks: EventMarks | None, ignore_marks: bool) -> _Repeated:
+def _repeated_events(
+    facts: EventSurvey, source: ChangeEvents, marks: EventMarks | None, ignore_marks: bool
+) -> _Repeated:
     table = source.table
     asked = EventOrdering(source.ordering) if source.ordering else None
     ordering = choose_ordering(asked, marks, facts.positions, table)
@@ -210,17 +204,17 @@ def _repeated_events(facts: EventSurvey, source: Debezium, marks: EventMarks | N
     )
 
 
-def _refuse_other_tables(spark: SparkSession, source: Debezium, files: tuple[InputFile, ...]) -> None:
+def _refuse_other_tables(stream: Envelope) -> None:
     """Refuse lines of which none belongs to the table; once it has had events, it may be quiet.
 
     :raises BadInputError: with the tables whose events were seen.
     """
-    seen = count_tables(spark, source, files, _TABLES_NAMED)
+    seen = stream.count_tables(_TABLES_NAMED)
     if not seen:
         return
     listed = ", ".join(f"{table} ({count})" for table, count in seen.items())
     raise BadInputError(
-        f"none of the events belongs to {source.table}, and no earlier run has had one; there are events of "
+        f"none of the events belongs to {stream.source.table}, and no earlier run has had one; there are events of "
         f"{listed}. Give table as one of these, as <table> or <schema>.<table>; or wait with this task until "
         "the table has its first event"
     )
@@ -269,9 +263,22 @@ def _last_events(events: DataFrame, tells_resets: bool) -> DataFrame:
     return events.withColumn("number", sf.row_number().over(newest)).filter("number = 1").drop("number")
 
 
-def _empty(spark: SparkSession, source: Debezium, table_schema: StructType | None, events: int) -> ChangeBatch:
-    fields = [StructField(name, kind) for name, kind in declared_types(source.schema, table_schema).items()]
-    changes = spark.createDataFrame([], StructType([*fields, StructField(DELETED, BooleanType())]))
+def _spelled_keys(keys: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the keys after seeing that events have them.
+
+    :raises BadInputError: an event column of that exact name does not exist.
+    """
+    missing = [name for name in keys if name not in columns]
+    if missing:
+        raise BadInputError(
+            f"keys {list(keys)} name columns that the events lack: {missing}; they have {list(columns)}"
+        )
+    return list(keys)
+
+
+def _empty(stream: Envelope, table_schema: StructType | None, events: int) -> ChangeBatch:
+    fields = [StructField(name, kind) for name, kind in declared_types(stream.source.schema, table_schema).items()]
+    changes = stream.spark.createDataFrame([], StructType([*fields, StructField(DELETED, BooleanType())]))
     return ChangeBatch(changes=changes, rows=events, keys=0, upserts=0, deletes=0)
 
 

@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL, DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
+from airflow_lake_provider.spark_jobs.sources.cdc.envelope import EventColumns
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, FIRST, place_at
 from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey
 from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import (
@@ -29,12 +30,10 @@ from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches imp
     old_rows,
 )
 from airflow_lake_provider.spark_jobs.sources.cdc.key_outcome import KeyOutcome
-from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder, KeyTimeline
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, HELD, REMOVED, KeyOrder, KeyTimeline
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import PATCH, RowBuilder
 from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT, missing_values, values_at
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.columns import EventColumns
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 _MAY_COME = (

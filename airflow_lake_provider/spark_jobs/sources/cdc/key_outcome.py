@@ -24,9 +24,9 @@ from airflow_lake_provider.contracts.applied.position_column import (
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, FIRST, is_later, place_at
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import PATCH
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import inherit, with_ends, with_parents
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import BEGUN, HELD, REMOVED
 
 _BEGINS, _ENDS = ("c", "r", BEGUN), ("d", REMOVED)
 

@@ -20,9 +20,14 @@ from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import FIRST, LAST, in_lines, place_at, place_of
 from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import OldRows
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
+# Kinds of what the table knows, in ``op`` beside those of events. A row that the table holds.
+HELD = "held"
+# A delete that was applied, or the flagged row of one.
+REMOVED = "removed"
+# The begin of a key, where a key change or an earlier create put it.
+BEGUN = "begun"
 _MAX_ROUNDS = 40
 _HELD = f"STRUCT<known: {PLACE_TYPE}, since: {PLACE_TYPE}, older: MAP<STRING, {PLACE_TYPE}>, position: {POSITION_TYPE}>"
 

@@ -26,10 +26,9 @@ from airflow_lake_provider.contracts.applied.event_marks import (
     of_bitmap,
     union,
 )
-from airflow_lake_provider.contracts.applied.positions import PostgresLogPosition
+from airflow_lake_provider.contracts.applied.log_positions import PairPosition
 from airflow_lake_provider.contracts.applied.redelivery import (
     CLOCKS_DIFFER_MS,
-    NO_POSITION,
     CommitTimes,
     EventPositions,
     EventsBelowMark,
@@ -108,10 +107,11 @@ def is_below_mark(marks: EventMarks, ordering: EventOrdering) -> Column:
     return sf.coalesce(floor.isNotNull() & ((at < of_mark) | ((at == of_mark) & same)), sf.lit(False))
 
 
-def event_positions(groups: Iterable[Mapping[str, Any]], names: Names) -> EventPositions:
+def event_positions(groups: Iterable[Mapping[str, Any]], names: Names, log: type[PairPosition]) -> EventPositions:
     """Return the positions of all groups.
 
     :param groups: rows with ``partition``, ``file``, ``bucket`` and the aggregates of :func:`survey_columns`.
+    :param log: kind of their places.
     """
     partitions: dict[str | None, PartitionEvents] = {}
     without_offset, below_key_floor, below_mark, oldest_above = 0, 0, EventsBelowMark(), None
@@ -128,17 +128,17 @@ def event_positions(groups: Iterable[Mapping[str, Any]], names: Names) -> EventP
         below_key_floor += group.get("below_key_floor", 0)
         oldest_above = _least(oldest_above, group.get("above_table_mark_ts_ms"))
         before = partitions.get(group["partition"], PartitionEvents())
-        mark = _mark(group, name)
+        mark = _mark(group, name, log)
         partitions[group["partition"]] = PartitionEvents(
             mark=before.mark.merged(mark) if before.mark else mark,
             below_mark=before.below_mark + _below_mark(group, name),
             above_mark_ts_ms=_least(before.above_mark_ts_ms, group.get("above_mark_ts_ms")),
-            times=before.times + _times(group),
+            times=before.times + _times(group, log),
         )
     placed = {
         label: replace(part, below_mark=replace(part.below_mark, offsets=union(part.below_mark.offsets)))
         for label, part in partitions.items()
-        if label is not None or (part.mark and part.mark.position != NO_POSITION)
+        if label is not None or (part.mark and part.mark.is_of_events)
     }
     return EventPositions(
         partitions=placed,
@@ -153,13 +153,13 @@ def _least(*times: int | None) -> int | None:
     return min((ts for ts in times if ts is not None), default=None)
 
 
-def _mark(group: Mapping[str, Any], name: SinkFile | None) -> Mark:
+def _mark(group: Mapping[str, Any], name: SinkFile | None, log: type[PairPosition]) -> Mark:
     consumed = _of_file(group, name) if name else _offsets(group, "offsets")
     moved, deleted = group["moved"], group["deleted"]
     if moved is None or moved["first"] is None or moved["second"] is None:
-        return Mark(position=NO_POSITION, consumed=consumed)
+        return Mark(position=log.before_all(), consumed=consumed)
     return Mark(
-        position=PostgresLogPosition(moved["first"], moved["second"]),
+        position=log(moved["first"], moved["second"]),
         ts_ms=group["ts_ms"],
         moved=bool(moved["flag"]),
         deleted=bool(deleted["flag"]),
@@ -178,12 +178,12 @@ def _since(group: Mapping[str, Any]) -> int | None:
     return max((ts for ts in times if ts is not None), default=None)
 
 
-def _times(group: Mapping[str, Any]) -> CommitTimes:
+def _times(group: Mapping[str, Any], log: type[PairPosition]) -> CommitTimes:
     top = group["top"]
     if top is None or top["first"] is None or top["second"] is None:
         return CommitTimes()
     return CommitTimes(
-        highest=PostgresLogPosition(top["first"], top["second"]),
+        highest=log(top["first"], top["second"]),
         highest_ts_ms=top["ts_ms"],
         newest_ts_ms=group["change_ts_ms"],
         after_commit_ts_ms=group["after_commit_ts_ms"],

@@ -7,15 +7,12 @@ applied hold for both, and what contradicts that is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-
-from pyspark.sql import SparkSession
+from dataclasses import dataclass, replace
 
 from airflow_lake_provider.contracts.applied.redelivery import EventPositions
-from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.input_file import InputFile
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import count_tables
+from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
 from airflow_lake_provider.spark_jobs.sources.files import digest
 
 _MOST_TABLES = 10_000
@@ -52,7 +49,7 @@ def _is_table(name: str, former: str) -> bool:
 
 
 def refuse_other_table(
-    spark: SparkSession, source: Debezium, earlier: EarlierTable, positions: EventPositions, *, ignore_marks: bool
+    stream: Envelope, earlier: EarlierTable, positions: EventPositions, *, ignore_marks: bool
 ) -> None:
     """Refuse a batch of events that the earlier table has not under a new name, or that would lose some of its own.
 
@@ -60,20 +57,20 @@ def refuse_other_table(
     :param ignore_marks: whether older events are applied, too.
     :raises BadInputError: with how many, and what to do.
     """
-    below = positions.below_mark.count
+    table, below = stream.source.table, positions.below_mark.count
     if below and not ignore_marks:
         raise BadInputError(
-            f"the source was read for another table before, and {below} events of {source.table} are older "
-            f"than what was applied then. So {source.table} is not that table under a new name. Where it is the same "
+            f"the source was read for another table before, and {below} events of {table} are older "
+            f"than what was applied then. So {table} is not that table under a new name. Where it is the same "
             "one, spelled with or without its schema, spell it as before. Otherwise give the source a new name; or "
             "apply all files with on_repeat='apply'. Nothing was applied"
         )
-    tables = count_tables(spark, source, earlier.unread, _MOST_TABLES) if earlier.unread else {}
+    tables = replace(stream, files=earlier.unread).count_tables(_MOST_TABLES) if earlier.unread else {}
     for name, count in tables.items():
         if _is_table(name, earlier.digest):
             raise BadInputError(
-                f"the source was read for {name} before, and is to be read for {source.table} now. "
+                f"the source was read for {name} before, and is to be read for {table} now. "
                 f"{len(earlier.unread)} files that were not read yet hold {count} events of {name}, which would be "
-                f"lost. Run once more with table={name!r}, and change it then; or give the source of {source.table} a "
+                f"lost. Run once more with table={name!r}, and change it then; or give the source of {table} a "
                 "new name, where it is another table. Nothing was applied"
             )

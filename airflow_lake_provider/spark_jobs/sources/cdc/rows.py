@@ -9,7 +9,7 @@ from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DateType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.applied.position_column import POSITION_COLUMN
 from airflow_lake_provider.contracts.errors import BadInputError
@@ -17,8 +17,8 @@ from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
 from airflow_lake_provider.spark_jobs.batch.key_ranges import ranges_column, read_ranges
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_event_keys
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.columns import EventColumns
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import is_delete
+from airflow_lake_provider.spark_jobs.sources.cdc.envelope import EventColumns
+from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete
 
 # Kinds of trouble a column can be in; each is an array of column names beside a row.
 _LOST, _UNFILLED, _ABSENT = "lost", "unfilled", "absent"
@@ -188,16 +188,8 @@ class RowBuilder:
             f"{count} of {name} as {self.types[name].simpleString()}, such as {texts[name]!r}"
             for name, count in lost.items()
         )
-        raise BadInputError(f"values cannot be converted: {examples}. {self._remedy(lost, texts)}")
-
-    def _remedy(self, lost: dict[str, int], texts: dict[str, str]) -> str:
-        kinds = [_element_type(self.types[name]) for name in lost]
-        if self.columns.schemaless and any(_is_number_for_time(self.types[name], texts[name]) for name in lost):
-            return _ABOUT_UNITS
-        if any(isinstance(kind, BinaryType) for kind in kinds):
-            return _ABOUT_BYTES
-        about_years = any(isinstance(kind, (DateType, TimestampType, TimestampNTZType)) for kind in kinds)
-        return f"{_ABOUT_TYPES}{_ABOUT_YEARS if about_years else ''}"
+        remedy = self.columns.remedy({name: texts[name] for name in lost})
+        raise BadInputError(f"values cannot be converted: {examples}. {remedy}")
 
     def _refuse_unfilled(self, unfilled: dict[str, int], hint: str) -> None:
         if not unfilled:
@@ -211,26 +203,3 @@ class RowBuilder:
                 "new snapshot"
             )
         )
-
-
-_ABOUT_TYPES = "Give the columns in the source's schema a type that holds them, or widen the table's"
-_ABOUT_YEARS = (
-    ". DATE and TIMESTAMP hold the years 1 to 9999 and no infinity; STRING holds any, BIGINT any number of time"
-)
-_ABOUT_BYTES = (
-    "The events do not tell how these bytes are written. Give the source binary_handling_mode='hex', 'base64' or "
-    "'base64-url-safe', as the connector's binary.handling.mode is; or declare the column STRING"
-)
-_ABOUT_UNITS = (
-    "A number tells no time unless the events carry their connect schema, which says its unit: let the converter write "
-    "it (value.converter.schemas.enable=true), or the connector texts (time.precision.mode=isostring); or declare the "
-    "column BIGINT in the source's schema"
-)
-
-
-def _element_type(kind: DataType) -> DataType:
-    return _element_type(kind.elementType) if isinstance(kind, ArrayType) else kind
-
-
-def _is_number_for_time(kind: DataType, text: str) -> bool:
-    return isinstance(kind, (TimestampType, TimestampNTZType)) and text.strip().lstrip("+-").isdecimal()

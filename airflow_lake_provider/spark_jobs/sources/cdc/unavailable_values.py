@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER
-from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.envelope import is_delete
+from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 # The snapshot of a root that is the table as it is.

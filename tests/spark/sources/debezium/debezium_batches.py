@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_lake_provider.contracts.author.sources import Debezium
+from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_change_events
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.source import DebeziumEnvelope
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.spark.sources.debezium.shop_events import events_of
 
 ITEMS = "id INT, n INT, note STRING"
 Rows = dict[tuple[Any, ...], dict[str, Any]]
+
+
+def read_debezium_changes(
+    spark: SparkSession,
+    source: Debezium,
+    files: tuple[InputFile, ...],
+    keys: Sequence[str],
+    target: TargetState,
+    **options: Any,
+) -> ChangeBatch:
+    """Read a batch of Debezium's events, as the source does."""
+    return read_change_events(DebeziumEnvelope(spark, source, files), keys, target, **options)
 
 
 def applied(rows: Rows, batch: ChangeBatch, keys: list[str]) -> Rows:

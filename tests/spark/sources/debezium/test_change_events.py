@@ -13,11 +13,19 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError, UnsupportedError
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED, RESET
-from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
 from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, keys_of, oracle
-from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table, by_id, read_items
+from tests.spark.sources.debezium.debezium_batches import (
+    ITEMS,
+    Rows,
+    applied,
+    as_table,
+    by_id,
+    read_debezium_changes,
+    read_items,
+)
 from tests.spark.sources.debezium.event_writer import PLACEHOLDER, UNCHANGED, SourceTable, envelope, write_files
 from tests.spark.sources.debezium.shop_events import ddl_of, events_of, parts
 

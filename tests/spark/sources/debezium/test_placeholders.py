@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.author.sources import UNAVAILABLE_VALUE, Debezium
-from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from tests.spark.sources.debezium.debezium_batches import Rows, applied, as_table
+from tests.spark.sources.debezium.debezium_batches import Rows, applied, as_table, read_debezium_changes
 from tests.spark.sources.debezium.event_writer import PLACEHOLDER, envelope, write_files
 
 _HEX = "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565"

@@ -18,11 +18,11 @@ from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.contracts.reports.job import Outcome, UpsertReport
 from airflow_lake_provider.contracts.specs.upsert import OnRepeat
 from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
-from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
 from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
 from tests.shop_oracle import SHOP, oracle
-from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table
+from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, as_table, read_debezium_changes
 from tests.spark.sources.debezium.event_writer import SourceTable, Topic, envelope, of_partition
 from tests.spark.sources.debezium.shop_events import ddl_of, events_of
 from tests.spark.upsert_flow import Flow

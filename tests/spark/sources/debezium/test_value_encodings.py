@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from tests.spark.sources.debezium.debezium_batches import in_utc
+from tests.spark.sources.debezium.debezium_batches import in_utc, read_debezium_changes
 from tests.spark.sources.debezium.event_writer import envelope, write_files
 
 REFUSED = object()

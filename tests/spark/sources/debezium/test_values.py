@@ -16,9 +16,16 @@ from pyspark.sql import SparkSession
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
-from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState
 from airflow_lake_provider.spark_jobs.sources.input_files import list_input_files
-from tests.spark.sources.debezium.debezium_batches import ITEMS, Rows, applied, in_utc, read_items
+from tests.spark.sources.debezium.debezium_batches import (
+    ITEMS,
+    Rows,
+    applied,
+    in_utc,
+    read_debezium_changes,
+    read_items,
+)
 from tests.spark.sources.debezium.event_writer import PLACEHOLDER, envelope, write_files
 from tests.spark.sources.debezium.shop_events import events_of
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied import event_marks
 from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering, Mark, partition_digest
-from airflow_lake_provider.contracts.applied.positions import PostgresLogPosition as At
+from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition as At
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition
 from airflow_lake_provider.contracts.author.sources import Debezium, source
 from airflow_lake_provider.contracts.errors import InvalidSpecError, UnsupportedError

@@ -9,15 +9,13 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering, Mark
+from airflow_lake_provider.contracts.applied.log_positions import LogPosition, PairPosition, PostgresLogPosition
 from airflow_lake_provider.contracts.applied.positions import (
-    LOG_POSITIONS,
     POSITIONS,
     Comparison,
     FilesPosition,
-    LogPosition,
     OffsetsPosition,
     Position,
-    PostgresLogPosition,
     SnapshotPosition,
     WatermarkPosition,
 )
@@ -50,6 +48,10 @@ class GtidSet(LogPosition):
     @classmethod
     def of_numbers(cls, numbers: Iterator[int]) -> Self:
         return cls(tuple((next(numbers), next(numbers)) for _ in range(next(numbers))))
+
+    @classmethod
+    def before_all(cls) -> Self:
+        return cls(())
 
     def to_plain(self) -> Any:
         return self.applied
@@ -111,8 +113,7 @@ def test_a_position_that_nobody_writes_so_is_refused(kind: str, plain: Any) -> N
         POSITIONS[kind].from_plain(plain)
 
 
-def test_marks_of_a_log_that_is_only_partly_ordered_are_merged_kept_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LOG_POSITIONS, GtidSet.code, GtidSet)
+def test_marks_of_a_log_that_is_only_partly_ordered_are_merged_kept_and_read() -> None:
     here, there = Mark(position=GtidSet(((1, 5),)), ts_ms=7, moved=True), Mark(position=GtidSet(((2, 3),)), ts_ms=9)
     marks = EventMarks(ordering=EventOrdering.STREAM)
     for mark in (here, there):
@@ -124,3 +125,8 @@ def test_marks_of_a_log_that_is_only_partly_ordered_are_merged_kept_and_read(mon
         "there": CommitTimes(highest=there.position),
     }
     assert (times["here"] + times["there"]).highest == here.position
+
+
+def test_two_logs_do_not_share_a_code() -> None:
+    with pytest.raises(TypeError, match="Another and GtidSet have the code 200"):
+        type("Another", (PairPosition,), {"kind": "another", "code": 200})

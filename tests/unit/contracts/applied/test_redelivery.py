@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_lake_provider.contracts.applied.event_marks import EventMarks, EventOrdering, Mark, union
-from airflow_lake_provider.contracts.applied.positions import PostgresLogPosition as At
+from airflow_lake_provider.contracts.applied.log_positions import PostgresLogPosition as At
 from airflow_lake_provider.contracts.applied.redelivery import (
     CommitTimes,
     EventPositions,

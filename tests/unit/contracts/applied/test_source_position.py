@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_lake_provider.contracts.applied.positions import (
-    FilesPosition,
-    SideFile,
-    SnapshotPosition,
-    UnreadPosition,
-)
+from airflow_lake_provider.contracts.applied.positions import FilesPosition, SideFile, SnapshotPosition, UnreadPosition
 from airflow_lake_provider.contracts.applied.source_position import SourcePosition, newest_generation, summary_of
 from airflow_lake_provider.contracts.errors import RolledBackError
 from airflow_lake_provider.contracts.input_file import ConsumedFiles, InputFile

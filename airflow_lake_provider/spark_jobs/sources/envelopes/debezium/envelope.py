@@ -24,6 +24,7 @@ from airflow_lake_provider.contracts.author.sources import Debezium
 from airflow_lake_provider.contracts.input_file import InputFile
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.arrival_order import Scan, literal_paths, with_arrival
+from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, partition_label
 from airflow_lake_provider.spark_jobs.sources.faulty_lines import fault_of_line
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import is_utf8, try_cast
@@ -58,13 +59,9 @@ def read_events(
     :param source: its options go to Spark's text reader (``lineSep``).
     :param keys: key columns.
     :param names: what the name of each file tells.
-    :return: ``_lake_arrival``; ``bad`` (no change event); ``op``; ``first`` and ``second`` of ``source.sequence``
-        (NULL where it has no numbers); ``last_commit``, the same as ``first`` but NULL where the sequence has a null
-        there; ``ts_ms`` of the source's clock; ``partition`` (``<topic>-<partition>``) and ``offset``
-        of the record, or NULL; ``record_key`` (names of the key's columns, none for a record without a key, NULL where
-        they are not told); ``after`` (column -> JSON text); ``image`` (names in ``after``, or in ``before`` for a
-        delete); ``holes`` (names of unavailable values); ``key``, ``key_before``, ``old_key``, ``new_key`` (texts in
-        the order of ``keys``, or NULL); ``types`` (text per distinct connect schema, NULL without one).
+    :return: ``events.EVENT_COLUMNS``. ``first`` and ``second`` are those of ``source.sequence``; ``first`` is the
+        event's own where the sequence has a null there, as before the first commit. ``ts_ms`` is of the source's clock.
+        ``types`` is a text per distinct connect schema.
     """
     kept = _events_of_table(spark, source, files, "MAP<STRING, STRING>", names)
     rows = _row_columns(source, keys)
@@ -249,19 +246,6 @@ def _types_text() -> Column:
             ),
         )
     )
-
-
-# A row that the table holds.
-HELD = "held"
-# A delete that was applied, or the flagged row of one.
-REMOVED = "removed"
-# The begin of a key, where a key change or an earlier create put it.
-BEGUN = "begun"
-
-
-def is_delete() -> Column:
-    """Tell of an event in the column ``op`` whether it deletes its row; any other event upserts it."""
-    return sf.col("op") == "d"
 
 
 def is_message() -> Column:

@@ -1,97 +1,86 @@
-"""Debezium's change events as a source: files of events of one table, and what the table remembers of its keys."""
+"""Debezium's change events as an envelope, and the source of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from typing import ClassVar
 
-from airflow_lake_provider.contracts.applied.source_position import SourcePosition
-from airflow_lake_provider.contracts.author.merge_engines import Deletes
-from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from airflow_lake_provider.contracts.applied.log_positions import PairPosition, PostgresLogPosition
 from airflow_lake_provider.contracts.author.sources import Debezium
-from airflow_lake_provider.contracts.durations import duration
-from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, Wanted
-from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_debezium_changes
-from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
-from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import EVENTS_OF, EarlierTable, earlier_table
-from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
-from airflow_lake_provider.spark_jobs.sources.files import FileBatchSource, FilesListing, digests
+from airflow_lake_provider.contracts.errors import BadInputError
+from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope, EnvelopeWords, EventColumns
+from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey
+from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names
+from airflow_lake_provider.spark_jobs.sources.cdc.source import ChangeEventsSource
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium import envelope
+from airflow_lake_provider.spark_jobs.sources.envelopes.debezium.columns import find_columns
 
 
-@dataclass(frozen=True, kw_only=True)
-class EventsListing(FilesListing):
-    """Files of change events.
+class DebeziumEnvelope(Envelope):
+    """Lines of Debezium in every form that Kafka sinks write, of the PostgreSQL connector."""
 
-    :param table: whose events are taken.
-    """
-
-    table: str = ""
-
-    def other_stream(self, position: SourcePosition) -> str | None:
-        """Return the digest of the table that was read before, where another one is read now."""
-        return earlier_table(position.shape, self.table)
-
-
-class DebeziumSource(FileBatchSource):
-    """Change events of one table."""
-
+    log: ClassVar[type[PairPosition]] = PostgresLogPosition
+    words: ClassVar[EnvelopeWords] = EnvelopeWords(
+        events="Debezium change events, which are JSON with op and source.table",
+        operations="c, r, u, d, m and t",
+        truncation="a truncation (op 't')",
+        no_truncations="Set skipped.operations=t in the connector, so that there are no more",
+        place=(
+            "source.sequence with two positions, which orders them; the PostgreSQL connector writes it, other "
+            "connectors are not supported yet"
+        ),
+        no_key=(
+            "REPLICA IDENTITY FULL does not help. Give the table a primary key, or name columns that are unique in the "
+            "connector's message.key.columns"
+        ),
+        key_change=(
+            "the connector splits such an update into a delete and a create only for the primary key, so give the "
+            "primary key as keys"
+        ),
+    )
     source: Debezium
 
-    @property
-    def shape(self) -> Mapping[str, str]:
-        """Add the envelope, and whose events they are."""
-        return {**super().shape, **digests(envelope=self.source.kind), **digests(**{EVENTS_OF: self.source.table})}
+    def events(self, keys: Sequence[str], names: Names) -> DataFrame:
+        """Return one row per change event of the source's table, per tombstone with a place, and per bad line."""
+        return envelope.read_events(self.spark, self.source, self.files, keys, names)
 
-    def list(self) -> FilesListing:
-        """List the files of the path."""
-        return EventsListing(**vars(super().list()), table=self.source.table)
+    def columns(self, surveyed: EventSurvey, table_schema: StructType | None) -> EventColumns:
+        """Give each column a type; one that nobody tells is inferred, in a second pass over the text."""
+        return find_columns(self.spark, self.source, self.files, surveyed, table_schema)
 
-    def read(self, wanted: Wanted) -> ChangeBatch:
-        """Read the events, with all values known that the table or the batch has."""
-        spec, target = self.spec, self._target_state(wanted)
-        with self.refusing_unreadable(wanted.listing):
-            batch = read_debezium_changes(
-                self.spark,
-                self.source,
-                wanted.listing.files,
-                spec.keys,
-                target,
-                exclude_columns=spec.schema_contract.exclude_columns,
-                ignore_deletes=spec.merge_engine.deletes is Deletes.IGNORE,
-                tells_resets=self.missing_columns is MissingColumns.KEEP,
-                ignore_marks=wanted.repeats,
-                order=self._key_order(wanted, target) if self.source.is_by_key else None,
+    def count_tables(self, limit: int) -> dict[str, int]:
+        """Return the tables with the most events."""
+        return envelope.count_tables(self.spark, self.source, self.files, limit)
+
+    def checked_lines(self, keys: Sequence[str]) -> DataFrame:  # noqa: ARG002  # others need them
+        """Return every line's arrival and whether it is ``bad``; no other column is parsed."""
+        return envelope.mark_bad(self.spark, self.source, self.files)
+
+    def refuse_other_keys(self, surveyed: EventSurvey, keys: Sequence[str]) -> None:
+        """Add what a transform may have done to the records' keys."""
+        table = self.source.table
+        if self.source.key_field_name in surveyed.columns:
+            raise BadInputError(
+                f"rows of {table} have a column {self.source.key_field_name}, so it is no field that a transform adds "
+                "to the key, as key_field_name says of it; give key_field_name the name of that field, or leave it out"
             )
-        retention = duration(self.source.tombstone_retention, "tombstone_retention")
-        side = replace(StreamState.of(batch), source_name=self.name, retention=retention)
-        return replace(batch, side=side)
+        others = [names for names in surveyed.record_keys if set(names) != set(keys)]
+        added = sorted({name for names in others for name in names} - set(surveyed.columns))
+        if added and () not in surveyed.record_keys:
+            raise BadInputError(
+                f"events of {table} are keyed by {list(others[0])}, and their rows have no {added}. Where a transform "
+                f"adds it to the key, such as ByLogicalTableRouter, give the source key_field_name={added[0]!r}. Where "
+                "the connector leaves the column out of the rows, let it send the column: the rows have no key without "
+                "it"
+            )
+        super().refuse_other_keys(surveyed, keys)
 
-    def _target_state(self, wanted: Wanted) -> TargetState:
-        state, earlier = wanted.applied_state, None
-        if wanted.other_stream is not None:
-            unread = state.position.files.unconsumed(wanted.listing.files)
-            earlier = EarlierTable(digest=wanted.other_stream, unread=unread)
-        # A branch keeps no marks: there, a table with rows is the only sign.
-        has_had_events = state.base is not None if self.spec.branch else state.position.events is not None
-        return TargetState(
-            wanted.target.schema(),
-            wanted.target.current_rows(state.base),
-            history=state.keys,
-            keeps_history=self.spec.branch is None,
-            marks=state.position.events,
-            # Of another table's name nothing is known; it may be misspelled.
-            has_had_events=has_had_events and earlier is None,
-            earlier=earlier,
-        )
 
-    def _key_order(self, wanted: Wanted, target: TargetState) -> KeyOrder:
-        engine = self.spec.merge_engine
-        return KeyOrder(
-            epoch=target.history.epoch,
-            schema=target.schema,
-            rows=target.rows,
-            deleted_keys=target.history.deleted_keys(),
-            history=target.history,
-            deleted_column=engine.deleted_column if engine.deletes is Deletes.SOFT else None,
-            again=wanted.repeats,
-        )
+class DebeziumSource(ChangeEventsSource):
+    """Change events of Debezium."""
+
+    envelope: ClassVar[type[Envelope]] = DebeziumEnvelope
+    source: Debezium

@@ -1,0 +1,98 @@
+"""Change events as a source: files of events of one table, and what the table remembers of its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from airflow_lake_provider.contracts.applied.source_position import SourcePosition
+from airflow_lake_provider.contracts.author.merge_engines import Deletes
+from airflow_lake_provider.contracts.author.schema_contract import MissingColumns
+from airflow_lake_provider.contracts.author.sources import ChangeEvents
+from airflow_lake_provider.contracts.durations import duration
+from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch, Wanted
+from airflow_lake_provider.spark_jobs.sources.cdc.change_events import TargetState, read_change_events
+from airflow_lake_provider.spark_jobs.sources.cdc.envelope import Envelope
+from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import KeyOrder
+from airflow_lake_provider.spark_jobs.sources.cdc.renamed_table import EVENTS_OF, EarlierTable, earlier_table
+from airflow_lake_provider.spark_jobs.sources.cdc.stream_state import StreamState
+from airflow_lake_provider.spark_jobs.sources.files import FileBatchSource, FilesListing, digests
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventsListing(FilesListing):
+    """Files of change events.
+
+    :param table: whose events are taken.
+    """
+
+    table: str = ""
+
+    def other_stream(self, position: SourcePosition) -> str | None:
+        """Return the digest of the table that was read before, where another one is read now."""
+        return earlier_table(position.shape, self.table)
+
+
+class ChangeEventsSource(FileBatchSource):
+    """Change events of one table. A subclass names how they are written."""
+
+    envelope: ClassVar[type[Envelope]]
+    source: ChangeEvents
+
+    @property
+    def shape(self) -> Mapping[str, str]:
+        """Add the envelope, and whose events they are."""
+        return {**super().shape, **digests(envelope=self.source.kind), **digests(**{EVENTS_OF: self.source.table})}
+
+    def list(self) -> FilesListing:
+        """List the files of the path."""
+        return EventsListing(**vars(super().list()), table=self.source.table)
+
+    def read(self, wanted: Wanted) -> ChangeBatch:
+        """Read the events, with all values known that the table or the batch has."""
+        spec, target = self.spec, self._target_state(wanted)
+        with self.refusing_unreadable(wanted.listing):
+            batch = read_change_events(
+                self.envelope(self.spark, self.source, wanted.listing.files),
+                spec.keys,
+                target,
+                exclude_columns=spec.schema_contract.exclude_columns,
+                ignore_deletes=spec.merge_engine.deletes is Deletes.IGNORE,
+                tells_resets=self.missing_columns is MissingColumns.KEEP,
+                ignore_marks=wanted.repeats,
+                order=self._key_order(wanted, target) if self.source.is_by_key else None,
+            )
+        retention = duration(self.source.tombstone_retention, "tombstone_retention")
+        side = replace(StreamState.of(batch), source_name=self.name, retention=retention)
+        return replace(batch, side=side)
+
+    def _target_state(self, wanted: Wanted) -> TargetState:
+        state, earlier = wanted.applied_state, None
+        if wanted.other_stream is not None:
+            unread = state.position.files.unconsumed(wanted.listing.files)
+            earlier = EarlierTable(digest=wanted.other_stream, unread=unread)
+        # A branch keeps no marks: there, a table with rows is the only sign.
+        has_had_events = state.base is not None if self.spec.branch else state.position.events is not None
+        return TargetState(
+            wanted.target.schema(),
+            wanted.target.current_rows(state.base),
+            history=state.keys,
+            keeps_history=self.spec.branch is None,
+            marks=state.position.events,
+            # Of another table's name nothing is known; it may be misspelled.
+            has_had_events=has_had_events and earlier is None,
+            earlier=earlier,
+        )
+
+    def _key_order(self, wanted: Wanted, target: TargetState) -> KeyOrder:
+        engine = self.spec.merge_engine
+        return KeyOrder(
+            epoch=target.history.epoch,
+            schema=target.schema,
+            rows=target.rows,
+            deleted_keys=target.history.deleted_keys(),
+            history=target.history,
+            deleted_column=engine.deleted_column if engine.deletes is Deletes.SOFT else None,
+            again=wanted.repeats,
+        )
