@@ -17,6 +17,7 @@ from airflow_lake_provider.contracts.applied.position_column import PLACE_FIELDS
 from airflow_lake_provider.contracts.applied.redelivery import LATE_TOLERANCE_MS
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.sources.cdc.events import READ, op_is
 
 # Oldest first, of events of one log.
 EVENT_ORDER = ("first", "second", ARRIVAL)
@@ -55,7 +56,7 @@ def refuse_below_snapshots(events: DataFrame, table: str) -> None:
     :param events: ``key``, ``op``, ``first``, ``second``, ``last_commit`` and ``ts_ms``, with rows of a snapshot.
     :raises BadInputError: with how many.
     """
-    is_row = sf.col("op") == "r"
+    is_row = op_is(READ)
     at = sf.struct("first", "second")
     ends = events.agg(sf.max(sf.when(is_row, at)) > sf.min(sf.when(~is_row, at))).collect()[0]
     if not ends[0]:

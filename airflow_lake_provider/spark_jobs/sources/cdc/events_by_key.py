@@ -23,6 +23,7 @@ from airflow_lake_provider.spark_jobs.sources.base import ChangeBatch
 from airflow_lake_provider.spark_jobs.sources.cdc.envelope import EventColumns
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, FIRST, place_at
 from airflow_lake_provider.spark_jobs.sources.cdc.event_survey import EventSurvey
+from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, UPSERTS, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import (
     OldRows,
     cut_deletes,
@@ -119,20 +120,20 @@ def _refuse_other_positions(order: KeyOrder) -> None:
 
 def _facts(timeline: DataFrame, *, again: bool) -> _Facts:
     key = Window.partitionBy("key")
-    is_known = (sf.col("op").isin(HELD, REMOVED) | sf.col("was_known")) & (sf.col("at") == PRESENT)
+    is_known = (op_is(HELD, REMOVED) | sf.col("was_known")) & (sf.col("at") == PRESENT)
     place = sf.when(is_known, sf.col("second"))
     lines = timeline.withColumns({"floor": sf.max(place).over(key), "floor_ts": sf.max_by("ts_ms", place).over(key)})
     sent = sf.col("is_new") & (sf.col(f"{ARRIVAL}.file") >= 0)
     # A snapshot's clock is read after its place in the log. One that comes late is dropped, as older events are.
-    is_snapshot = sf.col("op") == "r"
+    is_snapshot = op_is(READ)
     known_ts = sf.col("floor_ts") + sf.when(is_snapshot, LATE_TOLERANCE_MS).otherwise(0)
     restarted = (sf.col("second") < sf.col("floor")) & (sf.col("ts_ms") > known_ts) & (~is_snapshot | sf.lit(again))
     row = lines.agg(
         sf.array_distinct(sf.flatten(sf.collect_set(sf.map_keys("line.older")))).alias("older"),
         sf.count_if(sent & (sf.col("second") <= sf.col("floor"))).alias("dropped"),
         sf.count_if(sent & restarted).alias("restarted"),
-        sf.count_if((sf.col("op") == BEGUN) & sf.col("old_key").isNotNull()).alias("begun"),
-        sf.count_if(sf.col("op").isin("d", REMOVED)).alias("deletes"),
+        sf.count_if(op_is(BEGUN) & sf.col("old_key").isNotNull()).alias("begun"),
+        sf.count_if(op_is(DELETE, REMOVED)).alias("deletes"),
     ).collect()[0]
     return _Facts(**{**row.asDict(), "older": tuple(row["older"])})
 
@@ -207,7 +208,7 @@ class _Lines:
             # A table that is yet to be made.
             return last.withColumns({**sent, **missing_values(named, self.rows.types)})
         needed = sf.explode(sf.array(*map(_reference, range(len(holes))))).alias("r")
-        refs = last.filter("op != 'd'").select("key", needed)
+        refs = last.filter(~op_is(DELETE)).select("key", needed)
         refs = refs.filter("r.root.at IS NOT NULL").select("key", "r.root", "r.i").localCheckpoint()
         table_values = values_at(rows_at, refs.select("root").distinct(), self.rows.keys, named, self.rows.types)
         values = refs.join(table_values, "root").groupBy("key").agg(*map(_value_of, range(len(holes))))
@@ -242,14 +243,14 @@ def _deleted_keys(timeline: DataFrame, keys: Sequence[str], order: KeyOrder, hol
         }
     )
     creates = (
-        timeline.filter("is_new AND op = 'c'")
+        timeline.filter(_is_new(CREATE))
         .groupBy("second")
         .agg(
             sf.when(sf.count("key") == 1, sf.first("key")).alias("created"),
             sf.first("old_key").alias("told"),
         )
     )
-    deletes = lines.filter("is_new AND op = 'd'").join(creates, "second", "left")
+    deletes = lines.filter(_is_new(DELETE)).join(creates, "second", "left")
     fits = sf.col("told").isNull() | (sf.col("told") == sf.col("key"))
     heir = sf.coalesce("new_key", sf.when(fits, sf.col("created")))
     is_last = sf.col("second") == sf.col("newest")
@@ -278,7 +279,7 @@ def _values_place(window: WindowSpec, holes: Sequence[str]) -> Column:
         sf.map_keys("line.older"), lambda name: _numbered(sf.col("line.older")[name], sf.col("held.older")[name])
     )
     held = sf.array_min(sf.concat(sf.array(own), sf.coalesce(older, sf.array().cast(f"ARRAY<{_NUMBERED}>"))))
-    place = sf.when(sf.col("op") == HELD, held).when(sf.col("op").isin("c", "r", "u"), whole)
+    place = sf.when(op_is(HELD), held).when(op_is(*UPSERTS), whole)
     return sf.max(place).over(window.rowsBetween(Window.unboundedPreceding, -1))
 
 
@@ -292,15 +293,16 @@ def refuse_reused(timeline: DataFrame) -> None:
     :param timeline: of ``KeyTimeline``.
     """
     ends = _known_changes(timeline).filter("known IS NOT NULL")
-    borders = timeline.filter("is_new AND op IN ('c', 'r', 'd') AND NOT was_known").select("key", "second")
+    borders = timeline.filter(_is_new(CREATE, READ, DELETE) & ~sf.col("was_known")).select("key", "second")
     # A create that comes again begins a life that is known, as its old key's delete tells it.
-    begun = timeline.filter("op = 'begun'").select("key", "second")
+    begun = timeline.filter(op_is(BEGUN)).select("key", "second")
     borders = borders.join(begun, ["key", "second"], "left_anti")
     between = borders.join(ends, "key").filter("second > known AND second < end").select("key")
-    creates = timeline.filter("is_new AND op = 'c'").select("second", sf.lit(True).alias("created")).distinct()
-    moved = timeline.filter("is_new AND op = 'd' AND NOT was_known").join(creates, "second", "left")
+    creates = timeline.filter(_is_new(CREATE)).select("second", sf.lit(True).alias("created")).distinct()
+    moved = timeline.filter(_is_new(DELETE) & ~sf.col("was_known")).join(creates, "second", "left")
     moved = moved.filter("new_key IS NOT NULL OR created").select("key", "second")
-    later = timeline.filter("was_known OR (op = 'held' AND at = '')").select("key", sf.col("second").alias("newer"))
+    known_later = sf.col("was_known") | (op_is(HELD) & (sf.col("at") == PRESENT))
+    later = timeline.filter(known_later).select("key", sf.col("second").alias("newer"))
     since = moved.join(later, "key").filter("newer > second").select("key")
     if count := between.union(since).distinct().count():
         raise BadInputError(
@@ -314,12 +316,12 @@ def refuse_pending(timeline: DataFrame) -> None:
     """Refuse late events of rows whose key has changed while an event with a new key has not come."""
     after = Window.partitionBy("key").orderBy(*EVENT_ORDER).rowsBetween(1, Window.unboundedFollowing)
     following = sf.struct("op", "known")
-    ahead = sf.first(sf.when(sf.col("op") != BEGUN, following), ignorenulls=True).over(after)
-    begun = timeline.withColumn("ahead", ahead).filter("op = 'begun' AND old_key IS NOT NULL")
+    ahead = sf.first(sf.when(~op_is(BEGUN), following), ignorenulls=True).over(after)
+    begun = timeline.withColumn("ahead", ahead).filter(op_is(BEGUN) & sf.col("old_key").isNotNull())
     # Ended before any event of it was seen, or not even ended.
-    unseen = sf.col("ahead.op").isin("d", REMOVED) & sf.col("ahead.known").isNull()
+    unseen = sf.col("ahead.op").isin(DELETE, REMOVED) & sf.col("ahead.known").isNull()
     open_ends = begun.filter(sf.col("ahead").isNull() | unseen)
-    late = timeline.filter("is_new AND op IN ('c', 'r', 'u')").select("key", "second")
+    late = timeline.filter(_is_new(*UPSERTS)).select("key", "second")
     joined = late.join(_known_changes(timeline), "key")
     new_events = joined.filter("second < end AND second > coalesce(known, -1)")
     if not open_ends.isEmpty() and (count := new_events.count()):
@@ -329,7 +331,13 @@ def refuse_pending(timeline: DataFrame) -> None:
         )
 
 
+def _is_new(*kinds: str) -> Column:
+    """Return whether an event is of the batch, and of one of some kinds."""
+    return sf.col("is_new") & op_is(*kinds)
+
+
 def _known_changes(timeline: DataFrame) -> DataFrame:
     """Return ``key``, ``end`` and ``known`` of key changes that were applied before."""
-    ends = timeline.filter("op IN ('d', 'removed') AND was_known AND new_key IS NOT NULL")
+    is_key_change = op_is(DELETE, REMOVED) & sf.col("new_key").isNotNull()
+    ends = timeline.filter(sf.col("was_known") & is_key_change)
     return ends.select("key", sf.col("second").alias("end"), "known")

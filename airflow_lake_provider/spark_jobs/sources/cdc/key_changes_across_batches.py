@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType
 
 from airflow_lake_provider.contracts.applied.open_key_changes import CutDelete, OpenKeyChange
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
+from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, op_is
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import dataframe_of
 
@@ -72,8 +73,8 @@ def cut_deletes(events: DataFrame, keys: Sequence[str]) -> tuple[CutDelete, ...]
         sf.count_if(sf.coalesce("new_key", "old_key").isNotNull()).alias("told"),
     )
     halves = events.groupBy(*_SEQUENCE).agg(
-        sf.count_if(sf.col("op") == "c").alias("creates"),
-        sf.collect_set(sf.when(sf.col("op") == "d", key_hash(sf.col("key"), keys))).alias("deleted"),
+        sf.count_if(op_is(CREATE)).alias("creates"),
+        sf.collect_set(sf.when(op_is(DELETE), key_hash(sf.col("key"), keys))).alias("deleted"),
         sf.bool_or(sf.col("new_key").isNotNull()).alias("moves"),
     )
     is_last = (sf.struct(*_SEQUENCE) == sf.col("greatest")) & (sf.col("told") == 0)
@@ -162,8 +163,8 @@ def old_rows(
 
     :param every: also of those whose delete is among the events; it may have been applied before.
     """
-    deletes = events.filter("op = 'd'").select(*_SEQUENCE).distinct()
-    creates = events.filter((sf.col("op") == "c") & (sf.size("holes") > 0))
+    deletes = events.filter(op_is(DELETE)).select(*_SEQUENCE).distinct()
+    creates = events.filter(op_is(CREATE) & (sf.size("holes") > 0))
     creates = creates if every else creates.join(deletes, _SEQUENCE, "left_anti")
     hashed = sf.when(sf.col("old_key").isNotNull(), key_hash(sf.col("old_key"), keys)).alias("hash")
     wanted = creates.select(*_SEQUENCE, hashed).distinct().collect()

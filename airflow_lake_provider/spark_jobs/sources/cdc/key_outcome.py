@@ -24,11 +24,12 @@ from airflow_lake_provider.contracts.applied.position_column import (
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER, FIRST, is_later, place_at
+from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, UPDATE, UPSERTS, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import PATCH
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import inherit, with_ends, with_parents
 
-_BEGINS, _ENDS = ("c", "r", BEGUN), ("d", REMOVED)
+_BEGINS, _ENDS = (CREATE, READ, BEGUN), (DELETE, REMOVED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,19 +60,19 @@ class KeyOutcome:
         last = _last_of_key(numbered, again=self.again)
         if self.holes:
             last = last.join(self._latest_values(numbered), "key", "left")
-        patch = (sf.col("op") == HELD) & self._has_later_value()
-        gone = (sf.col("op") == REMOVED) & sf.col("is_held")
-        repeated = (sf.col("op") == "d") & sf.col("was_known") & ~sf.col("is_held")
-        changes = last.filter((sf.col("is_new") & (sf.col("op") != BEGUN) & ~repeated) | patch | gone)
+        patch = op_is(HELD) & self._has_later_value()
+        gone = op_is(REMOVED) & sf.col("is_held")
+        repeated = op_is(DELETE) & sf.col("was_known") & ~sf.col("is_held")
+        changes = last.filter((sf.col("is_new") & ~op_is(BEGUN) & ~repeated) | patch | gone)
         every = sf.array(*(sf.lit(name) for name in self.holes)).cast("ARRAY<STRING>")
         return changes.select(
             "*",
             self._position().cast(POSITION_TYPE).alias(POSITION_COLUMN),
-            (sf.col("op") == HELD).alias(PATCH),
+            op_is(HELD).alias(PATCH),
         ).withColumns(
             {
                 "holes": sf.when(sf.col(PATCH), every).otherwise(sf.col("holes")),
-                "op": sf.when(sf.col("op").isin(*_ENDS), "d").otherwise("u"),
+                "op": sf.when(op_is(*_ENDS), DELETE).otherwise(UPDATE),
             }
         )
 
@@ -92,13 +93,13 @@ class KeyOutcome:
         of_event = sf.struct(sf.lit(self.epoch), *(sf.col("place")[name] for name in PLACE_FIELDS), *of_values)
         row = sf.col("held.position")
         of_row = sf.struct(row["epoch"], *(row[name] for name in PLACE_FIELDS), *of_values)
-        return sf.when(sf.col("op") == HELD, of_row.cast(POSITION_TYPE)).otherwise(of_event.cast(POSITION_TYPE))
+        return sf.when(op_is(HELD), of_row.cast(POSITION_TYPE)).otherwise(of_event.cast(POSITION_TYPE))
 
     def _older_values(self) -> Column:
         """Return the positions of values that are older than their row, by column."""
         entries = []
         for i, name in enumerate(self.holes):
-            left_out = (sf.col("op") == HELD) | sf.array_contains("holes", name)
+            left_out = op_is(HELD) | sf.array_contains("holes", name)
             is_older = left_out & (sf.col(f"s{i}.place") < sf.col("second"))
             entries.append(sf.when(is_older, sf.struct(sf.lit(name), sf.col(f"s{i}.log_place"))))
         if not entries:
@@ -110,7 +111,7 @@ class KeyOutcome:
         states = [self._latest_value(name).alias(f"s{i}") for i, name in enumerate(self.holes)]
         incarnations = with_ends(numbered, states, sf.lit(None).cast("STRING"))
         if self.has_deletes:
-            parents = with_parents(incarnations.localCheckpoint(), None, ends=_ENDS, begins=("c", BEGUN))
+            parents = with_parents(incarnations.localCheckpoint(), None, ends=_ENDS, begins=(CREATE, BEGUN))
             incarnations = inherit(parents, len(self.holes), _later)
         return incarnations.filter("is_last").select(
             sf.col("id.key").alias("key"), *(f"s{i}" for i in range(len(states)))
@@ -118,14 +119,14 @@ class KeyOutcome:
 
     def _latest_value(self, name: str) -> Column:
         """Return the latest value of a column within an incarnation: one that an event sent, or that of the row."""
-        sent = sf.col("op").isin("c", "r", "u") & sf.map_contains_key("after", name)
+        sent = op_is(*UPSERTS) & sf.map_contains_key("after", name)
         sent = sf.coalesce(sent & ~sf.array_contains("holes", name), sf.lit(False))
         place = _place_in_row(name)
         # A value from before a delete or a create of the key is of an earlier incarnation. Then an event that is yet to
         # come has the right one.
         is_of_row = (place >= sf.col("second")) | sf.col("boundary").isNull()
         is_of_row = is_of_row | (sf.col("boundary") <= sf.greatest(place, "line.since"))
-        of_row = (sf.col("op") == HELD) & sf.coalesce(is_of_row, sf.lit(False))
+        of_row = op_is(HELD) & sf.coalesce(is_of_row, sf.lit(False))
         # Where all events are applied again, any event wins over a value that the row has from another key.
         from_other_key = (place < sf.col("line.since")) if self.again else sf.lit(False)
         row_place = sf.when(from_other_key, FIRST).otherwise(place)
@@ -175,7 +176,7 @@ def _with_incarnations(timeline: DataFrame) -> DataFrame:
 
 def _last_of_key(numbered: DataFrame, *, again: bool) -> DataFrame:
     """Return the last event of each timeline. At one place the table's row counts, unless events are applied again."""
-    is_row = sf.col("op") == HELD
+    is_row = op_is(HELD)
     at_one_place = is_row.asc() if again else is_row.desc()
     newest = Window.partitionBy("key").orderBy(sf.col("second").desc(), at_one_place, sf.col(ARRIVAL).desc())
     return numbered.withColumn("place_in_line", sf.row_number().over(newest)).filter("place_in_line = 1")

@@ -18,6 +18,7 @@ from airflow_lake_provider.contracts.applied.position_column import PLACE_TYPE, 
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
 from airflow_lake_provider.spark_jobs.formats.base import KeyHistory
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import FIRST, LAST, in_lines, place_at, place_of
+from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.key_changes_across_batches import OldRows
 from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
@@ -83,7 +84,7 @@ class KeyTimeline:
 
     def _with_implied(self, events: DataFrame, old: OldRows) -> DataFrame:
         """Return the batch's own, and for each create that tells its old key the delete of that."""
-        place = (sf.col("second"), sf.col("last_commit"), sf.col("ts_ms"), sf.col("op") == "r")
+        place = (sf.col("second"), sf.col("last_commit"), sf.col("ts_ms"), op_is(READ))
         new_events = events.select(
             "key",
             "op",
@@ -93,14 +94,13 @@ class KeyTimeline:
             sf.lit(None).cast(_HELD).alias("held"),
             sf.lit(PRESENT).alias("at"),
         )
-        moved = new_events.filter("op = 'c' AND old_key IS NOT NULL").select("old_key", "key", "place", "ts_ms")
+        creates = new_events.filter(op_is(CREATE))
+        moved = creates.filter("old_key IS NOT NULL").select("old_key", "key", "place", "ts_ms")
         if old.roots is not None:
-            bare = new_events.filter("op = 'c' AND old_key IS NULL").join(
-                sf.broadcast(old.roots.drop("first")), "second"
-            )
+            bare = creates.filter("old_key IS NULL").join(sf.broadcast(old.roots.drop("first")), "second")
             moved = moved.union(bare.select("root.key", "key", "place", "ts_ms"))
         implied = self._event(
-            sf.col("old_key"), "d", sf.col("place"), new_key=sf.col("key"), ts_ms=sf.col("ts_ms"), is_new=True
+            sf.col("old_key"), DELETE, sf.col("place"), new_key=sf.col("key"), ts_ms=sf.col("ts_ms"), is_new=True
         )
         return new_events.unionByName(moved.select(*implied))
 
@@ -131,7 +131,7 @@ class KeyTimeline:
             return []
         rows = self._held(self.order.rows, PRESENT).join(sf.broadcast(wanted), "key", "left_semi")
         rows = rows.localCheckpoint(eager=False)
-        begun = rows.filter("op = 'held' AND held.since IS NOT NULL")
+        begun = rows.filter(op_is(HELD) & sf.col("held.since").isNotNull())
         return [rows, begun.select(*self._event(sf.col("key"), BEGUN, sf.col("held.since")))]
 
     def _old_rows(self, old: OldRows) -> list[DataFrame]:
@@ -215,13 +215,13 @@ def _struct(values: Iterable[Column]) -> Column:
 
 def _once(events: DataFrame) -> DataFrame:
     """Keep one of each: delivered events, deletes that are known from several sides, begins of a key."""
-    kind = sf.when(sf.col("op").isin("d", REMOVED), "d").otherwise(sf.col("op"))
+    kind = sf.when(op_is(DELETE, REMOVED), DELETE).otherwise(sf.col("op"))
     has_key_change = sf.coalesce("new_key", "old_key").isNotNull()
     one = Window.partitionBy("key", "second", kind, "at")
     best = one.orderBy(sf.col("is_new").desc(), has_key_change.desc(), sf.col(ARRIVAL).desc())
     # A connector that starts again may tell an earlier commit before the same event, or none.
     last_commit = sf.max("place.last_commit").over(one)
-    was_known = sf.coalesce(sf.max(sf.col("op") == REMOVED).over(one), sf.lit(False))
+    was_known = sf.coalesce(sf.max(op_is(REMOVED)).over(one), sf.lit(False))
     return (
         events.withColumns(
             {

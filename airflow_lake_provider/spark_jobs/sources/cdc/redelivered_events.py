@@ -35,6 +35,7 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     PartitionEvents,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
+from airflow_lake_provider.spark_jobs.sources.cdc.events import READ, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, SinkFile
 
 IS_EVENT = "op IS NOT NULL AND NOT bad"
@@ -65,8 +66,8 @@ def survey_columns(marks: EventMarks | None) -> list[Column]:
         *(sf.max(sf.when(is_event, top)).alias(name) for top, name in zip(tops, ("moved", "deleted"), strict=True)),
         sf.max(sf.when(is_event, sf.col("ts_ms"))).alias("ts_ms"),
         sf.max(sf.when(is_event, sf.struct("first", "second", "ts_ms"))).alias("top"),
-        sf.max(sf.when(is_event & (sf.col("op") != "r"), sf.col("ts_ms"))).alias("change_ts_ms"),
-        sf.min(sf.when(is_event & (sf.col("op") == "r"), sf.col("ts_ms"))).alias("row_ts_ms"),
+        sf.max(sf.when(is_event & ~op_is(READ), sf.col("ts_ms"))).alias("change_ts_ms"),
+        sf.min(sf.when(is_event & op_is(READ), sf.col("ts_ms"))).alias("row_ts_ms"),
         sf.max(sf.when(is_event & sf.col("last_commit").isNotNull(), sf.col("ts_ms"))).alias("after_commit_ts_ms"),
         _bitmap(sf.lit(True)).alias("offsets"),
     ]

@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from airflow_lake_provider.contracts.errors import BadInputError
 from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER
-from airflow_lake_provider.spark_jobs.sources.cdc.events import is_delete
+from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, is_delete, op_is
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 # The snapshot of a root that is the table as it is.
@@ -48,8 +48,8 @@ def last_known_values(events: DataFrame, hole_columns: Sequence[str], moved: Dat
 def _events_of_needed_keys(events: DataFrame) -> DataFrame:
     """All events of keys with unavailable values, and of the keys those came from, redelivered ones once."""
     with_holes = events.filter(sf.size("holes") > 0)
-    moved = with_holes.filter("op = 'c'").select(*_SEQUENCE)
-    old_keys = events.filter("op = 'd'").join(moved, _SEQUENCE, "left_semi").select("key")
+    moved = with_holes.filter(op_is(CREATE)).select(*_SEQUENCE)
+    old_keys = events.filter(op_is(DELETE)).join(moved, _SEQUENCE, "left_semi").select("key")
     needed = with_holes.select("key").union(old_keys).distinct()
     key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
     event = sf.struct("first", "second", "op")
@@ -65,12 +65,12 @@ def _incarnations(events: DataFrame, hole_columns: Sequence[str]) -> DataFrame:
     key = Window.partitionBy("key")
     in_order = key.orderBy(*EVENT_ORDER)
     before = sf.lag("op").over(in_order)
-    begins = sf.col("op").isin("c", "r") | before.isNull() | (before == "d")
+    begins = op_is(CREATE, READ) | before.isNull() | (before == DELETE)
     begun = events.withColumn("begins", begins.cast("int"))
     numbered = begun.withColumn("number", sf.sum("begins").over(in_order))
     order = sf.struct(*EVENT_ORDER)
     states = [_last_known(name, order).alias(f"s{i}") for i, name in enumerate(hole_columns)]
-    older_than_batch = (sf.col("number") == 1) & ~sf.col("start.op").isin("c", "r")
+    older_than_batch = (sf.col("number") == 1) & ~sf.col("start.op").isin(CREATE, READ)
     root = sf.when(older_than_batch, sf.struct("key", sf.lit(PRESENT).alias("at")))
     return with_ends(numbered, states, root)
 
@@ -110,7 +110,7 @@ def _last_known(column: str, order: Column) -> Column:
 
 
 def with_parents(
-    incarnations: DataFrame, moved: DataFrame | None, ends: Sequence[str] = ("d",), begins: Sequence[str] = ("c",)
+    incarnations: DataFrame, moved: DataFrame | None, ends: Sequence[str] = (DELETE,), begins: Sequence[str] = (CREATE,)
 ) -> DataFrame:
     """Add ``parent``: the incarnation that one begun by a key change goes on with.
 
@@ -133,7 +133,7 @@ def with_parents(
 def _with_roots(incarnations: DataFrame, moved: DataFrame) -> DataFrame:
     roots = moved.select(sf.col("first").alias("f"), sf.col("second").alias("s"), sf.col("root").alias("old_root"))
     same = (sf.col("start.first") == sf.col("f")) & (sf.col("start.second") == sf.col("s"))
-    joined = incarnations.join(sf.broadcast(roots), same & (sf.col("start.op") == "c"), "left")
+    joined = incarnations.join(sf.broadcast(roots), same & (sf.col("start.op") == CREATE), "left")
     old = sf.when(sf.col("parent").isNull(), sf.col("old_root"))
     return joined.withColumn("root", sf.coalesce("root", old)).drop("f", "s", "old_root")
 
