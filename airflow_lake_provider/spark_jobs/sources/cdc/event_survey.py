@@ -16,6 +16,7 @@ from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, 
 from airflow_lake_provider.spark_jobs.sources.cdc.redelivered_events import (
     IS_EVENT,
     event_positions,
+    highest,
     survey_columns,
     survey_groups,
 )
@@ -30,7 +31,7 @@ class EventSurvey:
     :param columns: names in their images, in the events' order.
     :param hole_columns: those of them that have an unavailable value somewhere.
     :param types: texts by which events tell the types of their columns; ``typeless``: events without one.
-    :param key_changes: events whose header tells a changed key; ``key_change_deletes``: deletes among them.
+    :param key_changes: events that tell the other key of a key change; ``key_change_deletes``: deletes among them.
     :param ends_with_delete: whether a delete without a create stands at the greatest position.
     :param record_keys: the columns of the records' keys, each combination once; an empty one for records without key.
     :param positions: of the events, in the log and in Kafka.
@@ -58,7 +59,7 @@ class EventSurvey:
         """
         if DELETE not in self.operations:
             return False
-        # Where headers tell key changes, a delete without one is none.
+        # Where events tell their key changes, a delete that tells none is none.
         return self.key_change_deletes > 0 if self.key_changes else self.ends_with_delete or not is_whole
 
     def without(self, excluded: Sequence[str]) -> EventSurvey:
@@ -97,7 +98,7 @@ def survey(events: DataFrame, log: type[PairPosition], names: Names, marks: Even
         sf.collect_set("record_key").alias("record_keys"),
         sf.count_if(is_event & sf.coalesce("new_key", "old_key").isNotNull()).alias("key_changes"),
         sf.count_if(is_event & sf.col("new_key").isNotNull()).alias("key_change_deletes"),
-        sf.max(sf.when(is_event, sf.struct("first", "second", op_is(CREATE).alias("flag")))).alias("created"),
+        highest(op_is(CREATE)).alias("highest_create"),
     )
     groups = [row.asDict() for row in grouped.collect()]
     return _survey(groups, event_positions(groups, names, log))
@@ -117,7 +118,7 @@ def _survey(groups: Sequence[dict[str, Any]], positions: EventPositions) -> Even
         types=tuple(sorted(_all_of(groups, "types"))),
         record_keys=tuple(sorted(_all_of(groups, "record_keys"))),
         positions=positions,
-        ends_with_delete=_at_the_end(groups, "deleted") and not _at_the_end(groups, "created"),
+        ends_with_delete=_at_the_end(groups, "highest_delete") and not _at_the_end(groups, "highest_create"),
         **{count: sum(group[count] for group in groups) for count in counts},
     )
 

@@ -1,7 +1,8 @@
 """Key changes that the border of a batch cuts: their deletes, to remember, and creates of deletes applied earlier.
 
-A delete is one half of a key change where a header says so. Bare envelopes have no headers; there the delete at the
-batch's greatest position may be one, since nothing stands between the two halves.
+A delete is one half of a key change where it tells the new key, as headers of Kafka's records do. Events without them
+tell none. There the delete at the batch's greatest position may be one, since nothing stands between the two
+halves.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def key_hash(key: Column, keys: Sequence[str]) -> Column:
 def cut_deletes(events: DataFrame, keys: Sequence[str]) -> tuple[CutDelete, ...]:
     """Return the deletes whose create is not among the events, newest first, no more than a table remembers.
 
-    :param events: see ``last_known_values``, and ``new_key`` (struct, NULL without the header).
+    :param events: see ``last_known_values``, and ``new_key`` (struct, NULL where it is not told).
     """
     greatest = events.agg(
         sf.max(sf.struct(*_SEQUENCE)).alias("greatest"),
@@ -184,7 +185,7 @@ def old_rows(
 
 def _remembered(history: KeyHistory, position: int, hashed: int | None) -> OpenKeyChange | None:
     entries = [e for e in history.open_changes.at(position) if hashed is None or e.key_hash == hashed % _UNSIGNED]
-    # Several old keys with one position tell nothing without the header.
+    # Several old keys with one position tell nothing where the old key is not told.
     return entries[0] if len(entries) == 1 else None
 
 

@@ -1,11 +1,16 @@
 """Reduce the timeline of each key to one change, with ``ordering="key"``: events may come late and in any order.
 
-The last event of a timeline decides whether the key has a row. A value that this event left out as unchanged, as
-Debezium's ``unavailable.value.placeholder`` says, is filled from the latest earlier event since the row was inserted.
-Each value has a position of its own, so a late event still fills the values that are older than it.
+The last event of a timeline decides whether the key has a row. A value that this event left out as unchanged is filled
+from the latest earlier event since the row was inserted. Debezium marks such a value with its
+``unavailable.value.placeholder``. Each value has a position of its own, so a late event still fills the values that are
+older than it.
 
 From one create, or one row that a snapshot read, to the next delete, a key has one *incarnation*. A change of the
-primary key ends one and begins another, and the values go on from one to the other.
+primary key is a delete of the old key and a create of the new one. The values go on from the one incarnation to the
+other.
+
+A *place* is where an event stands: ``second`` and ``s0.place`` as a number within one timeline, ``place`` and
+``s0.log_place`` in the log. Only places in the log can be compared across keys.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from airflow_lake_provider.spark_jobs.sources.cdc.event_order import EVENT_ORDER
 from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, UPDATE, UPSERTS, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.key_timeline import BEGUN, HELD, REMOVED
 from airflow_lake_provider.spark_jobs.sources.cdc.rows import PATCH
-from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import inherit, with_ends, with_parents
+from airflow_lake_provider.spark_jobs.sources.cdc.unavailable_values import PRESENT, inherit, with_ends, with_parents
 
 _BEGINS, _ENDS = (CREATE, READ, BEGUN), (DELETE, REMOVED)
 
@@ -51,19 +56,22 @@ class KeyOutcome:
         """Return one event for each key that changes: a delete, or an upsert with all its values.
 
         :param timeline: of :class:`.KeyTimeline`.
-        :return: as ``RowBuilder`` takes it, with ``_source_position`` and ``_lake_patch``, true where the table
-            has the row and only values change that were left out. ``s0``... are the values of ``holes``: ``text`` and
-            ``types`` where an event sent the value; ``at`` and ``holder``, the snapshot and key of the row that has it;
-            ``place`` and ``log_place``, its position.
+        :return: as ``RowBuilder`` takes it, with ``_source_position``. ``_lake_patch`` is true where the table's row
+            stands and only values of it change that events had left out. ``s0``, ``s1``, ... say of each of ``holes``
+            where its value is: ``text`` and ``types`` of the event that sent it; or ``at`` and ``holder``, snapshot and
+            key of the table's row that has it. ``place`` and ``log_place`` are the value's own.
         """
         numbered = _with_incarnations(timeline)
         last = _last_of_key(numbered, again=self.again)
         if self.holes:
             last = last.join(self._latest_values(numbered), "key", "left")
+        # The table's row stands, and late events bring values that it had left out.
         patch = op_is(HELD) & self._has_later_value()
-        gone = op_is(REMOVED) & sf.col("is_held")
-        repeated = op_is(DELETE) & sf.col("was_known") & ~sf.col("is_held")
-        changes = last.filter((sf.col("is_new") & ~op_is(BEGUN) & ~repeated) | patch | gone)
+        # The delete was noted before, by a run that was cut off before it had deleted the row.
+        unfinished = op_is(REMOVED) & sf.col("has_row")
+        # The delete was applied before, and there is no row to delete.
+        repeated = op_is(DELETE) & sf.col("was_known") & ~sf.col("has_row")
+        changes = last.filter((sf.col("is_new") & ~op_is(BEGUN) & ~repeated) | patch | unfinished)
         every = sf.array(*(sf.lit(name) for name in self.holes)).cast("ARRAY<STRING>")
         return changes.select(
             "*",
@@ -77,11 +85,13 @@ class KeyOutcome:
         )
 
     def _has_later_value(self) -> Column:
-        """Return whether an event has a later value than the table's row, in any column."""
+        """Return whether the latest value of any column is another one than the table's row has."""
         has_later = sf.lit(False)
         for i, name in enumerate(self.holes):
             state = sf.col(f"s{i}")
-            of_row = (state["at"] == "") & (state["holder"] == sf.col("key")) & (state["place"] == _place_in_row(name))
+            of_row = (
+                (state["at"] == PRESENT) & (state["holder"] == sf.col("key")) & (state["place"] == _place_in_row(name))
+            )
             has_later = has_later | ~sf.coalesce(of_row, sf.lit(False))
         return has_later
 
@@ -122,11 +132,11 @@ class KeyOutcome:
         sent = op_is(*UPSERTS) & sf.map_contains_key("after", name)
         sent = sf.coalesce(sent & ~sf.array_contains("holes", name), sf.lit(False))
         place = _place_in_row(name)
-        # A value from before a delete or a create of the key is of an earlier incarnation. Then an event that is yet to
-        # come has the right one.
-        is_of_row = (place >= sf.col("second")) | sf.col("boundary").isNull()
-        is_of_row = is_of_row | (sf.col("boundary") <= sf.greatest(place, "line.since"))
-        of_row = op_is(HELD) & sf.coalesce(is_of_row, sf.lit(False))
+        # A value of the row that is older than a delete or create of the key is of an earlier incarnation. The right
+        # one is in an event that is yet to come.
+        is_newest = (place >= sf.col("second")) | sf.col("boundary").isNull()
+        is_of_incarnation = is_newest | (sf.col("boundary") <= sf.greatest(place, "line.since"))
+        of_row = op_is(HELD) & sf.coalesce(is_of_incarnation, sf.lit(False))
         # Where all events are applied again, any event wins over a value that the row has from another key.
         from_other_key = (place < sf.col("line.since")) if self.again else sf.lit(False)
         row_place = sf.when(from_other_key, FIRST).otherwise(place)
@@ -159,7 +169,11 @@ def _later(state: str, inherited: str) -> Column:
 
 
 def _with_incarnations(timeline: DataFrame) -> DataFrame:
-    """Add to each event the number of its incarnation, where that began, and the last create or delete before it."""
+    """Add to each event what its incarnation is.
+
+    :return: the same with ``number``, the incarnation's, and ``begun``, its begin in the log; ``boundary``, the last
+        create or delete before the event; ``has_row``, true where the table has a row of the key.
+    """
     key = Window.partitionBy("key").orderBy(*EVENT_ORDER)
     past = key.rowsBetween(Window.unboundedPreceding, -1)
     before, op, second = sf.lag("op").over(key), sf.col("op"), sf.col("second")
@@ -169,7 +183,7 @@ def _with_incarnations(timeline: DataFrame) -> DataFrame:
             "boundary": sf.max(sf.when(op.isin(*_BEGINS, *_ENDS), second)).over(past),
             "begun": sf.max_by("place", sf.when(op.isin(*_BEGINS), second)).over(key),
             "begins": begins.cast("int"),
-            "is_held": sf.max((op == HELD) & (sf.col("at") == "")).over(Window.partitionBy("key")),
+            "has_row": sf.max((op == HELD) & (sf.col("at") == PRESENT)).over(Window.partitionBy("key")),
         }
     ).withColumn("number", sf.sum("begins").over(key))
 

@@ -1,9 +1,11 @@
-"""Find events that were delivered again, by their positions in the source's log and in Kafka.
+"""Redelivered events: which of a batch stand below the marks of what was applied, by place in the log and in Kafka.
 
-Positions are aggregates of the one pass over a batch.
+A connector that starts again sends events again, at new offsets, and a sink may write a file again. A table keeps marks
+of what was applied (``contracts/applied/event_marks.py``). Here one pass over a batch measures its positions and counts
+what is below the marks. ``contracts/applied/redelivery.py`` decides by these numbers what is dropped or refused.
 
-``first`` and ``second`` are the two numbers of PostgreSQL's ``source.sequence``: the LSN of the last commit before the
-event, or the event's own where there was none yet, and the LSN of the event.
+``first`` and ``second`` are the place in the log. Of PostgreSQL's ``source.sequence`` they are the LSN of the last
+commit before the event, or the event's own where there was none yet, and the LSN of the event.
 """
 
 from __future__ import annotations
@@ -35,16 +37,11 @@ from airflow_lake_provider.contracts.applied.redelivery import (
     PartitionEvents,
 )
 from airflow_lake_provider.spark_jobs.batch.change_batch import ARRIVAL
-from airflow_lake_provider.spark_jobs.sources.cdc.events import READ, op_is
+from airflow_lake_provider.spark_jobs.sources.cdc.events import CREATE, DELETE, READ, op_is
 from airflow_lake_provider.spark_jobs.sources.cdc.sink_file_names import Names, SinkFile
 
 IS_EVENT = "op IS NOT NULL AND NOT bad"
 _MARK = "STRUCT<first: BIGINT, second: BIGINT, moved: BOOLEAN, deleted: BOOLEAN>"
-# Of creates, only the second half of a key change leaves out values.
-_MOVED = "op = 'c' AND size(holes) > 0"
-_DELETED = "op = 'd'"
-# The first transaction after a snapshot names no last commit. It may have been open when the snapshot was read.
-_AFTER_COMMIT = "op = 'r' OR last_commit IS NOT NULL"
 
 
 def survey_groups() -> list[Column]:
@@ -59,53 +56,78 @@ def survey_columns(marks: EventMarks | None) -> list[Column]:
     :param marks: of the table; None where nothing was applied before.
     """
     is_event = sf.expr(IS_EVENT)
-    tops = [sf.struct("first", "second", sf.expr(flag).alias("flag")) for flag in (_MOVED, _DELETED)]
+    has_offset = sf.col("partition").isNotNull() & sf.col("offset").isNotNull()
     columns = [
         sf.count(sf.lit(1)).alias("lines"),
-        sf.count_if(is_event & (sf.col("partition").isNull() | sf.col("offset").isNull())).alias("without_offset"),
-        *(sf.max(sf.when(is_event, top)).alias(name) for top, name in zip(tops, ("moved", "deleted"), strict=True)),
-        sf.max(sf.when(is_event, sf.col("ts_ms"))).alias("ts_ms"),
-        sf.max(sf.when(is_event, sf.struct("first", "second", "ts_ms"))).alias("top"),
-        sf.max(sf.when(is_event & ~op_is(READ), sf.col("ts_ms"))).alias("change_ts_ms"),
-        sf.min(sf.when(is_event & op_is(READ), sf.col("ts_ms"))).alias("row_ts_ms"),
-        sf.max(sf.when(is_event & sf.col("last_commit").isNotNull(), sf.col("ts_ms"))).alias("after_commit_ts_ms"),
-        _bitmap(sf.lit(True)).alias("offsets"),
+        sf.count_if(is_event & ~has_offset).alias("without_offset"),
+        # The greatest place, with whether such an event stands there.
+        highest(_is_key_change()).alias("highest_key_change"),
+        highest(op_is(DELETE)).alias("highest_delete"),
+        # The greatest place, with its time.
+        sf.max(sf.when(is_event, sf.struct("first", "second", "ts_ms"))).alias("highest"),
+        _latest(is_event).alias("ts_ms"),
+        _latest(is_event & ~op_is(READ)).alias("change_ts_ms"),
+        _earliest(is_event & op_is(READ)).alias("snapshot_ts_ms"),
+        _latest(is_event & sf.col("last_commit").isNotNull()).alias("after_commit_ts_ms"),
+        _offset_bitmap(sf.lit(True)).alias("offsets"),
     ]
-    if marks is None:
-        return columns
-    of_partition = is_event & is_below_mark(marks, EventOrdering.PARTITION)
-    of_table = is_event & is_below_mark(marks, EventOrdering.STREAM)
+    return columns if marks is None else [*columns, *_below_and_above(marks)]
+
+
+def _below_and_above(marks: EventMarks) -> list[Column]:
+    """Return the aggregates of events below a mark, and above: of their partition's, of the table's."""
+    is_event = sf.expr(IS_EVENT)
+    below = is_event & is_below_mark(marks, EventOrdering.PARTITION)
+    below_table = is_event & is_below_mark(marks, EventOrdering.STREAM)
+    # The first transaction after a snapshot names no last commit. It may have been open when the snapshot was read.
+    after_commit = op_is(READ) | sf.col("last_commit").isNotNull()
     return [
-        *columns,
-        sf.count_if(of_partition).alias("below_mark"),
-        sf.max(sf.when(of_partition, sf.col("ts_ms"))).alias("below_mark_ts_ms"),
-        sf.min(sf.when(is_event & ~of_partition, sf.col("ts_ms"))).alias("above_mark_ts_ms"),
-        sf.min(sf.when(is_event & ~of_table, sf.col("ts_ms"))).alias("above_table_mark_ts_ms"),
-        _bitmap(of_partition).alias("below_mark_offsets"),
-        sf.count_if(of_table).alias("below_table_mark"),
-        sf.max(sf.when(of_table, sf.col("ts_ms"))).alias("below_table_mark_ts_ms"),
-        sf.max(sf.when(of_table & sf.expr(_AFTER_COMMIT), sf.col("ts_ms"))).alias(
-            "below_table_mark_after_commit_ts_ms"
-        ),
+        sf.count_if(below).alias("below_mark"),
+        _latest(below).alias("below_mark_ts_ms"),
+        _earliest(is_event & ~below).alias("above_mark_ts_ms"),
+        _earliest(is_event & ~below_table).alias("above_table_mark_ts_ms"),
+        _offset_bitmap(below).alias("below_mark_offsets"),
+        sf.count_if(below_table).alias("below_table_mark"),
+        _latest(below_table).alias("below_table_mark_ts_ms"),
+        _latest(below_table & after_commit).alias("below_table_mark_after_commit_ts_ms"),
         sf.count_if(is_event & is_below_mark(marks, EventOrdering.KEY)).alias("below_key_floor"),
     ]
 
 
-def is_below_mark(marks: EventMarks, ordering: EventOrdering) -> Column:
-    """Return whether an event is below the mark of its partition, or of the table, depending on the ordering.
+def highest(is_such: Column) -> Column:
+    """Return the greatest place of all events, with ``flag``: whether such an event stands there."""
+    return sf.max(sf.when(sf.expr(IS_EVENT), sf.struct("first", "second", is_such.alias("flag"))))
 
-    A key change and a delete are below the mark at its own position too: one record of the log makes only one of each.
+
+def _latest(wanted: Column) -> Column:
+    return sf.max(sf.when(wanted, sf.col("ts_ms")))
+
+
+def _earliest(wanted: Column) -> Column:
+    return sf.min(sf.when(wanted, sf.col("ts_ms")))
+
+
+def _is_key_change() -> Column:
+    """Return whether an event is the create of a key change: no other create leaves out values."""
+    return op_is(CREATE) & (sf.size("holes") > 0)
+
+
+def is_below_mark(marks: EventMarks, ordering: EventOrdering) -> Column:
+    """Return whether an event was applied before, by its place: below the mark of its partition, or of the table.
+
+    At the mark's own place only a delete counts, and the create of a key change, where the mark has noted one. One
+    record of the log makes at most one of each, so it is the same one that comes again.
     """
     of_table = marks.key_floor[0] if ordering is EventOrdering.KEY else marks.greatest
-    floor = _literal(_plain(of_table), _MARK)
+    mark = _literal(_mark_fields(of_table), _MARK)
     if ordering is EventOrdering.PARTITION:
-        partitions = {digest: _plain(mark) for digest, mark in marks.partitions.items()}
+        partitions = {digest: _mark_fields(each) for digest, each in marks.partitions.items()}
         digest = sf.substring(sf.sha2("partition", 256), 1, 2 * DIGEST_BYTES)
         own = sf.try_element_at(_literal(partitions, f"MAP<STRING, {_MARK}>"), digest)
-        floor = sf.coalesce(own, _literal(_plain(marks.table), _MARK))
-    at, of_mark = sf.struct("first", "second"), sf.struct(floor["first"], floor["second"])
-    same = (floor["moved"] & sf.expr(_MOVED)) | (floor["deleted"] & sf.expr(_DELETED))
-    return sf.coalesce(floor.isNotNull() & ((at < of_mark) | ((at == of_mark) & same)), sf.lit(False))
+        mark = sf.coalesce(own, _literal(_mark_fields(marks.table), _MARK))
+    place, at_mark = sf.struct("first", "second"), sf.struct(mark["first"], mark["second"])
+    is_same = (mark["moved"] & _is_key_change()) | (mark["deleted"] & op_is(DELETE))
+    return sf.coalesce(mark.isNotNull() & ((place < at_mark) | ((place == at_mark) & is_same)), sf.lit(False))
 
 
 def event_positions(groups: Iterable[Mapping[str, Any]], names: Names, log: type[PairPosition]) -> EventPositions:
@@ -155,37 +177,37 @@ def _least(*times: int | None) -> int | None:
 
 
 def _mark(group: Mapping[str, Any], name: SinkFile | None, log: type[PairPosition]) -> Mark:
-    consumed = _of_file(group, name) if name else _offsets(group, "offsets")
-    moved, deleted = group["moved"], group["deleted"]
-    if moved is None or moved["first"] is None or moved["second"] is None:
+    consumed = _offsets_of_file(group, name) if name else _offsets(group, "offsets")
+    key_change, delete = group["highest_key_change"], group["highest_delete"]
+    if key_change is None or key_change["first"] is None or key_change["second"] is None:
         return Mark(position=log.before_all(), consumed=consumed)
     return Mark(
-        position=log(moved["first"], moved["second"]),
+        position=log(key_change["first"], key_change["second"]),
         ts_ms=group["ts_ms"],
-        moved=bool(moved["flag"]),
-        deleted=bool(deleted["flag"]),
+        moved=bool(key_change["flag"]),
+        deleted=bool(delete["flag"]),
         consumed=consumed,
         since_ms=_since(group),
     )
 
 
 def _since(group: Mapping[str, Any]) -> int | None:
-    """Return a time such that whatever stands above the group's positions was committed after it.
+    """Return a time before which nothing was committed that stands above the group's places.
 
     Rows of a snapshot are read for hours, while later changes are committed. So the first of its rows counts.
     """
-    first_row = group["row_ts_ms"]
+    first_row = group["snapshot_ts_ms"]
     times = (group["change_ts_ms"], None if first_row is None else first_row - CLOCKS_DIFFER_MS)
     return max((ts for ts in times if ts is not None), default=None)
 
 
 def _times(group: Mapping[str, Any], log: type[PairPosition]) -> CommitTimes:
-    top = group["top"]
-    if top is None or top["first"] is None or top["second"] is None:
+    highest_event = group["highest"]
+    if highest_event is None or highest_event["first"] is None or highest_event["second"] is None:
         return CommitTimes()
     return CommitTimes(
-        highest=log(top["first"], top["second"]),
-        highest_ts_ms=top["ts_ms"],
+        highest=log(highest_event["first"], highest_event["second"]),
+        highest_ts_ms=highest_event["ts_ms"],
         newest_ts_ms=group["change_ts_ms"],
         after_commit_ts_ms=group["after_commit_ts_ms"],
     )
@@ -196,11 +218,11 @@ def _below_mark(group: Mapping[str, Any], name: SinkFile | None) -> EventsBelowM
     if not count:
         return EventsBelowMark()
     # A file name has the first offset only, so all lines of the file count.
-    offsets = _of_file(group, name) if name else _offsets(group, "below_mark_offsets")
+    offsets = _offsets_of_file(group, name) if name else _offsets(group, "below_mark_offsets")
     return EventsBelowMark(count=count, ts_ms=group["below_mark_ts_ms"], offsets=offsets)
 
 
-def _of_file(group: Mapping[str, Any], name: SinkFile) -> Ranges:
+def _offsets_of_file(group: Mapping[str, Any], name: SinkFile) -> Ranges:
     # Sinks may leave out records without a value, so the file may reach further than it has lines.
     return ((name.first, name.last if name.last is not None else name.first + group["lines"] - 1),)
 
@@ -210,13 +232,14 @@ def _offsets(group: Mapping[str, Any], name: str) -> Ranges:
     return of_bitmap(group["bucket"], bytes(bitmap)) if bitmap is not None else ()
 
 
-def _bitmap(wanted: Column) -> Column:
+def _offset_bitmap(wanted: Column) -> Column:
+    """Return the offsets of the group's bucket, as :func:`.of_bitmap` reads them; NULL without any."""
     place = sf.when(wanted, sf.col("offset") % BUCKET)
     # An empty bitmap would take 4 KB.
     return sf.when(sf.count(place) > 0, sf.bitmap_construct_agg(place))
 
 
-def _plain(mark: Mark | None) -> dict[str, Any] | None:
+def _mark_fields(mark: Mark | None) -> dict[str, Any] | None:
     if mark is None:
         return None
     first, second = mark.position.to_plain()

@@ -128,7 +128,7 @@ class RowBuilder:
         return list(enumerate(self.types))
 
     def _sent(self, name: str) -> dict[str, Column]:
-        """Text of the value and hash of its connect schema: of the event, or of the one it takes the value from."""
+        """Text of the value and hash of its types: of the event, or of the one it takes the value from."""
         text, types = sf.element_at("after", name), sf.col("types")
         if name not in self.hole_columns:
             return {"text": text, "schema": types}

@@ -31,8 +31,8 @@ _MAX_ROUNDS = 40
 def last_known_values(events: DataFrame, hole_columns: Sequence[str], moved: DataFrame | None = None) -> DataFrame:
     """Return what is known at the end of each key that may need it.
 
-    :param events: ``key`` (struct), ``op``, ``first`` and ``second`` (of ``source.sequence``), ``_lake_arrival``,
-        ``after``, ``holes``, ``types``, ``old_key`` (struct, NULL without the header).
+    :param events: ``key`` (struct), ``op``, ``first``, ``second``, ``_lake_arrival``,
+        ``after``, ``holes``, ``types``, ``old_key`` (struct, NULL where it is not told).
     :param hole_columns: columns with an unavailable value somewhere.
     :param moved: ``first``, ``second`` and ``root`` of creates whose key change began before the batch.
     :return: ``key``; ``s0``, ``s1``, ... per column of ``hole_columns`` a struct of ``text`` and ``types``, NULL while
@@ -114,7 +114,7 @@ def with_parents(
 ) -> DataFrame:
     """Add ``parent``: the incarnation that one begun by a key change goes on with.
 
-    Both sides of a key change are one WAL record, so the delete of the old key has the create's sequence.
+    Both sides of a key change are one record of the log, so the delete of the old key has the create's place.
     """
     ended = incarnations.filter(sf.col("end.op").isin(*ends)).select(
         sf.col("end.first"), sf.col("end.second"), sf.col("id").alias("parent")
