@@ -294,6 +294,54 @@ def test_a_format_knows_the_seam_and_not_who_chooses_it() -> None:
     assert f"{OURS}.{SPARK_SIDE}.formats.choose_format" not in imported
 
 
+SOURCES = PACKAGE / SPARK_SIDE / "sources"
+ENVELOPES = SOURCES / "envelopes"
+
+
+def envelopes_in(source: Path) -> set[str]:
+    """Return the envelopes that a file imports."""
+    prefix = dotted(ENVELOPES / "__init__.py") + "."
+    imported = imported_modules(ast.parse(source.read_text()))
+    return {name.removeprefix(prefix).split(".")[0] for name in imported if name.startswith(prefix)}
+
+
+def test_an_envelope_is_imported_by_no_other_code_and_found_by_its_readers_name() -> None:
+    outside = [source for source in MODULES if not source.is_relative_to(ENVELOPES)]
+    assert [str(source) for source in outside if envelopes_in(source)] == []
+
+
+def test_an_envelope_imports_no_other_one() -> None:
+    others = {
+        str(source): envelopes_in(source) - {source.relative_to(ENVELOPES).parts[0].removesuffix(".py")}
+        for source in MODULES
+        if source.is_relative_to(ENVELOPES)
+    }
+    assert {source: names for source, names in others.items() if names} == {}
+
+
+def words_of(tree: ast.AST) -> Iterator[str]:
+    """Yield the names and texts of code, without its docstrings."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if id(node) not in docstrings:
+            yield from (value for _, value in ast.iter_fields(node) if isinstance(value, str))
+
+
+def connectors_in(tree: ast.AST) -> list[str]:
+    """Return the words of code that name a connector."""
+    return [word for word in words_of(tree) if "debezium" in word.lower()]
+
+
+@pytest.mark.parametrize("source", sorted((SOURCES / "cdc").glob("*.py")), ids=lambda path: path.stem)
+def test_what_every_change_stream_needs_names_no_connector(source: Path) -> None:
+    assert (connectors_in(ast.parse(source.read_text())), "debezium" in source.stem) == ([], False)
+
+
+def test_a_name_of_a_connector_is_seen_in_code_and_not_in_a_docstring() -> None:
+    code = '"""Debezium."""\nfrom a.debezium import b\ndef debezium_key(): return f"of Debezium {b}"'
+    assert len(connectors_in(ast.parse(code))) == 3
+
+
 def test_the_tops_of_both_sides_can_be_seen_at_a_glance() -> None:
     assert len(places(PACKAGE)) + len(places(PACKAGE / SPARK_SIDE)) <= MOST_ROOMS
 
