@@ -89,10 +89,9 @@ class KeyOutcome:
         has_later = sf.lit(False)
         for i, name in enumerate(self.holes):
             state = sf.col(f"s{i}")
-            of_row = (
-                (state["at"] == PRESENT) & (state["holder"] == sf.col("key")) & (state["place"] == _place_in_row(name))
-            )
-            has_later = has_later | ~sf.coalesce(of_row, sf.lit(False))
+            is_in_row = (state["at"] == PRESENT) & (state["holder"] == sf.col("key"))
+            is_as_before = is_in_row & (state["place"] == _place_in_row(name))
+            has_later = has_later | ~sf.coalesce(is_as_before, sf.lit(False))
         return has_later
 
     def _position(self) -> Column:
