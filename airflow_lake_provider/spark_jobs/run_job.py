@@ -10,7 +10,7 @@ import argparse
 import json
 import secrets
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,11 +116,8 @@ def write_report(spark: SparkSession | None, path: str, text: str) -> None:
     if spark is None or jvm is None:
         raise RuntimeError("the session has no JVM; it was stopped")
     target = jvm.org.apache.hadoop.fs.Path(_as_hadoop_says(path))
-    stream = target.getFileSystem(hadoop_settings(spark)).create(target, True)
-    try:
+    with closing(target.getFileSystem(hadoop_settings(spark)).create(target, True)) as stream:
         stream.write(bytearray(text.encode()))
-    finally:
-        stream.close()
 
 
 def _as_hadoop_says(path: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
 from airflow_lake_provider.contracts.errors import BadInputError, InvalidSpecError
@@ -20,6 +20,7 @@ from airflow_lake_provider.contracts.specs.incremental import IncrementalSpec
 from airflow_lake_provider.spark_jobs.batch.change_batch import DELETED
 from airflow_lake_provider.spark_jobs.batch.null_keys import refuse_null_transform_keys
 from airflow_lake_provider.spark_jobs.sources.batch_columns import refuse_unfit_columns
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 CHANGE_TYPE = "_change_type"
 
@@ -141,7 +142,7 @@ def _checked(rows: DataFrame, spec: IncrementalSpec) -> DataFrame:
 
 
 def _refuse_bad_keys(rows: DataFrame, spec: IncrementalSpec) -> None:
-    keys = [_column(key) for key in spec.keys]
+    keys = [quoted(key) for key in spec.keys]
     is_null = F.lit(False)
     for key in keys:
         is_null = is_null | key.isNull()
@@ -166,7 +167,3 @@ def _refuse_bad_keys(rows: DataFrame, spec: IncrementalSpec) -> None:
             f"{spec.table}: {row['twice']} keys ({names}) occur more than once in what the transform returns; it "
             "must return one row per key of the target"
         )
-
-
-def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")

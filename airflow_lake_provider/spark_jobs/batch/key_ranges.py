@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DateType, IntegralType, TimestampType
 
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.older_pyspark import to_arrow
 
 
@@ -89,7 +90,7 @@ def without_gaps(ranges: KeyRanges, rows: DataFrame) -> KeyRanges:
 
 
 def _in_parts(key_range: KeyRange, rows: DataFrame) -> KeyRange:
-    column = rows[f"`{key_range.column.replace('`', '``')}`"]
+    column = quoted(key_range.column)
     number = as_number(column, rows.select(column).schema[0].dataType)
     if number is None:
         return key_range

@@ -28,6 +28,11 @@ def java_exception(error: BaseException) -> Any | None:
     return error._origin if isinstance(error, CapturedException) else None
 
 
+def first_line(error: Exception) -> str:
+    """Return what an error says before the stack trace in its message."""
+    return str(error).strip().partition("\n")[0]
+
+
 def java_exceptions(error: BaseException) -> Iterator[Any]:
     """Yield the Java exception of an error and its causes, outermost first."""
     java = java_exception(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from time import monotonic
 
 from pyspark.sql import SparkSession
@@ -80,8 +81,7 @@ def _has_long_line(spark: SparkSession, path: str, line_break: bytes | None, unt
     where = jvm.org.apache.hadoop.fs.Path(path)
     conf = hadoop_settings(spark)
     try:
-        stream = where.getFileSystem(conf).open(where)
-        try:
+        with closing(where.getFileSystem(conf).open(where)) as stream:
             codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(where)
             read = stream if codec is None else codec.createInputStream(stream)
             given = () if line_break is None else (bytearray(line_break),)
@@ -90,8 +90,6 @@ def _has_long_line(spark: SparkSession, path: str, line_break: bytes | None, unt
             while 0 < length < LONGEST_LINE and monotonic() < until:
                 length = int(lines.readLine(nothing, 0, LONGEST_LINE))
             return length >= LONGEST_LINE
-        finally:
-            stream.close()
     except JavaError:
         # The reader says what is wrong with the file.
         return False

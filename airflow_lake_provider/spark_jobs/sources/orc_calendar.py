@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from enum import Enum
 from typing import Any
 
@@ -82,8 +83,8 @@ def _calendar_of(spark: SparkSession, file: InputFile) -> _Calendar:
     settings = java_session(spark).sessionState().newHadoopConf()
     orc = jvm.org.apache.orc.OrcFile
     try:
-        reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(file.path), orc.readerOptions(settings))
-        try:
+        path = jvm.org.apache.hadoop.fs.Path(file.path)
+        with closing(orc.createReader(path, orc.readerOptions(settings))) as reader:
             if reader.writerUsedProlepticGregorian():
                 return _Calendar.RECORDED
             # 0 is ORC's own Java library.
@@ -94,8 +95,6 @@ def _calendar_of(spark: SparkSession, file: InputFile) -> _Calendar:
                 return _Calendar.LEFT_OUT_OF_OTHERS
             is_old = any(_is_old(statistics) for statistics in columns)
             return _Calendar.OLD_OF_OTHERS if is_old else _Calendar.OF_OTHERS
-        finally:
-            reader.close()
     except (GatewayError, PySparkException):
         # What Spark says of such a file is told with its name.
         return _Calendar.RECORDED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -49,15 +50,13 @@ def _unread_of_orc(spark: SparkSession, file: InputFile) -> Iterator[str]:
     jvm = jvm_of(spark)
     settings = java_session(spark).sessionState().newHadoopConf()
     orc = jvm.org.apache.orc.OrcFile
-    reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(file.path), orc.readerOptions(settings))
-    try:
+    path = jvm.org.apache.hadoop.fs.Path(file.path)
+    with closing(orc.createReader(path, orc.readerOptions(settings))) as reader:
         schema = reader.getSchema()
         for name, column in zip(schema.getFieldNames(), schema.getChildren(), strict=True):
             text = str(column.toString())
             if any(kind in text for kind in _OF_ORC):
                 yield f"{name}: {text}"
-    finally:
-        reader.close()
 
 
 def _unread_of_parquet(spark: SparkSession, file: InputFile) -> Iterator[str]:
@@ -66,15 +65,12 @@ def _unread_of_parquet(spark: SparkSession, file: InputFile) -> Iterator[str]:
     converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(state.conf())
     hadoop, types = jvm.org.apache.parquet.hadoop, jvm.org.apache.parquet.schema
     path = hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(file.path), state.newHadoopConf())
-    reader = hadoop.ParquetFileReader.open(path)
-    try:
+    with closing(hadoop.ParquetFileReader.open(path)) as reader:
         for column in reader.getFileMetaData().getSchema().getFields():
             alone = jvm.java.util.ArrayList()
             alone.add(column)
             if not _is_read(converter, types.MessageType("alone", alone)):
                 yield f"{column.getName()}: {' '.join(str(column.toString()).split())}"
-    finally:
-        reader.close()
 
 
 def _is_read(converter: Any, column: Any) -> bool:
@@ -120,11 +116,9 @@ def _schemas(spark: SparkSession, files: Sequence[InputFile]) -> Iterator[str]:
     def schema_of(file: InputFile) -> str:
         hadoop = jvm.org.apache.parquet.hadoop
         path = jvm.org.apache.hadoop.fs.Path(file.path)
-        reader = hadoop.ParquetFileReader.open(hadoop.util.HadoopInputFile.fromPath(path, settings))
-        try:
+        file_path = hadoop.util.HadoopInputFile.fromPath(path, settings)
+        with closing(hadoop.ParquetFileReader.open(file_path)) as reader:
             footer = hadoop.Footer(path, reader.getFooter())
-        finally:
-            reader.close()
         return str(package.ParquetFileFormat.readSchemaFromFooter(footer, converter).json())
 
     if all(file.path.startswith("file:") for file in files):

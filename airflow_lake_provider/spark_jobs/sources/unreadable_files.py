@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from urllib.parse import unquote
 
 from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
@@ -248,10 +248,7 @@ def _first_bytes(spark: SparkSession, path: str, count: int) -> bytes:
     jvm = jvm_of(spark)
     where = jvm.org.apache.hadoop.fs.Path(path)
     try:
-        stream = where.getFileSystem(hadoop_settings(spark)).open(where)
-        try:
+        with closing(where.getFileSystem(hadoop_settings(spark)).open(where)) as stream:
             return bytes(stream.readNBytes(count))
-        finally:
-            stream.close()
     except JavaError as error:
         raise JobFailedError(f"{path} cannot be read now ({reason_of(error)})") from error

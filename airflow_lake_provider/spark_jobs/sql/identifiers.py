@@ -55,5 +55,4 @@ def any_of(conditions: Iterable[str]) -> str:
 
 def quoted(name: str) -> Column:
     """Return the top-level column of this name, dots and backticks included."""
-    escaped = name.replace("`", "``")
-    return sf.col(f"`{escaped}`")
+    return sf.col(quoted_name(name))

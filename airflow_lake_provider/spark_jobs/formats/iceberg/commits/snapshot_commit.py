@@ -43,7 +43,7 @@ def commit_snapshot(
     refuse_concurrent_commit(table, commit)
     try:
         _identified(update(transaction), commit).commit()
-        _set_properties(transaction, properties_of(table, commit, position))
+        set_properties(transaction, properties_of(table, commit, position))
     except Exception as error:
         raise conflict_error(table, commit, error) from error
     updated = transaction.currentMetadata()
@@ -83,7 +83,8 @@ def _identified(update: Any, commit: DataCommit) -> Any:
     return update
 
 
-def _set_properties(transaction: Any, properties: Mapping[str, str]) -> None:
+def set_properties(transaction: Any, properties: Mapping[str, str]) -> None:
+    """Set table properties within an ``org.apache.iceberg.Transaction``."""
     if not properties:
         return
     update = transaction.updateProperties()
@@ -113,13 +114,7 @@ class FileOverwrite:
 def commit_overwrite(
     table: IcebergTable, commit: DataCommit, overwrite: FileOverwrite, position: dict[str, str]
 ) -> int:
-    """Commit and return the snapshot's id; delete files that are on a replaced file alone go with it.
-
-    :param position: of ``position_properties``.
-    :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
-        this commit is part of the table.
-    :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table.
-    """
+    """Commit as :func:`commit_snapshot` does; delete files that are on a replaced file alone go with it."""
     return commit_snapshot(
         table, commit, position, lambda transaction: _replace(transaction.newOverwrite(), table, overwrite)
     )
@@ -155,13 +150,7 @@ class RowDelta:
 
 
 def commit_row_delta(table: IcebergTable, commit: DataCommit, delta: RowDelta, position: dict[str, str]) -> int:
-    """Commit and return the snapshot's id.
-
-    :param position: of ``position_properties``.
-    :raises CommitConflictError: the branch is no longer at ``commit.base``, or the metadata changed; surely nothing of
-        this commit is part of the table.
-    :raises UnknownOutcomeError: the answer was lost and the snapshot is not on the table.
-    """
+    """Commit as :func:`commit_snapshot` does."""
     return commit_snapshot(table, commit, position, lambda transaction: _add(transaction.newRowDelta(), table, delta))
 
 

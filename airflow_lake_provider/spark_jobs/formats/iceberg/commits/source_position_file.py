@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 
 from airflow_lake_provider.contracts.applied.positions import SideFile
@@ -69,11 +69,8 @@ def _stored(table: IcebergTable, position: SourcePosition, source_name: str) -> 
         return position
     name = f"{_PREFIX}{source_name}-{position.generation}-{secrets.token_hex(4)}.bin"
     path = _location(table, name)
-    stream = table.java.io().newOutputFile(path).create()
-    try:
+    with closing(table.java.io().newOutputFile(path).create()) as stream:
         stream.write(bytearray(files.files.pack()))
-    finally:
-        stream.close()
     return position.with_position(replace(files, side_file=SideFile(path, len(files.files))))
 
 
@@ -102,11 +99,8 @@ def _read(table: IcebergTable, side_file: SideFile) -> bytes:
         file = table.java.io().newInputFile(path)
         if int(file.getLength()) > side_file.entries * _MOST_BYTES_OF_A_FILE:
             raise ValueError(f"{path} is longer than a list of {side_file.entries} files")
-        stream = file.newStream()
-        try:
+        with closing(file.newStream()) as stream:
             return bytes(stream.readNBytes(int(file.getLength())))
-        finally:
-            stream.close()
     except JavaError as error:
         # A store that does not answer is no proof that the list is gone.
         if not table.java.io().newInputFile(path).exists():

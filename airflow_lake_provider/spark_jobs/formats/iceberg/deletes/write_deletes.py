@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +47,11 @@ def write_deletes(
     :raises CommitConflictError: a data file is not in the snapshot.
     """
     paths = list(positions)
-    files = _tasks(table, int(base), paths, planned) if base is not None and paths else {}
+    files: dict[str, Any] = {}
+    if base is not None and paths and planned is None:
+        files = scan_tasks(table, int(base), paths)
+    elif base is not None and paths:
+        files = tasks_of_files(table, int(base), planned, paths)
     delta = RowDelta(rows=rows, referenced=paths)
     if outdated:
         added = [file for file in rows if str(file.location()) in outdated]
@@ -57,12 +61,6 @@ def write_deletes(
         vectors, replaced = write_vectors(table, files, positions)
         return replace(delta, deletes=vectors, replaced=replaced)
     return replace(delta, deletes=write_position_deletes(table, files, positions))
-
-
-def _tasks(table: IcebergTable, snapshot: int, paths: Sequence[str], planned: Any) -> dict[str, Any]:
-    if planned is None:
-        return scan_tasks(table, snapshot, paths)
-    return tasks_of_files(table, snapshot, planned, paths)
 
 
 # Reserved field ids of Iceberg's table spec, section "Position Delete Files".
@@ -139,11 +137,8 @@ def upload_delete_file(table: IcebergTable, spec: Any, partition: Any, content: 
         locations.newDataLocation(spec, partition, name) if spec.isPartitioned() else locations.newDataLocation(name)
     )
     try:
-        stream = table.java.io().newOutputFile(location).create()
-        try:
+        with closing(table.java.io().newOutputFile(location).create()) as stream:
             stream.write(content)
-        finally:
-            stream.close()
     except Exception:
         # Half of it may be there.
         with suppress(Exception):

@@ -17,6 +17,7 @@ from typing import Any
 from airflow_lake_provider.contracts.commit_retries import CommitRetries
 from airflow_lake_provider.contracts.errors import CommitConflictError, RangeUnavailableError
 from airflow_lake_provider.contracts.table_properties import reading_tag_of, tag_of
+from airflow_lake_provider.spark_jobs.formats.iceberg.commits.snapshot_commit import set_properties
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.commit_errors import is_conflict, is_unknown
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.java_errors import JavaError
@@ -91,11 +92,7 @@ def _try_commit(table: IcebergTable, tags: Mapping[str, int | None], properties:
     transaction = table.java.newTransaction()
     if moves:
         _move_tags(transaction, refs, moves)
-    if properties:
-        update = transaction.updateProperties()
-        for name, value in properties.items():
-            update.set(name, value)
-        update.commit()
+    set_properties(transaction, properties)
     transaction.commitTransaction()
     table.refresh()
 

@@ -20,6 +20,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.pushdown_literals im
     may_wrap,
     wrapped_columns,
 )
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 
 # Beyond it the keys are a burden on every executor, and Spark chooses by size.
 MAX_BROADCAST_KEYS = 1_000_000
@@ -37,11 +38,6 @@ class DeletedKeys:
     are_few: bool
 
 
-def column(name: str) -> Column:
-    """Return a column by its exact name, dots and spaces included."""
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
 def keys_apart(
     rows: DataFrame, keys: Sequence[str], *more: Column, without_nulls: bool = False
 ) -> tuple[DataFrame, Column]:
@@ -52,8 +48,8 @@ def keys_apart(
         number alone much quicker than one beside the answer whether it is NULL.
     """
     names = [f"_lake_key_{position}" for position in range(len(keys))]
-    apart = rows.select(*(column(key).alias(name) for key, name in zip(keys, names, strict=True)), *more)
-    pairs = [(column(key), F.col(name)) for key, name in zip(keys, names, strict=True)]
+    apart = rows.select(*(quoted(key).alias(name) for key, name in zip(keys, names, strict=True)), *more)
+    pairs = [(quoted(key), F.col(name)) for key, name in zip(keys, names, strict=True)]
     same = [key == other if without_nulls else key.eqNullSafe(other) for key, other in pairs]
     return apart, reduce(Column.__and__, same)
 
@@ -81,9 +77,9 @@ def deletes_without_live_key(
     matched = live.join(deleted, same, "left_semi")
     still_live, same_again = keys_apart(matched, keys, without_nulls=not has_nulls)
     orphans = gone.join(still_live.distinct(), same_again, "left_anti")
-    whole_row = F.struct(*(column(name) for name in gone.columns))
-    by_key = orphans.groupBy(*(column(key) for key in keys))
-    deletes = by_key.agg(F.max_by(whole_row, column(row_id)).alias("_lake_row")).select("_lake_row.*")
+    whole_row = F.struct(*(quoted(name) for name in gone.columns))
+    by_key = orphans.groupBy(*(quoted(key) for key in keys))
+    deletes = by_key.agg(F.max_by(whole_row, quoted(row_id)).alias("_lake_row")).select("_lake_row.*")
     return DeletedKeys(rows=deletes, are_few=count <= MAX_BROADCAST_KEYS)
 
 
@@ -97,12 +93,12 @@ def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[st
         measure.alias(f"{name}_{position}")
         for position, key in enumerate(bounded)
         for name, measure in (
-            ("count", F.count(column(key))),
-            ("min", as_text(F.min(column(key)), types[key])),
-            ("max", as_text(F.max(column(key)), types[key])),
+            ("count", F.count(quoted(key))),
+            ("min", as_text(F.min(quoted(key)), types[key])),
+            ("max", as_text(F.max(quoted(key)), types[key])),
         )
     ]
-    nulls = F.count_if(reduce(Column.__or__, (column(key).isNull() for key in keys))).alias("nulls")
+    nulls = F.count_if(reduce(Column.__or__, (quoted(key).isNull() for key in keys))).alias("nulls")
     row = gone.agg(F.count(F.lit(1)).alias("rows"), nulls, *measures).collect()[0]
     within = []
     for position, key in enumerate(bounded):
@@ -110,6 +106,6 @@ def _extent(table: IcebergTable, schema: Any, gone: DataFrame, keys: Sequence[st
         if row[f"count_{position}"] == row["rows"] > 0 and not may_wrap(wrapped, key, row[f"min_{position}"]):
             least = least_literal(row[f"min_{position}"], types[key])
             greatest = greatest_literal(row[f"max_{position}"], types[key])
-            within += [column(key) >= F.expr(least)] if least else []
-            within += [column(key) <= F.expr(greatest)] if greatest else []
+            within += [quoted(key) >= F.expr(least)] if least else []
+            within += [quoted(key) <= F.expr(greatest)] if greatest else []
     return row["rows"], row["nulls"] > 0, reduce(Column.__and__, within) if within else None

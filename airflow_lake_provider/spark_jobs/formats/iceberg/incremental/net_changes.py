@@ -17,26 +17,25 @@ from pyspark.sql import functions as sf
 
 from airflow_lake_provider.contracts.errors import InvalidSpecError, RangeUnavailableError, UnsupportedError
 from airflow_lake_provider.iceberg.column_types import changed_types, other_types
-from airflow_lake_provider.iceberg.table_obstacles import with_change_type, without_row_lineage
+from airflow_lake_provider.iceberg.table_obstacles import CHANGE_TYPE, with_change_type, without_row_lineage
 from airflow_lake_provider.spark_jobs.formats.commits import ChangeFilter
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.deleted_keys import (
     DeletedKeys,
-    column,
     deletes_without_live_key,
     keys_apart,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.incremental.row_versions import (
-    LAST_UPDATED,
-    ROW_ID,
     RowVersions,
     row_versions,
     snapshot_schema,
 )
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import rows_where
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
+from airflow_lake_provider.spark_jobs.sql.identifiers import quoted
 from airflow_lake_provider.spark_jobs.sql.predicate import check_expression, check_predicate
 
-CHANGE_TYPE = "_change_type"
 UPSERT = "upsert"
 DELETE = "delete"
 
@@ -192,7 +191,7 @@ def _gone(
     left, arrived = versions.left_and_arrived(read)
     if left is None:
         return None
-    gone = _matching(left, wanted).select(*(column(name) for name in brought), ROW_ID)
+    gone = _matching(left, wanted).select(*(quoted(name) for name in brought), ROW_ID)
     if arrived is None:
         return gone
     # A row whose key was changed keeps its row id: it is gone as far as its old key is concerned.
@@ -232,7 +231,7 @@ def _matching(rows: DataFrame, wanted: ChangeFilter) -> DataFrame:
 
 
 def _select(rows: DataFrame, columns: _Columns, *more: str) -> DataFrame:
-    return rows.select(*(column(name) for name in (*columns.chosen, *more)))
+    return rows.select(*(quoted(name) for name in (*columns.chosen, *more)))
 
 
 def _mark(change_type: str) -> tuple[str, Column]:

@@ -27,13 +27,13 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.file_scan import (
     table_with_schema,
 )
 from airflow_lake_provider.spark_jobs.formats.iceberg.jvm.internal_classes import missing_internals
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.row_positions import ROW_ID
+from airflow_lake_provider.spark_jobs.formats.iceberg.rows.write_data_files import LAST_UPDATED
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.filter_pushdown import unpruned
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 
 logger = logging.getLogger(__name__)
 
-ROW_ID = "_row_id"
-LAST_UPDATED = "_last_updated_sequence_number"
 # Rows with a new place, or none. Beyond it only keys are joined and stored, and a second read brings the values.
 _MOST_WITH_VALUES = 1_000_000
 

@@ -20,7 +20,6 @@ from airflow_lake_provider.contracts.errors import (
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.reports.job import CompactionReport, Outcome
 from airflow_lake_provider.contracts.specs.compaction import CompactionLevel, CompactionSpec
-from airflow_lake_provider.contracts.table_facts import TableState
 from airflow_lake_provider.contracts.table_properties import RUN_KEY
 from airflow_lake_provider.iceberg.compaction_rules import (
     TARGET_SIZE,
@@ -87,7 +86,8 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
     """
     with progress.phase("plan") as facts:
         before = table.refresh().state()
-        level, why = _level(table, spec, before)
+        equality_deletes = count_of(next(table.summaries(), {}), "total-equality-deletes")
+        level, why = choose_level(spec, before, equality_deletes)
         target = table_size(spec.table, table.properties(), TARGET_SIZE)
         run_key = spec.run.run_key(spec.digest_text(), ())
         rewrite = DataFileRewrite(
@@ -98,7 +98,10 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
             run_key=run_key,
         )
         planned = rewrite.plan()
-        untidied = not planned.groups and _tidying_is_due(table, spec, run_key)
+        # An earlier compaction was cut off before it had tidied the metadata.
+        untidied = not planned.groups and is_untidied(
+            table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, int(snapshot))
+        )
         tidying_due = untidied or (
             level is not CompactionLevel.FULL and not planned.groups and _deletes_are_due(table, spec)
         )
@@ -124,19 +127,6 @@ def compact(table: IcebergTable, spec: CompactionSpec, progress: Progress) -> Co
 
 def _deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
     return position_deletes_are_due(table, spec) or (spec.where is None and bool(dangling_deletes(table)))
-
-
-def _tidying_is_due(table: IcebergTable, spec: CompactionSpec, run_key: str) -> bool:
-    """Tell whether an earlier compaction was cut off before it had tidied the metadata.
-
-    :param run_key: of this run.
-    """
-    return is_untidied(table.facts, spec, run_key, lambda snapshot: manifest_sizes(table, int(snapshot)))
-
-
-def _level(table: IcebergTable, spec: CompactionSpec, state: TableState) -> tuple[CompactionLevel, str]:
-    summary = next(table.summaries(), {})
-    return choose_level(spec, state, count_of(summary, "total-equality-deletes"))
 
 
 def _rewrite(rewrite: DataFileRewrite, planned: PlannedGroups, progress: Progress, *, untidied: bool) -> _Tally:

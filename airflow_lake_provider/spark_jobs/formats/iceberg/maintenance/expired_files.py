@@ -149,7 +149,9 @@ def expired_files(
             for kind, location in _unreachable(table, before, after):
                 expired.note(kind, location)
         except SPARK_ERRORS as error:
-            if not _is_damage(error):
+            # An executor's error has its cause as text alone.
+            names = java_names(error)
+            if not any(name in names or name in str(error) for name in _MISSING | _BROKEN):
                 raise
             raise UnsupportedError(
                 f"{table.name}: a file that a snapshot names is missing or broken, so it cannot be told which files "
@@ -163,11 +165,6 @@ def expired_files(
 def _not_deleted(failed: Counter[str]) -> str:
     kinds = ", ".join(f"{kind}s: {number:,}" for kind, number in sorted(failed.items()) if number)
     return f"storage did not delete all files ({kinds} are left); the next expiry tries again"
-
-
-def _is_damage(error: Exception) -> bool:
-    """Tell whether a file is missing or no manifest; an executor's error has its cause as text alone."""
-    return any(name in java_names(error) or name in str(error) for name in _MISSING | _BROKEN)
 
 
 def _unreachable(table: IcebergTable, before: Any, after: Any) -> Iterator[tuple[str, str]]:

@@ -232,16 +232,12 @@ def finish_expiry(table: IcebergTable, owners: FileOwners, foreign: ForeignFiles
     try:
         deleted, not_deleted, warnings = _delete_left(table, owners, foreign, location)
     except UnsupportedError as error:
-        deleted, not_deleted, warnings = {}, [], [_cannot_be_told(error)]
+        untold = (
+            "an earlier expiry was cut off before it had deleted its files, and what is left of them cannot be told: "
+            f"{error}. Iceberg's remove_orphan_files finds it"
+        )
+        deleted, not_deleted, warnings = {}, [], [untold]
     return deleted, [*warnings, *(not_deleted or remove_note(table))]
-
-
-def _cannot_be_told(why: UnsupportedError) -> str:
-    return (
-        "an earlier expiry was cut off before it had deleted its files, and what is left of them cannot be told: "
-        f"{why}. "
-        "Iceberg's remove_orphan_files finds it"
-    )
 
 
 def remove_note(table: IcebergTable) -> list[str]:

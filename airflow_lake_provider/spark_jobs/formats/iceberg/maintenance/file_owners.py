@@ -11,7 +11,7 @@ from airflow_lake_provider.contracts.specs.snapshot_expiry import REMEDY, Foreig
 from airflow_lake_provider.iceberg.table_locations import FileOwners, TableLocation, declared_paths
 from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import IcebergTable
 from airflow_lake_provider.spark_jobs.jvm.gateway import hadoop_settings
-from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError
+from airflow_lake_provider.spark_jobs.jvm.java_errors import GatewayError, first_line
 
 # Folders of earlier metadata of which one file is read.
 _FOLDERS = 10
@@ -22,7 +22,7 @@ def file_owners(table: IcebergTable) -> tuple[FileOwners, list[str]]:
     looked = other_tables(table)
     hadoop = hadoop_settings(table.spark)
     now = FileOwners(
-        table=location_of(table),
+        table=_located(table, table.java, table.name.table),
         others=tuple(looked.locations),
         warehouse=table.settings().get("warehouse"),
         default_root=str(hadoop.get("fs.defaultFS", "file:///")),
@@ -94,9 +94,7 @@ def other_tables(table: IcebergTable, *, most: int = MOST_TABLES, seconds: float
     try:
         listed = catalog.listTables(table.java_namespace)
     except GatewayError as error:
-        looked.not_checked.append(
-            f"the other tables of the namespace, which could not be listed ({_first_line(error)})"
-        )
+        looked.not_checked.append(f"the other tables of the namespace, which could not be listed ({first_line(error)})")
         return looked
     others = [each for each in listed if str(each.name()) != table.name.table]
     until, unreadable = monotonic() + seconds, 0
@@ -118,11 +116,6 @@ def other_tables(table: IcebergTable, *, most: int = MOST_TABLES, seconds: float
     return looked
 
 
-def location_of(table: IcebergTable) -> TableLocation:
-    """Return where the table itself lies."""
-    return _located(table, table.java, table.name.table)
-
-
 def _located(table: IcebergTable, java: Any, name: str) -> TableLocation:
     current = java.operations().current()
     return TableLocation(
@@ -132,7 +125,3 @@ def _located(table: IcebergTable, java: Any, name: str) -> TableLocation:
         uuid=str(current.uuid()),
         metadata_file=str(current.metadataFileLocation()),
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -114,13 +114,14 @@ class DataFileRewrite:
             result = self._execute(planned, one_by_one)
         except JavaError as error:
             return self._failed(error, planned)
-        done, failed = _each(result.rewriteResults()), len(_each(result.rewriteFailures()))
+        spark = self.table.spark
+        done, failed = JavaItems(spark, result.rewriteResults()), len(JavaItems(spark, result.rewriteFailures()))
         return RewriteAttempt(
             done=len(done),
             failed=failed,
             lost=max(0, planned.groups - len(done) - failed),
             bytes=sum(group.rewrittenBytesCount() for group in done),
-            messages=failed_jobs(self.table.spark, last_job) if failed else (),
+            messages=failed_jobs(spark, last_job) if failed else (),
         )
 
     def _execute(self, planned: PlannedGroups, one_by_one: bool) -> Any:
@@ -172,14 +173,12 @@ class DataFileRewrite:
             "partial-progress.enabled": str(self.spec.partial_progress).lower(),
             "partial-progress.max-commits": str(self.spec.max_commits),
         }
-        if self.table.format_version == 2 and not self._has_equality_deletes():
+        summary = next(self.table.summaries())
+        if self.table.format_version == 2 and not count_of(summary, "total-equality-deletes"):
             # With the sequence number of the start, position deletes of the last commit stay although nothing is left
             # for them to delete. Equality deletes need that number; without any, a new one is a conflict, not a loss.
             options["use-starting-sequence-number"] = "false"
         return options
-
-    def _has_equality_deletes(self) -> bool:
-        return count_of(next(self.table.summaries()), "total-equality-deletes") > 0
 
 
 def planner_options(rules: RewriteRules) -> dict[str, str]:
@@ -194,14 +193,6 @@ def planner_options(rules: RewriteRules) -> dict[str, str]:
         "max-file-group-size-bytes": str(rules.group_bytes),
         "rewrite-all": str(rules.rewrite_all).lower(),
     }
-
-
-def _each(iterable: Any) -> list[Any]:
-    iterator = iterable.iterator()
-    items = []
-    while iterator.hasNext():
-        items.append(iterator.next())
-    return items
 
 
 _MOST_MESSAGES = 10

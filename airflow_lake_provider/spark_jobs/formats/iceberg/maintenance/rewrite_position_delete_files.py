@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_lake_provider.contracts.property_values import count_of
 from airflow_lake_provider.contracts.specs.compaction import CompactionSpec
 from airflow_lake_provider.spark_jobs.formats.iceberg.commits.commit_status_check import (
@@ -18,14 +16,17 @@ def position_deletes_are_due(table: IcebergTable, spec: CompactionSpec) -> bool:
 
     Only the metadata is read; with ``where`` the answer is no, as delete files are not chosen by it.
     """
-    if spec.where is not None or table.format_version < 2 or not _deleted_positions(table):
+    if spec.where is not None or table.format_version < 2:
+        return False
+    if not count_of(next(table.summaries(), {}), "total-position-deletes"):
         return False
     planner = table.iceberg.actions.BinPackRewritePositionDeletePlanner(table.java)
     to_vectors = table.format_version >= 3
     planner.init({"min-input-files": str(spec.min_input_files), "rewrite-all": str(to_vectors).lower()})
     groups = planner.plan().groups().iterator()
     while groups.hasNext():
-        if not to_vectors or _holds_older_deletes(groups.next()):
+        tasks = groups.next().fileScanTasks()
+        if not to_vectors or any(task.file().format().name() != "PUFFIN" for task in tasks):
             return True
     return False
 
@@ -42,12 +43,3 @@ def rewrite_position_deletes(
     return run_action(
         table, table.java_actions.rewritePositionDeletes(with_commit_status_check(table)).options(options), summary
     )
-
-
-def _deleted_positions(table: IcebergTable) -> int:
-    summary = next(table.summaries(), {})
-    return count_of(summary, "total-position-deletes")
-
-
-def _holds_older_deletes(group: Any) -> bool:
-    return any(task.file().format().name() != "PUFFIN" for task in group.fileScanTasks())

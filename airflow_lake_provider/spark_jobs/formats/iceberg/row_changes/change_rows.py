@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -93,9 +94,9 @@ def change_rows(table: IcebergTable, commit: MatchedCommit, progress: Progress) 
             overwrite = copied_files(table, commit, matched)
             staged = overwrite.added
             facts.update(files=len(staged))
-    elif commit.assignments is not None:
+    elif commit.assignments is not None and matched.rows is not None:
         with progress.phase("stage") as facts:
-            staged = stage_updates(table, matched, commit.assignments)
+            staged = write_staged(table, updated_rows(table, matched.rows, commit.assignments))
             facts.update(files=len(staged))
     commit = replace(commit, summary={**commit.summary, ROWS_MATCHED: str(rows)})
     with progress.phase("commit") as facts:
@@ -164,17 +165,13 @@ def copied_files(table: IcebergTable, commit: MatchedCommit, matched: ResolvedRo
     :raises InvalidSpecError: an assignment cannot be taken.
     """
     replaced = list(scan_tasks(table, int(commit.base or 0), list(matched.positions)).values())
-    scan = FileScan(table.spark, table.java, replaced, spread=False)
-    try:
-        with withheld(table, commit.match):
-            names = [field.name for field in table.schema()]
-            names += [ROW_ID, LAST_UPDATED] if table.format_version >= 3 else []
-            rows = _others(scan.dataframe, commit.match).select(*map(quoted, names))
-            if commit.assignments is not None and matched.rows is not None:
-                rows = rows.unionByName(updated_rows(table, matched.rows, commit.assignments))
-            return FileOverwrite(replaced=replaced, added=write_staged(table, rows))
-    finally:
-        scan.close()
+    with closing(FileScan(table.spark, table.java, replaced, spread=False)) as scan, withheld(table, commit.match):
+        names = [field.name for field in table.schema()]
+        names += [ROW_ID, LAST_UPDATED] if table.format_version >= 3 else []
+        rows = _others(scan.dataframe, commit.match).select(*map(quoted, names))
+        if commit.assignments is not None and matched.rows is not None:
+            rows = rows.unionByName(updated_rows(table, matched.rows, commit.assignments))
+        return FileOverwrite(replaced=replaced, added=write_staged(table, rows))
 
 
 def _others(rows: DataFrame, match: RowMatch) -> DataFrame:
@@ -192,18 +189,8 @@ def _is_deterministic(table: IcebergTable, match: RowMatch) -> bool:
     return bool(java_rows(rows).queryExecution().analyzed().deterministic())
 
 
-def stage_updates(table: IcebergTable, matched: ResolvedRows, assignments: Mapping[str, str]) -> list[Any]:
-    """Stage the rows with their new values; each keeps its row id.
-
-    :return: ``org.apache.iceberg.DataFile`` objects.
-    :raises InvalidSpecError: a column is not there, or identifies rows.
-    :raises BadInputError: a required column would become NULL.
-    """
-    return [] if matched.rows is None else write_staged(table, updated_rows(table, matched.rows, assignments))
-
-
 def updated_rows(table: IcebergTable, rows: DataFrame, assignments: Mapping[str, str]) -> DataFrame:
-    """Return the rows with their new values, with the columns that :func:`write_staged` takes.
+    """Return the rows with their new values and the ids they had, in the columns that :func:`write_staged` takes.
 
     :raises InvalidSpecError: a column is not there, or identifies rows.
     """

@@ -7,9 +7,9 @@ candidates are read once, without their deletes.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import functions as sf
@@ -32,18 +32,6 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.table.iceberg_table import
 _REWRITE_MANIFESTS = "rewrite the manifests after the compaction: some list column bounds of removed files"
 
 
-@dataclass
-class _Candidates:
-    """Data files by path, and which snapshots reach them.
-
-    :param files: ``org.apache.iceberg.DataFile`` by path.
-    :param snapshots: ids by path.
-    """
-
-    files: dict[str, Any] = field(default_factory=dict)
-    snapshots: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-
-
 def retained_rows(table: IcebergTable, match: RowMatch, without: str | None) -> RetainedRows:
     """Look through everything that the table's metadata reaches now.
 
@@ -55,9 +43,9 @@ def retained_rows(table: IcebergTable, match: RowMatch, without: str | None) -> 
     table.refresh()
     expression = check_match(table, match)
     with withheld(table, match):
-        candidates = _candidates(table, expression)
-        paths = _with_rows(table, candidates.files, match)
-        holding = {snapshot for path in paths for snapshot in candidates.snapshots[path]}
+        files, snapshots = _candidates(table, expression)
+        paths = _with_rows(table, files, match)
+        holding = {snapshot for path in paths for snapshot in snapshots[path]}
         head = table.head()
         live = str(head) in holding - {without} and _matches(table, head, match)
     bounds_in = _bounds_of_removed(table, paths)
@@ -75,7 +63,8 @@ def _matches(table: IcebergTable, head: int | None, match: RowMatch) -> bool:
     return head is not None and not matching(table, rows_now_named(table, head), match, head).isEmpty()
 
 
-def _candidates(table: IcebergTable, expression: Any) -> _Candidates:
+def _candidates(table: IcebergTable, expression: Any) -> tuple[dict[str, Any], dict[str, set[str]]]:
+    """Return each ``org.apache.iceberg.DataFile`` that may hold such rows by its path, and the snapshots with it."""
     io, specs = table.java.io(), table.java.specs()
     manifests: dict[str, Any] = {}
     reached_by: dict[str, set[str]] = defaultdict(set)
@@ -83,26 +72,24 @@ def _candidates(table: IcebergTable, expression: Any) -> _Candidates:
         for manifest in snapshot.dataManifests(io):
             manifests[str(manifest.path())] = manifest
             reached_by[str(manifest.path())].add(str(snapshot.snapshotId()))
-    candidates = _Candidates()
+    candidates: dict[str, Any] = {}
+    snapshots: dict[str, set[str]] = defaultdict(set)
     for path, manifest in manifests.items():
         with closing(table.iceberg.ManifestFiles.read(manifest, io, specs).filterRows(expression)) as files:
             for file in files:
-                candidates.files[str(file.location())] = file
-                candidates.snapshots[str(file.location())] |= reached_by[path]
-    return candidates
+                candidates[str(file.location())] = file
+                snapshots[str(file.location())] |= reached_by[path]
+    return candidates, snapshots
 
 
 def _with_rows(table: IcebergTable, files: dict[str, Any], match: RowMatch) -> set[str]:
     """Return the paths of the files that hold a row that matches, by the table's present schema."""
     if not files:
         return set()
-    scan = FileScan(table.spark, table.java, tasks_without_deletes(table, files.values()))
-    try:
+    with contextlib.closing(FileScan(table.spark, table.java, tasks_without_deletes(table, files.values()))) as scan:
         # Before a join, which would leave it with two inputs to name.
         rows = matching_of_files(scan.dataframe.withColumn(FILE, sf.input_file_name()), match)
         return {str(row[FILE]) for row in rows.select(FILE).distinct().collect()}
-    finally:
-        scan.close()
 
 
 def _holders(table: IcebergTable, holding: set[str]) -> tuple[SnapshotHolder, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -30,11 +30,8 @@ def scan_tasks(table: IcebergTable, snapshot: int, paths: Collection[str]) -> di
 
     :raises CommitConflictError: a file is not live in the snapshot.
     """
-    tasks = table.java.newScan().useSnapshot(snapshot).planFiles()
-    try:
+    with closing(table.java.newScan().useSnapshot(snapshot).planFiles()) as tasks:
         return tasks_of_files(table, snapshot, tasks, paths)
-    finally:
-        tasks.close()
 
 
 def planned_tasks(table: IcebergTable, snapshot: int, where: str, *, whole: bool = False) -> Any:
@@ -45,11 +42,8 @@ def planned_tasks(table: IcebergTable, snapshot: int, where: str, *, whole: bool
     :return: a Java list of ``org.apache.iceberg.FileScanTask``.
     """
     scan = _scan_by_newest_schema(table, snapshot).filter(_expression(table, where))
-    tasks = (scan.ignoreResiduals() if whole else scan).planFiles()
-    try:
+    with closing((scan.ignoreResiduals() if whole else scan).planFiles()) as tasks:
         return guava(table.spark).collect.Lists.newArrayList(tasks)
-    finally:
-        tasks.close()
 
 
 def tasks_of_files(table: IcebergTable, snapshot: int, tasks: Any, paths: Collection[str]) -> dict[str, Any]:
@@ -82,11 +76,8 @@ def live_tasks(table: IcebergTable, snapshot: int, paths: Collection[str], where
     is_chosen = getattr(package.base.Predicates, "in")(chosen)
     on_tasks = package.base.Predicates.compose(is_chosen, java_functions(table.spark).location_of_task)
     scan = _scan_by_newest_schema(table, snapshot)
-    tasks = scan.filter(_expression(table, where)).planFiles()
-    try:
+    with closing(scan.filter(_expression(table, where)).planFiles()) as tasks:
         return package.collect.Lists.newArrayList(package.collect.Iterables.filter(tasks, on_tasks))
-    finally:
-        tasks.close()
 
 
 def tasks_without_deletes(table: IcebergTable, files: Collection[Any]) -> Any:
@@ -130,8 +121,5 @@ def rows_of_files(table: IcebergTable, tasks: Any) -> Iterator[DataFrame | None]
     if guava(table.spark).collect.Iterables.any(tasks, java_functions(table.spark).is_task_of_orc):
         yield None
         return
-    scan = FileScan(table.spark, table_with_positions(table.spark, table.java), tasks)
-    try:
+    with closing(FileScan(table.spark, table_with_positions(table.spark, table.java), tasks)) as scan:
         yield scan.dataframe.withColumnsRenamed({FILE: "_file", POSITION: "_pos"})
-    finally:
-        scan.close()

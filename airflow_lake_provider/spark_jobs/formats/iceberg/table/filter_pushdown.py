@@ -8,6 +8,7 @@ alike reaches the scan. The rest is asked of the rows themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -115,11 +116,8 @@ def _type_name(field: Any) -> str:
 
 def _holds_orc(table: IcebergTable, snapshot: int) -> bool:
     """Tell whether a data file of a snapshot is ORC; its manifests are read, in the JVM."""
-    tasks = table.java.newScan().useSnapshot(snapshot).planFiles()
-    try:
+    with closing(table.java.newScan().useSnapshot(snapshot).planFiles()) as tasks:
         return bool(guava(table.spark).collect.Iterables.any(tasks, java_functions(table.spark).is_task_of_orc))
-    finally:
-        tasks.close()
 
 
 def to_expression(table: IcebergTable, where: str | None, *, is_secret: bool = False, otherwise: str = "") -> Any:

@@ -137,7 +137,7 @@ STRATEGIES: Mapping[UpsertStrategy, Strategy] = {
 
 
 # Keys are broadcast, and 8 bytes per row found reach the driver.
-MAX_KEYS = 2_000_000
+MOST_BROADCAST_KEYS = 2_000_000
 # From here on nearly every data file has a row of the batch. To write them all anew is at most four times the rows of
 # the batch, once; delete files would make each later read go through the replaced rows, and a compaction write it all
 # as well.
@@ -171,7 +171,9 @@ def choose_strategy(table: IcebergTable, commit: PlannedUpsert, asked: UpsertStr
     is_asked = asked is not UpsertStrategy.AUTO
     strategy, reason = (asked, "as asked") if is_asked else _by_rule(table, commit)
     lacking = lacking_internals(table.spark, strategy)
-    obstacle = lacking or unfit_for(table, strategy, commit.keys) or _obstacle(commit)
+    obstacle = lacking or unfit_for(table, strategy, commit.keys)
+    if obstacle is None and commit.batch_keys.count > MOST_BROADCAST_KEYS:
+        obstacle = f"{commit.batch_keys.count} keys are more than the {MOST_BROADCAST_KEYS} that are broadcast"
     if obstacle is None:
         candidates = plan_candidates(table, commit)
         if candidates is not None and not reason:
@@ -188,7 +190,8 @@ def _by_rule(table: IcebergTable, commit: PlannedUpsert) -> tuple[UpsertStrategy
     """Return the strategy that is wanted and why; positions need no reason but what they look at."""
     reason = refuses_delete_files(table.format_version, table.properties())
     if reason is None:
-        keys, rows = commit.batch_keys.count, _rows_at_base(table, commit)
+        # Those that deletes hide included.
+        keys, rows = commit.batch_keys.count, count_of(table.summary(commit.base), "total-records")
         if rows == 0 or keys < rows * COPIED_SHARE:
             return UpsertStrategy.POSITIONS, "" if rows else "the table has no rows"
         reason = f"{keys} keys are {keys / rows:.0%} of the table's {rows} rows"
@@ -211,26 +214,8 @@ def _refuse_unfit_merge(table: IcebergTable, commit: PlannedUpsert, because: str
     """
     if (why := unfit_for(table, UpsertStrategy.MERGE, commit.keys)) is not None:
         raise UnsupportedError(f"{table.name}: strategy='merge' is not possible, {because}{why}")
-    names = _new_variants(table, commit)
-    if names:
+    if names := table.new_variants(int(commit.base)) if commit.base is not None else []:
         raise UnsupportedError(
             f"{table.name}: strategy='merge' is not possible, columns {names} of type VARIANT were added since the "
             "last commit, and Spark's MERGE cannot read them before there is another; use 'positions'"
         )
-
-
-def _new_variants(table: IcebergTable, commit: PlannedUpsert) -> list[str]:
-    return table.new_variants(int(commit.base)) if commit.base is not None else []
-
-
-def _rows_at_base(table: IcebergTable, commit: PlannedUpsert) -> int:
-    """Return the rows of the base's data files, those that deletes hide included."""
-    return count_of(table.summary(commit.base), "total-records")
-
-
-def _obstacle(commit: PlannedUpsert) -> str | None:
-    """Return why this batch cannot, or should not, be applied by a strategy other than ``merge``."""
-    keys = commit.batch_keys.count
-    if keys > MAX_KEYS:
-        return f"{keys} keys are more than the {MAX_KEYS} that are broadcast"
-    return None

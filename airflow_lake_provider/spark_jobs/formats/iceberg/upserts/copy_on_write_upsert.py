@@ -6,8 +6,8 @@ else the files were read too early, and the batch starts over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +46,6 @@ def upsert_by_copy(table: IcebergTable, commit: PlannedUpsert, progress: Progres
     """Apply the batch; the table's cost is the data files with a row that it changes, read and written.
 
     :raises CommitConflictError: something else than appends of other keys was committed; nothing changed.
-    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
     """
     refuse_expired_base(table, commit)
     with reading_base(table, commit), progress.phase("resolve") as facts:
@@ -96,18 +95,9 @@ def _stage(table: IcebergTable, commit: PlannedUpsert, resolved: ResolvedRows, r
     rows = rows_of_batch(table, commit, resolved)
     if not replaced:
         return write_staged(table, rows)
-    with _scanned(table, replaced) as table_rows:
-        kept = _kept(table, commit, table_rows).select(*(quoted(name) for name in rows.columns))
+    with closing(FileScan(table.spark, table.java, replaced, spread=False)) as scan:
+        kept = _kept(table, commit, scan.dataframe).select(*(quoted(name) for name in rows.columns))
         return write_staged(table, kept.unionByName(rows))
-
-
-@contextmanager
-def _scanned(table: IcebergTable, tasks: Sequence[Any]) -> Iterator[DataFrame]:
-    scan = FileScan(table.spark, table.java, tasks, spread=False)
-    try:
-        yield scan.dataframe
-    finally:
-        scan.close()
 
 
 def _kept(table: IcebergTable, commit: PlannedUpsert, table_rows: DataFrame) -> DataFrame:

@@ -56,8 +56,6 @@ def upsert_by_equality(table: IcebergTable, commit: PlannedUpsert, progress: Pro
 
     :raises UnsupportedError: equality deletes cannot be written for this table or these keys.
     :raises BadInputError: readers could take a key for another.
-    :raises CommitConflictError: the batch has to be decided on again, or other writers won every try; nothing changed.
-    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
     """
     refuse_expired_base(table, commit)
     with reading_base(table, commit):
@@ -205,30 +203,24 @@ def _contents(keys: pa.Table, settings: DeleteFileSettings) -> Iterator[bytes]:
 def _write(table: IcebergTable, commit: PlannedUpsert, partition: Any, content: bytes) -> Any:
     spec = table.java.spec()
     location = upload_delete_file(table, spec, partition, content)
+    field_ids = [int(field.fieldId()) for field in key_fields(table, commit)]
+    # Counts and bounds: by them readers leave the file alone where it cannot delete.
+    metrics = internal(table.spark, Internal.PARQUET_METRICS).fileMetrics(
+        table.java.io().newInputFile(location), table.iceberg.MetricsConfig.forTable(table.java)
+    )
     builder = (
         table.iceberg.FileMetadata.deleteFileBuilder(spec)
-        .ofEqualityDeletes(_field_ids(table, commit))
+        .ofEqualityDeletes(java_array(table.spark, "int", field_ids))
         .withFormat(table.iceberg.FileFormat.PARQUET)
         .withPath(location)
         .withFileSizeInBytes(len(content))
-        .withMetrics(_metrics(table, location))
+        .withMetrics(metrics)
     )
     return (builder.withPartition(partition) if spec.isPartitioned() else builder).build()
 
 
-def _metrics(table: IcebergTable, location: str) -> Any:
-    """Return counts and bounds: by them readers leave the file alone where it cannot delete."""
-    return internal(table.spark, Internal.PARQUET_METRICS).fileMetrics(
-        table.java.io().newInputFile(location), table.iceberg.MetricsConfig.forTable(table.java)
-    )
-
-
-def _field_ids(table: IcebergTable, commit: PlannedUpsert) -> Any:
-    return java_array(table.spark, "int", [int(field.fieldId()) for field in key_fields(table, commit)])
-
-
 # The driver collects them, and every task of a reader holds those of the files that it reads.
-MAX_KEYS = 2_000_000
+MOST_DELETED_KEYS = 2_000_000
 
 
 def refuse_unfit(table: IcebergTable, commit: PlannedUpsert) -> None:
@@ -267,8 +259,8 @@ def _obstacles(table: IcebergTable, commit: PlannedUpsert) -> Iterator[str]:
     if unfit:
         yield unfit
     keys = commit.batch_keys.count
-    if keys > MAX_KEYS:
-        yield f"{keys} keys are more than the {MAX_KEYS} that each reader would have to hold"
+    if keys > MOST_DELETED_KEYS:
+        yield f"{keys} keys are more than the {MOST_DELETED_KEYS} that each reader would have to hold"
     others = _other_specs(table, commit, table.facts.shape.spec_id)
     if others:
         yield others

@@ -34,6 +34,7 @@ from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.iceberg_row_merge 
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.key_pruning import key_pruning
 from airflow_lake_provider.spark_jobs.formats.iceberg.upserts.planned_upsert import AppliedUpsert, PlannedUpsert
 from airflow_lake_provider.spark_jobs.jvm.gateway import has_class, java_session, load_class
+from airflow_lake_provider.spark_jobs.jvm.java_errors import first_line
 from airflow_lake_provider.spark_jobs.jvm.method_handles import method_handles
 from airflow_lake_provider.spark_jobs.progress import Progress
 from airflow_lake_provider.spark_jobs.sql.identifiers import quoted_name
@@ -45,11 +46,7 @@ _HELD = "t._lake_held"
 
 
 def merge_and_publish(table: IcebergTable, commit: PlannedUpsert, progress: Progress) -> AppliedUpsert:
-    """Merge on a stage branch and publish it.
-
-    :raises CommitConflictError: the branch moved past the base; nothing changed.
-    :raises UnknownOutcomeError: the swap's answer was lost and the run key is not on the table.
-    """
+    """Merge on a stage branch and publish it."""
     stage = stage_branch_name(commit.run_key)
     try:
         _create_branch(table, stage, commit.base)
@@ -66,7 +63,7 @@ def merge_and_publish(table: IcebergTable, commit: PlannedUpsert, progress: Prog
     except Exception as error:
         if is_conflict(error):
             drop_branch(table, stage)
-            raise CommitConflictError(f"{table.name}: another writer got in between: {_first_line(error)}") from error
+            raise CommitConflictError(f"{table.name}: another writer got in between: {first_line(error)}") from error
         # Of no use, whatever came of the MERGE; its files are Iceberg's to delete.
         if not isinstance(error, UnknownOutcomeError):
             with suppress(Exception):
@@ -114,10 +111,6 @@ def _applied(table: IcebergTable, staged: int, reason: str, counts: dict[str, in
         rows_updated=counts["updated"],
         rows_deleted=counts["deleted"],
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 @dataclass(frozen=True, kw_only=True)

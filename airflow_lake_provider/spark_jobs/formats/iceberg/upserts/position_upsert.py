@@ -50,8 +50,6 @@ def upsert_by_position(
     """Apply the batch; the table's cost is one pruned read of its key columns.
 
     :param route: how the commit is made; None for at once.
-    :raises CommitConflictError: the batch has to be decided on again, or other writers won every try; nothing changed.
-    :raises UnknownOutcomeError: the commit's answer was lost and the run key is not on the table.
     """
     route = route or CommitRoute()
     refuse_expired_base(table, commit)
